@@ -1,0 +1,139 @@
+"""Settings of the built-in policies, as frozen models; this module imports no torch, so that the root can check a file."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Activation = Literal["tanh", "relu", "elu", "silu", "gelu"]
+Schedule = Literal["constant", "linear"]
+Width = Annotated[int, Field(gt=0)]
+
+
+class Settings(BaseModel):
+    """What all settings share: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RandomSettings(Settings):
+    """Settings of ``random``: it has none."""
+
+
+class NetworkSettings(Settings):
+    """The shape of a policy's networks; what they read and write follows from the spaces."""
+
+    hidden: tuple[Width, ...] = Field(
+        (64, 64), description="Widths of the hidden layers; two of 64 are enough for observation vectors."
+    )
+    activation: Activation = Field(
+        "tanh", description="Activation of the hidden layers; convolutions always use relu, as published."
+    )
+    shared: bool | None = Field(
+        None,
+        description="Whether policy and value share one trunk. Null decides by the observation: shared where there is an image "
+        "(the convolution is dear) or an LSTM, apart for vectors (their gradients then never compete).",
+    )
+    encoder: Literal["auto", "mlp", "cnn"] = Field(
+        "auto", description="What reads image-shaped boxes; auto takes a convolution for sides of 8 and more."
+    )
+    image_features: Width = Field(
+        512, description="Width of the layer behind a convolution; 512 as in the Nature DQN paper."
+    )
+    lstm: Width | None = Field(
+        None, description="Width of an LSTM behind the encoder, for tasks that need memory; null for none."
+    )
+    log_std_init: float = Field(
+        0.0,
+        ge=-20,
+        le=2,
+        description="Initial log standard deviation of continuous actions; 0 explores boxes of about [-1, 1] fully.",
+    )
+
+
+class PPOSettings(NetworkSettings):
+    """Settings of ``ppo``. The defaults suit vector observations and some thousand steps per second."""
+
+    learning_rate: float = Field(
+        3e-4, gt=0, description="Step size of Adam; 3e-4 is the usual choice for small networks."
+    )
+    learning_rate_schedule: Schedule = Field(
+        "linear", description="linear falls to 0 over the budget, which settles the policy at the end; or constant."
+    )
+    horizon: int = Field(
+        128, gt=0, description="Exchanges per rollout; 128 times 8 copies give about 1,000 transitions per update."
+    )
+    minibatches: int = Field(
+        4, gt=0, description="Minibatches per epoch, the same on every worker; 4 is the paper's choice for games."
+    )
+    epochs: int = Field(4, gt=0, description="Passes over each rollout; 4 for games, 10 for cheap continuous tasks.")
+    gamma: float = Field(0.99, ge=0, le=1, description="Discount: 0.99 looks about 100 steps ahead.")
+    gae_lambda: float = Field(
+        0.95, ge=0, le=1, description="Trade of bias (0) against variance (1) in the advantages; 0.95 as published."
+    )
+    clip: float = Field(0.2, gt=0, description="How far the probability ratio may leave 1; 0.2 as published.")
+    clip_schedule: Schedule = Field("constant", description="Whether clip stays or falls linearly over the budget.")
+    value_clip: float | None = Field(
+        None,
+        gt=0,
+        description="How far a value may move per update; null for free, since clipping was found not to help.",
+    )
+    value_coefficient: float = Field(
+        0.5,
+        ge=0,
+        description="Weight of the value loss beside the policy loss; matters only where the trunk is shared.",
+    )
+    entropy_coefficient: float = Field(
+        0.0, ge=0, description="Reward for random actions; 0 where sampling explores enough, 0.01 for games."
+    )
+    target_kl: float | None = Field(
+        None,
+        gt=0,
+        description="Stop an update's epochs when the group's KL from the acting policy passes 1.5 times this; "
+        "null for never, 0.01 to 0.05 where updates turn out too large.",
+    )
+    normalize_advantages: bool = Field(
+        True, description="Whether to shift and scale advantages to mean 0, deviation 1 over the group's rollout."
+    )
+    max_grad_norm: float | None = Field(
+        0.5, gt=0, description="Bound on the length of the gradient; 0.5 is customary. Null for none."
+    )
+    adam_epsilon: float = Field(
+        1e-5, gt=0, description="Adam's epsilon; 1e-5 rather than torch's 1e-8 keeps small gradients from large steps."
+    )
+    burn_in: int = Field(
+        0,
+        ge=0,
+        description="With an LSTM: how many slots of the previous rollout are read again with the current weights to refresh "
+        "its memory before learning; 0 starts from the memory as it was stored.",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "PPOSettings":
+        if self.burn_in and self.lstm is None:
+            raise ValueError(
+                "burn_in warms up the memory of an LSTM: expected lstm to be a width, found null; set lstm or burn_in: 0"
+            )
+        if self.burn_in > self.horizon:
+            raise ValueError(f"expected burn_in of at most the horizon of {self.horizon} slots, found {self.burn_in}")
+        return self
+
+
+class StableBaselines3Settings(Settings):
+    """Settings of ``sb3``: an unmodified Stable-Baselines3 algorithm behind the open door."""
+
+    algorithm: Literal["PPO", "A2C", "DQN", "SAC", "TD3", "DDPG"] = Field(
+        "PPO", description="Name of the class in stable_baselines3; PPO takes every action space."
+    )
+    policy: Literal["MlpPolicy", "CnnPolicy", "MultiInputPolicy"] = Field(
+        "MlpPolicy",
+        description="Its policy: MlpPolicy for vectors, CnnPolicy for images, MultiInputPolicy for Dict observations.",
+    )
+    arguments: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Passed on to the algorithm's constructor (learning_rate, n_steps, ...); empty keeps its own defaults.",
+    )
+    log_every: int = Field(
+        2048,
+        gt=0,
+        description="Transition steps between reports of returns and losses; 2048 is one default rollout of its PPO.",
+    )
