@@ -1,0 +1,346 @@
+"""Touchdown: two teams on a square field, each running for the other's end, and a touch sends both runners home."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from arena.envs.interface import EntitySpaces, Timestep
+from arena.errors import ConfigError
+
+TEAMS = ("blue", "red")
+START = 0.9
+PACE = 0.1
+REACH = 0.1
+# A hundred additions of 0.1 are off by some 1e-15: without a tolerance the nineteenth step from the start (exactly on
+# the line) would sometimes count as a crossing, and two entities exactly 0.1 apart would sometimes touch.
+TOLERANCE = 1e-9
+
+# Discrete action -> (right, forward). Forward is towards the end that the entity wants to cross.
+MOVES = {0: (0.0, 0.0), 1: (PACE, 0.0), 2: (-PACE, 0.0), 3: (0.0, PACE), 4: (0.0, -PACE)}
+
+IMAGE_SIZE = 84
+IMAGE_RADIUS = 3
+OWN, ALLY, OPPONENT = 2, 1, -1
+
+COLORS = {
+    "blue": "#3b6fd4",
+    "red": "#d6453d",
+    "green": "#2e9e5b",
+    "yellow": "#e0b020",
+    "orange": "#e07b28",
+    "purple": "#8a4fc0",
+    "cyan": "#28a8b8",
+    "magenta": "#c8409c",
+    "brown": "#8a5a3a",
+    "gray": "#7a7a7a",
+    "grey": "#7a7a7a",
+    "black": "#202020",
+}
+
+
+class Touchdown:
+    """The 2D team game of the arena's examples.
+
+    The field is the square from -1 to 1. Blue starts at (0, 0.9) and scores below y = -1; red starts at (0, -0.9) and
+    scores above y = 1. One step:
+
+    1. Everybody moves. Red's axes are mirrored, so that an action means the same thing to both teams: for blue, right
+       is +x and forward is -y; for red, right is -x and forward is +y. x stays within [-1, 1], and nobody leaves
+       through their own end.
+    2. Opponents closer than 0.1 touch: both return to their starts. All touches are found before anybody is moved.
+    3. Whoever is past the line has crossed. Every entity of a team gets +1 for each crosser of its own and -1 for each
+       of the opponents'; if anybody crossed, the episode terminates. At ``max_steps`` it is truncated.
+
+    ``info["outcome"]`` is ``"win"``, ``"draw"`` or ``"loss"`` for everybody in the last step: the sign of its reward.
+    The game has no randomness: seeds are accepted and change nothing.
+
+    Actions, per team:
+      discrete: ``Discrete(5)``: stay, right, left, forward, back, 0.1 each.
+      continuous: ``Box(-1, 1, (2,))``: (right, forward) in units of 0.1, clipped to the box.
+
+    Observations, per team (red sees its own as blue would: both coordinates negated):
+      vector: float32 ``[4 * team_size]``: (x, y) of oneself, of each ally, of each opponent; both in entity order.
+      image: int8 ``[84, 84, 1]``: the field from above, oneself 2, allies 1, opponents -1, nothing 0, each a square
+        of 7 pixels, the observer on top of its allies and they on top of the opponents. Row 0 is the observer's own
+        end and column 0 is at x = -1; for red the picture is rotated by half a turn.
+    """
+
+    turn_based = False
+
+    def __init__(
+        self,
+        team_size: int = 2,
+        *,
+        actions: str | Mapping[str, str] = "discrete",
+        observations: str | Mapping[str, str] = "vector",
+        max_steps: int = 1500,
+        colors: Mapping[str, str] | None = None,
+    ) -> None:
+        """Set up the game.
+
+        Args:
+          team_size: entities in each team.
+          actions: ``"discrete"`` or ``"continuous"`` for both teams, or ``{"blue": ..., "red": ...}``.
+          observations: ``"vector"`` or ``"image"``, likewise.
+          max_steps: steps after which an episode is truncated.
+          colors: what each team is drawn in: ``"#rrggbb"`` or one of the names in ``COLORS``.
+
+        Raises:
+          ConfigError: a setting is not one of these.
+        """
+        self.team_size = _positive("team_size", team_size)
+        self.max_steps = _positive("max_steps", max_steps)
+        wanted_actions = _per_team("actions", actions, ("discrete", "continuous"))
+        wanted_observations = _per_team("observations", observations, ("vector", "image"))
+        self._colors = _team_colors(colors or {})
+
+        count = 2 * self.team_size
+        self._team = [TEAMS[entity // self.team_size] for entity in range(count)]
+        self._discrete = [wanted_actions[team] == "discrete" for team in self._team]
+        self._image = [wanted_observations[team] == "image" for team in self._team]
+        self.entities = tuple(
+            EntitySpaces(
+                f"{self._team[entity]}_{entity % self.team_size}",
+                _observation_space(self._image[entity], count),
+                spaces.Discrete(5) if self._discrete[entity] else spaces.Box(-1.0, 1.0, (2,), np.float32),
+            )
+            for entity in range(count)
+        )
+        # Positions are kept in each entity's own frame, the one in which it starts at (0, 0.9) and runs for y < -1:
+        # the rules are then the same for both teams, and only what one sees of the opponents is negated.
+        self._x = [0.0] * count
+        self._y = [START] * count
+        self._steps = 0
+        self._views = [self._view(entity) for entity in range(count)]
+        # vector observation = positions (all x, then all y) [index] * sign
+        self._index = np.array([[axis * count + other for other, _ in view for axis in (0, 1)] for view in self._views])
+        self._sign = np.array([[side for _, side in view for _ in (0, 1)] for view in self._views], np.float32)
+        self._zeros = (0.0,) * count
+        self._nobody = (False,) * count
+        self._everybody = (True,) * count
+        self._no_masks = (None,) * count
+
+    def _view(self, entity: int) -> list[tuple[int, float]]:
+        """Return (other, sign) in the order of the vector observation: oneself, allies, opponents."""
+        size = self.team_size
+        mine = range(size) if entity < size else range(size, 2 * size)
+        theirs = range(size, 2 * size) if entity < size else range(size)
+        allies = [(other, 1.0) for other in mine if other != entity]
+        return [(entity, 1.0), *allies, *((other, -1.0) for other in theirs)]
+
+    def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
+        """Put everybody at their start."""
+        self._x = [0.0] * len(self._x)
+        self._y = [START] * len(self._y)
+        self._steps = 0
+        return self._timestep(self._zeros, over=False, terminated=False)
+
+    def step(self, actions: Sequence[Any]) -> Timestep:
+        """Move, touch, score; see the class.
+
+        Raises:
+          ValueError: a discrete action is none of the five.
+        """
+        self._steps += 1
+        self._move(actions)
+        self._touch()
+        size = self.team_size
+        crossed = [y < -1.0 - TOLERANCE for y in self._y]
+        terminated = True in crossed
+        rewards: Sequence[float] = self._zeros
+        if terminated:
+            net = float(sum(crossed[:size]) - sum(crossed[size:]))
+            rewards = (net,) * size + (-net,) * size
+        return self._timestep(rewards, over=terminated or self._steps >= self.max_steps, terminated=terminated)
+
+    def _move(self, actions: Sequence[Any]) -> None:
+        xs, ys = self._x, self._y
+        for entity, action in enumerate(actions):
+            if self._discrete[entity]:
+                try:
+                    right, forward = MOVES[int(action)]
+                except KeyError:
+                    name = self.entities[entity].name
+                    raise ValueError(f"{name}: expected an action from 0 to 4, found {action}") from None
+            else:
+                right, forward = (PACE * min(1.0, max(-1.0, float(part))) for part in action)
+            xs[entity] = min(1.0, max(-1.0, xs[entity] + right))
+            ys[entity] = min(1.0, ys[entity] - forward)
+
+    def _touch(self) -> None:
+        xs, ys, size = self._x, self._y, self.team_size
+        near = (REACH - TOLERANCE) ** 2
+        touched = set()
+        for blue in range(size):
+            x, y = xs[blue], ys[blue]
+            for red in range(size, 2 * size):
+                # The frames are mirrored, so that the sum of coordinates is the distance along an axis.
+                across, along = x + xs[red], y + ys[red]
+                if across * across + along * along < near:
+                    touched.update((blue, red))
+        for entity in touched:
+            xs[entity], ys[entity] = 0.0, START
+
+    def _timestep(self, rewards: Sequence[float], *, over: bool, terminated: bool) -> Timestep:
+        infos: list[dict] = [{} for _ in self.entities]
+        if over:
+            for info, reward in zip(infos, rewards, strict=True):
+                info["outcome"] = "win" if reward > 0 else "loss" if reward < 0 else "draw"
+        return Timestep(
+            observations=self._observations(),
+            rewards=rewards,
+            terminated=self._everybody if terminated else self._nobody,
+            truncated=self._everybody if over and not terminated else self._nobody,
+            infos=infos,
+            acting=self._nobody if over else self._everybody,
+            action_masks=self._no_masks,
+            over=over,
+        )
+
+    def _observations(self) -> list[np.ndarray]:
+        positions = np.array(self._x + self._y, np.float32)
+        vectors = positions[self._index] * self._sign
+        if True not in self._image:
+            return list(vectors)
+        return [self._draw_view(entity) if image else vectors[entity] for entity, image in enumerate(self._image)]
+
+    def _draw_view(self, entity: int) -> np.ndarray:
+        image = np.zeros((IMAGE_SIZE, IMAGE_SIZE, 1), np.int8)
+        half = (IMAGE_SIZE - 1) / 2
+        # Drawn from the last of the view to the first, so that the observer ends on top.
+        for other, side in reversed(self._views[entity]):
+            column = round(half * (1.0 + side * self._x[other]))
+            # Whoever has crossed stays visible on the edge.
+            row = round(half * (1.0 - min(1.0, max(-1.0, side * self._y[other]))))
+            rows = slice(max(row - IMAGE_RADIUS, 0), row + IMAGE_RADIUS + 1)
+            columns = slice(max(column - IMAGE_RADIUS, 0), column + IMAGE_RADIUS + 1)
+            image[rows, columns] = OWN if other == entity else ALLY if side > 0 else OPPONENT
+        return image
+
+    def render(self) -> np.ndarray:
+        """Return the field from above, blue's end at the top: uint8 ``[400, 400, 3]``."""
+        runners = []
+        for entity, team in enumerate(self._team):
+            side = 1.0 if team == "blue" else -1.0
+            runners.append((side * self._x[entity], side * self._y[entity], self._colors[team]))
+        return _draw_field(runners, self._colors, f"{self._steps}/{self.max_steps}")
+
+    def close(self) -> None:
+        """Do nothing: the game holds nothing."""
+
+
+def _observation_space(image: bool, entities: int) -> spaces.Box:
+    if image:
+        return spaces.Box(OPPONENT, OWN, (IMAGE_SIZE, IMAGE_SIZE, 1), np.int8)
+    # Whoever crosses is seen up to one pace behind the line.
+    return spaces.Box(-1.0 - PACE, 1.0 + PACE, (2 * entities,), np.float32)
+
+
+def _positive(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"touchdown: {name}: expected a whole number of at least 1, found {value!r}")
+    return value
+
+
+def _per_team(name: str, value: Any, valid: Sequence[str]) -> dict[str, str]:
+    """Spread one word over both teams, and check the words."""
+    words = dict(value) if isinstance(value, Mapping) else dict.fromkeys(TEAMS, value)
+    if set(words) != set(TEAMS) or any(word not in valid for word in words.values()):
+        choice = " or ".join(valid)
+        raise ConfigError(
+            f"touchdown: {name}: expected {choice} for both teams, or {{blue: {choice}, red: {choice}}}, "
+            f"found {value!r}"
+        )
+    return words
+
+
+class _Color(NamedTuple):
+    """A colour on the screen, each part from 0 to 255."""
+
+    red: int
+    green: int
+    blue: int
+
+
+def _team_colors(wanted: Mapping[str, str]) -> dict[str, _Color]:
+    unknown = set(wanted) - set(TEAMS)
+    if unknown:
+        raise ConfigError(f"touchdown: colors: expected the teams blue and red, found {', '.join(sorted(unknown))}")
+    return {team: _color(wanted.get(team, team)) for team in TEAMS}
+
+
+def _color(word: str) -> _Color:
+    digits = COLORS.get(word, word)
+    try:
+        if len(digits) != 7 or digits[0] != "#":
+            raise ValueError(digits)
+        return _Color(*bytes.fromhex(digits[1:]))
+    except (TypeError, ValueError):
+        raise ConfigError(f"touchdown: colors: expected '#rrggbb' or one of {', '.join(COLORS)}, found {word!r}") from None
+
+
+# --- drawing -------------------------------------------------------------------------------------------------------
+
+CANVAS = 400
+SCALE = 168  # pixels for a distance of 1; what is left shows the end zones and whoever crossed into them
+RUNNER_RADIUS = 8  # half of the touching distance, so that two runners touch when their discs do
+PAPER, LINE, INK = (246, 245, 240), (198, 196, 188), (40, 40, 44)
+# Five rows of three pixels for each glyph, the topmost row first, bit 2 is the left one.
+GLYPHS = {
+    "0": (7, 5, 5, 5, 7),
+    "1": (2, 6, 2, 2, 7),
+    "2": (7, 1, 7, 4, 7),
+    "3": (7, 1, 7, 1, 7),
+    "4": (5, 5, 7, 1, 1),
+    "5": (7, 4, 7, 1, 7),
+    "6": (7, 4, 7, 5, 7),
+    "7": (7, 1, 1, 2, 2),
+    "8": (7, 5, 7, 5, 7),
+    "9": (7, 5, 7, 1, 7),
+    "/": (1, 1, 2, 4, 4),
+}
+
+
+def _draw_field(
+    runners: Sequence[tuple[float, float, _Color]], colors: Mapping[str, _Color], caption: str
+) -> np.ndarray:
+    image = np.empty((CANVAS, CANVAS, 3), np.uint8)
+    image[:] = PAPER
+    middle = CANVAS // 2
+    top, bottom = middle - SCALE, middle + SCALE
+    image[:top] = _mix(colors["blue"], PAPER, 0.35)
+    image[bottom:] = _mix(colors["red"], PAPER, 0.35)
+    image[middle - 1 : middle + 1, top:bottom] = LINE
+    for edge in (top, bottom):
+        image[edge - 1 : edge + 1] = LINE
+        image[top:bottom, edge - 1 : edge + 1] = LINE
+    for x, y, color in runners:
+        _draw_disc(image, middle + SCALE * x, middle - SCALE * y, color)
+    _draw_caption(image, caption, 10, 10)
+    return image
+
+
+def _mix(color: Sequence[int], ground: Sequence[int], share: float) -> list[int]:
+    return [round(share * over + (1 - share) * under) for over, under in zip(color, ground, strict=True)]
+
+
+def _draw_disc(image: np.ndarray, column: float, row: float, color: Sequence[int]) -> None:
+    reach = RUNNER_RADIUS + 2
+    rows = slice(max(int(row) - reach, 0), int(row) + reach + 1)
+    columns = slice(max(int(column) - reach, 0), int(column) + reach + 1)
+    patch = image[rows, columns]
+    down, right = np.ogrid[rows.start : rows.start + patch.shape[0], columns.start : columns.start + patch.shape[1]]
+    distance = np.hypot(down - row, right - column)
+    patch[distance <= RUNNER_RADIUS] = _mix(color, INK, 0.55)
+    patch[distance <= RUNNER_RADIUS - 1.5] = color
+
+
+def _draw_caption(image: np.ndarray, text: str, column: int, row: int, pixel: int = 3) -> None:
+    for place, letter in enumerate(text):
+        for down, bits in enumerate(GLYPHS[letter]):
+            for right in range(3):
+                if bits >> (2 - right) & 1:
+                    top, left = row + pixel * down, column + pixel * (4 * place + right)
+                    image[top : top + pixel, left : left + pixel] = INK
