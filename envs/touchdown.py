@@ -1,12 +1,14 @@
 """Touchdown: two teams on a square field, each running for the other's end, and a touch sends both runners home."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from arena.colors import to_hex
 from arena.envs.interface import EntitySpaces, Timestep
+from arena.envs.touchdown_drawing import Color, draw_field
 from arena.errors import ConfigError
 
 TEAMS = ("blue", "red")
@@ -23,21 +25,6 @@ MOVES = {0: (0.0, 0.0), 1: (PACE, 0.0), 2: (-PACE, 0.0), 3: (0.0, PACE), 4: (0.0
 IMAGE_SIZE = 84
 IMAGE_RADIUS = 3
 OWN, ALLY, OPPONENT = 2, 1, -1
-
-COLORS = {
-    "blue": "#3b6fd4",
-    "red": "#d6453d",
-    "green": "#2e9e5b",
-    "yellow": "#e0b020",
-    "orange": "#e07b28",
-    "purple": "#8a4fc0",
-    "cyan": "#28a8b8",
-    "magenta": "#c8409c",
-    "brown": "#8a5a3a",
-    "gray": "#7a7a7a",
-    "grey": "#7a7a7a",
-    "black": "#202020",
-}
 
 
 class Touchdown:
@@ -85,7 +72,7 @@ class Touchdown:
           actions: ``"discrete"`` or ``"continuous"`` for both teams, or ``{"blue": ..., "red": ...}``.
           observations: ``"vector"`` or ``"image"``, likewise.
           max_steps: steps after which an episode is truncated.
-          colors: what each team is drawn in: ``"#rrggbb"`` or one of the names in ``COLORS``.
+          colors: what each team is drawn in, ``{"blue": "#rrggbb" or a CSS name, ...}``.
 
         Raises:
           ConfigError: a setting is not one of these.
@@ -225,7 +212,7 @@ class Touchdown:
         for entity, team in enumerate(self._team):
             side = 1.0 if team == "blue" else -1.0
             runners.append((side * self._x[entity], side * self._y[entity], self._colors[team]))
-        return _draw_field(runners, self._colors, f"{self._steps}/{self.max_steps}")
+        return draw_field(runners, self._colors["blue"], self._colors["red"], f"{self._steps}/{self.max_steps}")
 
     def close(self) -> None:
         """Do nothing: the game holds nothing."""
@@ -256,91 +243,8 @@ def _per_team(name: str, value: Any, valid: Sequence[str]) -> dict[str, str]:
     return words
 
 
-class _Color(NamedTuple):
-    """A colour on the screen, each part from 0 to 255."""
-
-    red: int
-    green: int
-    blue: int
-
-
-def _team_colors(wanted: Mapping[str, str]) -> dict[str, _Color]:
+def _team_colors(wanted: Mapping[str, str]) -> dict[str, Color]:
     unknown = set(wanted) - set(TEAMS)
     if unknown:
         raise ConfigError(f"touchdown: colors: expected the teams blue and red, found {', '.join(sorted(unknown))}")
-    return {team: _color(wanted.get(team, team)) for team in TEAMS}
-
-
-def _color(word: str) -> _Color:
-    digits = COLORS.get(word, word)
-    try:
-        if len(digits) != 7 or digits[0] != "#":
-            raise ValueError(digits)
-        return _Color(*bytes.fromhex(digits[1:]))
-    except (TypeError, ValueError):
-        raise ConfigError(f"touchdown: colors: expected '#rrggbb' or one of {', '.join(COLORS)}, found {word!r}") from None
-
-
-# --- drawing -------------------------------------------------------------------------------------------------------
-
-CANVAS = 400
-SCALE = 168  # pixels for a distance of 1; what is left shows the end zones and whoever crossed into them
-RUNNER_RADIUS = 8  # half of the touching distance, so that two runners touch when their discs do
-PAPER, LINE, INK = (246, 245, 240), (198, 196, 188), (40, 40, 44)
-# Five rows of three pixels for each glyph, the topmost row first, bit 2 is the left one.
-GLYPHS = {
-    "0": (7, 5, 5, 5, 7),
-    "1": (2, 6, 2, 2, 7),
-    "2": (7, 1, 7, 4, 7),
-    "3": (7, 1, 7, 1, 7),
-    "4": (5, 5, 7, 1, 1),
-    "5": (7, 4, 7, 1, 7),
-    "6": (7, 4, 7, 5, 7),
-    "7": (7, 1, 1, 2, 2),
-    "8": (7, 5, 7, 5, 7),
-    "9": (7, 5, 7, 1, 7),
-    "/": (1, 1, 2, 4, 4),
-}
-
-
-def _draw_field(
-    runners: Sequence[tuple[float, float, _Color]], colors: Mapping[str, _Color], caption: str
-) -> np.ndarray:
-    image = np.empty((CANVAS, CANVAS, 3), np.uint8)
-    image[:] = PAPER
-    middle = CANVAS // 2
-    top, bottom = middle - SCALE, middle + SCALE
-    image[:top] = _mix(colors["blue"], PAPER, 0.35)
-    image[bottom:] = _mix(colors["red"], PAPER, 0.35)
-    image[middle - 1 : middle + 1, top:bottom] = LINE
-    for edge in (top, bottom):
-        image[edge - 1 : edge + 1] = LINE
-        image[top:bottom, edge - 1 : edge + 1] = LINE
-    for x, y, color in runners:
-        _draw_disc(image, middle + SCALE * x, middle - SCALE * y, color)
-    _draw_caption(image, caption, 10, 10)
-    return image
-
-
-def _mix(color: Sequence[int], ground: Sequence[int], share: float) -> list[int]:
-    return [round(share * over + (1 - share) * under) for over, under in zip(color, ground, strict=True)]
-
-
-def _draw_disc(image: np.ndarray, column: float, row: float, color: Sequence[int]) -> None:
-    reach = RUNNER_RADIUS + 2
-    rows = slice(max(int(row) - reach, 0), int(row) + reach + 1)
-    columns = slice(max(int(column) - reach, 0), int(column) + reach + 1)
-    patch = image[rows, columns]
-    down, right = np.ogrid[rows.start : rows.start + patch.shape[0], columns.start : columns.start + patch.shape[1]]
-    distance = np.hypot(down - row, right - column)
-    patch[distance <= RUNNER_RADIUS] = _mix(color, INK, 0.55)
-    patch[distance <= RUNNER_RADIUS - 1.5] = color
-
-
-def _draw_caption(image: np.ndarray, text: str, column: int, row: int, pixel: int = 3) -> None:
-    for place, letter in enumerate(text):
-        for down, bits in enumerate(GLYPHS[letter]):
-            for right in range(3):
-                if bits >> (2 - right) & 1:
-                    top, left = row + pixel * down, column + pixel * (4 * place + right)
-                    image[top : top + pixel, left : left + pixel] = INK
+    return {team: Color(*bytes.fromhex(to_hex(str(wanted.get(team, team)))[1:])) for team in TEAMS}
