@@ -1,0 +1,202 @@
+"""Who does what: a table of matches and the nodes of the ranks in, one assignment for each rank out; pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from arena.errors import ConfigError
+
+Role = Literal["root", "environment", "worker", "idle"]
+ROOT = 0
+
+
+class Seat(NamedTuple):
+    """A place in a match.
+
+    Attributes:
+      player: name of the player who sits there.
+      entities: indices of the environment's entities that its one worker plays, in the worker's order.
+    """
+
+    player: str
+    entities: tuple[int, ...]
+
+
+class Row(Protocol):
+    """What the layout reads of a line of the table (``arena.config.TableRow``)."""
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        """The seats of each match of this row."""
+
+    @property
+    def replicas(self) -> int | Literal["auto"]:
+        """How many matches this row stands for; auto: as many as the ranks allow, one at least."""
+
+
+class Match(NamedTuple):
+    """One environment process and its seats.
+
+    Attributes:
+      index: position in ``Plan.matches``.
+      row: which row of the table it comes from.
+      replica: which of the row's replicas it is.
+      seats: its seats, one worker each.
+    """
+
+    index: int
+    row: int
+    replica: int
+    seats: tuple[Seat, ...]
+
+
+class Assignment(NamedTuple):
+    """What one rank does.
+
+    Attributes:
+      rank: the MPI rank.
+      node: number of the node it runs on.
+      role: what it is.
+      match: index of its match; None for the root and idle ranks.
+      seat: index of its seat in the match; None unless it is a worker.
+      player: who sits on that seat; None unless it is a worker.
+    """
+
+    rank: int
+    node: int
+    role: Role
+    match: int | None = None
+    seat: int | None = None
+    player: str | None = None
+
+
+class Plan(NamedTuple):
+    """The whole job.
+
+    Attributes:
+      assignments: one for each rank, in rank order.
+      matches: all matches: row after row of the table, and in a row replica after replica.
+      groups: player -> ranks of its workers (frozen players too), in the order of matches and seats. A worker's
+        position in it does not depend on how many nodes there are, so random streams and checkpoints may use it.
+      seating: for each match its ranks: the environment process, then one worker for each seat.
+    """
+
+    assignments: tuple[Assignment, ...]
+    matches: tuple[Match, ...]
+    groups: dict[str, tuple[int, ...]]
+    seating: tuple[tuple[int, ...], ...]
+
+    def match_ranks(self, match: int) -> tuple[int, tuple[int, ...]]:
+        """Return the rank of the environment process of match number ``match``, and of its workers in seat order."""
+        environment, *workers = self.seating[match]
+        return environment, tuple(workers)
+
+    @property
+    def idle(self) -> tuple[int, ...]:
+        """The ranks that have nothing to do."""
+        return tuple(assignment.rank for assignment in self.assignments if assignment.role == "idle")
+
+
+def ranks_needed(rows: Iterable[Row]) -> int:
+    """Return the smallest number of ranks that can play the table; ``auto`` counts as one replica."""
+    return 1 + sum(_least(row) * _size(row) for row in rows)
+
+
+def plan(rows: Sequence[Row], node_of_rank: Sequence[int]) -> Plan:
+    """Assign every rank.
+
+    Rank 0 is the root. A match stays inside one node where one has room for it: larger matches choose first, each
+    takes the first node that fits; those that fit nowhere come last and span nodes in order.
+
+    Args:
+      rows: the table.
+      node_of_rank: the number of the node of each rank, from 0; the ranks of a node need not be neighbours.
+
+    Raises:
+      ConfigError: there are too few ranks; the message names the needed number.
+    """
+    matches = _matches(rows, len(node_of_rank))
+    seating = _seat([1 + len(match.seats) for match in matches], node_of_rank)
+    assignments = [Assignment(rank, node, "idle") for rank, node in enumerate(node_of_rank)]
+    assignments[ROOT] = Assignment(ROOT, node_of_rank[ROOT], "root")
+    groups: dict[str, list[int]] = {}
+    for match, (environment, *workers) in zip(matches, seating, strict=True):
+        assignments[environment] = Assignment(environment, node_of_rank[environment], "environment", match.index)
+        for number, (rank, seat) in enumerate(zip(workers, match.seats, strict=True)):
+            assignments[rank] = Assignment(rank, node_of_rank[rank], "worker", match.index, number, seat.player)
+            groups.setdefault(seat.player, []).append(rank)
+    return Plan(
+        assignments=tuple(assignments),
+        matches=tuple(matches),
+        groups={player: tuple(ranks) for player, ranks in groups.items()},
+        seating=tuple(seating),
+    )
+
+
+def _size(row: Row) -> int:
+    return 1 + len(row.seats)
+
+
+def _least(row: Row) -> int:
+    return 1 if row.replicas == "auto" else row.replicas
+
+
+def _matches(rows: Sequence[Row], ranks: int) -> list[Match]:
+    needed = ranks_needed(rows)
+    if ranks < needed:
+        environments = sum(map(_least, rows))
+        workers = needed - 1 - environments
+        raise ConfigError(
+            f"this table needs {needed} ranks (1 root + {_count(environments, 'environment process', 'es')} + "
+            f"{_count(workers, 'worker')}), found {ranks}; start it with mpirun -n {needed}"
+        )
+    matches: list[Match] = []
+    for number, (row, replicas) in enumerate(zip(rows, _replicas(rows, ranks - needed), strict=True)):
+        for replica in range(replicas):
+            matches.append(Match(len(matches), number, replica, row.seats))
+    return matches
+
+
+def _replicas(rows: Sequence[Row], spare: int) -> list[int]:
+    """Return the replicas of each row: rows with ``auto`` take turns at the ``spare`` ranks until none fits any more."""
+    replicas = [_least(row) for row in rows]
+    automatic = [number for number, row in enumerate(rows) if row.replicas == "auto"]
+    turn = sum(_size(rows[number]) for number in automatic)
+    while automatic:
+        full_turns = spare // turn
+        spare -= full_turns * turn
+        for number in automatic:
+            fits = _size(rows[number]) <= spare
+            replicas[number] += full_turns + fits
+            spare -= fits * _size(rows[number])
+        automatic = [number for number in automatic if _size(rows[number]) <= spare]
+        turn = sum(_size(rows[number]) for number in automatic)
+    return replicas
+
+
+def _seat(sizes: Sequence[int], node_of_rank: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the ranks of each match, given how many each needs."""
+    free: dict[int, list[int]] = {node: [] for node in sorted(set(node_of_rank))}
+    for rank in reversed(range(ROOT + 1, len(node_of_rank))):
+        free[node_of_rank[rank]].append(rank)  # lowest rank last, so that pop() gives it first
+    nodes = list(free.values())
+    seating: list[tuple[int, ...]] = [()] * len(sizes)
+    spanning: list[int] = []
+    size, node = 0, 0
+    for match in sorted(range(len(sizes)), key=lambda match: -sizes[match]):
+        if sizes[match] != size:
+            size, node = sizes[match], 0
+        # Rooms only shrink: a node that was too small for this size stays so, and is never looked at again.
+        while node < len(nodes) and len(nodes[node]) < size:
+            node += 1
+        if node < len(nodes):
+            seating[match] = tuple(nodes[node].pop() for _ in range(size))
+        else:
+            spanning.append(match)
+    left = (ranks.pop() for ranks in nodes for _ in range(len(ranks)))
+    for match in sorted(spanning):
+        seating[match] = tuple(next(left) for _ in range(sizes[match]))
+    return seating
+
+
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{'' if number == 1 else plural}"
