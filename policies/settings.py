@@ -22,8 +22,10 @@ class RandomSettings(Settings):
 class NetworkSettings(Settings):
     """The shape of a policy's networks; what they read and write follows from the spaces."""
 
-    hidden: tuple[Width, ...] = Field(
-        (64, 64), description="Widths of the hidden layers; two of 64 are enough for observation vectors."
+    hidden: tuple[Width, ...] | None = Field(
+        None,
+        description="Widths of the hidden layers. Null decides by the observation: two of 64, enough for vectors, and none "
+        "where there is nothing but images, since a convolution ends with a layer of its own.",
     )
     activation: Activation = Field(
         "tanh", description="Activation of the hidden layers; convolutions always use relu, as published."
@@ -109,6 +111,10 @@ class PPOSettings(NetworkSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> "PPOSettings":
+        if self.shared is False and self.lstm is not None:
+            raise ValueError(
+                "policy and value read one memory: expected shared to be true or null with an lstm, found false"
+            )
         if self.burn_in and self.lstm is None:
             raise ValueError(
                 "burn_in warms up the memory of an LSTM: expected lstm to be a width, found null; set lstm or burn_in: 0"

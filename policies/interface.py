@@ -1,0 +1,123 @@
+"""The inner door: what the worker asks of a built-in algorithm. ``act`` needs no environment, ``learn`` needs no MPI."""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from arena.envs.interface import EntitySpaces
+
+
+class Decision(NamedTuple):
+    """What a policy decided for N lanes.
+
+    Attributes:
+      actions: array ``[N, ...]`` in the action space's dtype, or a nested dict or tuple of such arrays.
+      extras: arrays ``[N, ...]`` by the names of ``Policy.extras``; empty when acting without learning.
+    """
+
+    actions: Any
+    extras: dict[str, np.ndarray]
+
+
+class Reducer(Protocol):
+    """The part of a group that ``learn`` uses: sums over all workers of the player, in place."""
+
+    rank: int
+    size: int
+
+    def sum_in_place(self, array: np.ndarray) -> None:
+        """Replace ``array`` (contiguous, float32 or float64) by its sum over the group; all get the same bits."""
+
+
+class Policy(Protocol):
+    """An algorithm that the worker drives.
+
+    A *lane* is one entity in one environment copy; a worker has ``copies * entities`` of them, copies first.
+
+    The driver's order, for each batch of lanes: ``act`` in the slots 0 to T - 1 of a rollout and ``bootstrap`` in slot T;
+    then, when all lanes are there, ``learn``; then ``act`` once more on the observations of slot T, which is slot 0 of
+    the next rollout. ``act`` is called on all lanes of a batch in every slot, also on those that do not act in it.
+
+    Class attributes:
+      Settings: the pydantic model of its settings.
+
+    Attributes:
+      horizon: exchanges per rollout; 0 where the policy never learns.
+      extras: name -> (shape behind the lane axis, dtype) of what ``act`` leaves in the rollout for ``learn``.
+    """
+
+    Settings: type
+    horizon: int
+    extras: dict[str, tuple[tuple[int, ...], Any]]
+
+    def __init__(self, spaces: EntitySpaces, settings: Any, *, lanes: int, seed: int, device: str = "cpu") -> None:
+        """Build the networks.
+
+        Raises:
+          ConfigError: the spaces or the settings cannot be served; the message says which and what could.
+        """
+
+    def act(
+        self,
+        observations: Any,
+        *,
+        action_mask: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+        lanes: slice | None = None,
+        deterministic: bool = False,
+        learning: bool = False,
+    ) -> Decision:
+        """Decide for N lanes at once.
+
+        Args:
+          observations: array ``[N, ...]``, or a nested dict or tuple of such arrays.
+          action_mask: ``[N, mask_size]``, nonzero is allowed; None allows everything.
+          starts: ``[N]`` bool, True where this is the first observation of an episode (memory is cleared there).
+          lanes: which of the worker's lanes these are (memory is kept per lane); None keeps no memory.
+          deterministic: take the mode of the distribution.
+          learning: also compute ``extras``.
+
+        Raises:
+          FloatingPointError: the networks answer with something that is not finite.
+        """
+
+    def bootstrap(
+        self,
+        observations: Any,
+        *,
+        action_mask: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+        lanes: slice | None = None,
+    ) -> np.ndarray:
+        """Return the values ``[N]`` of observations that end a rollout. Unlike ``act`` it leaves the memory as it is."""
+
+    def learn(self, rollout: Any, group: Reducer) -> dict[str, float]:
+        """Update from one rollout (``arena.rollout.Rollout``), with all workers of the player, and return metrics.
+
+        The metrics are those of the whole group. All workers make the same number of reductions, whatever they hold.
+
+        Raises:
+          FloatingPointError: a loss or a gradient is not finite; raised by all workers together.
+        """
+
+    def set_progress(self, done: float) -> None:
+        """Tell the schedules how much of the budget is spent, from 0 to 1."""
+
+    def weights(self) -> dict[str, Any]:
+        """Return what ``act`` needs, as named torch tensors: this is what snapshots hold."""
+
+    def load_weights(self, weights: dict[str, Any]) -> None:
+        """Load what ``weights`` returned."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that learning needs to go on and that all workers of a player share: a flat dict of torch
+        tensors (weights, optimizer, counters and progress as 0-d tensors)."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load what ``state_dict`` returned."""
+
+    def worker_state(self) -> dict[str, Any]:
+        """Return what is this worker's own: a flat dict of arrays (random generator, memory of the lanes)."""
+
+    def load_worker_state(self, state: dict[str, Any]) -> None:
+        """Load what ``worker_state`` returned."""

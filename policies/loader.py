@@ -1,0 +1,56 @@
+"""Built-in policies by name, and their weights from files."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from arena.checkpoint import read_tensors
+from arena.envs.interface import EntitySpaces
+from arena.errors import ConfigError
+from arena.policies.interface import Policy
+from arena.registry import policy_class, policy_settings_model
+
+NETWORK = "network."  # in front of the weights' names in a checkpoint, which holds more than weights
+
+
+def build(use: str, spaces: EntitySpaces, settings: Any, *, lanes: int, seed: int, device: str = "cpu") -> Policy:
+    """Return a policy of the inner door.
+
+    Args:
+      use: the name of a built-in policy that separates ``act`` from ``learn``, or a reference to a class that does.
+      spaces: what each lane sees and does.
+      settings: a mapping, or the policy's own settings model.
+      lanes: copies times entities.
+      seed: of this worker's random streams.
+      device: where the networks are.
+
+    Raises:
+      ConfigError: no such policy, wrong settings, or spaces that it cannot serve.
+    """
+    cls = policy_class(use)
+    if not hasattr(cls, "act") or not hasattr(cls, "learn"):
+        raise ConfigError(
+            f"policy {use!r}: expected one that can act without an environment (random, ppo), found {cls.__name__}"
+        )
+    model = policy_settings_model(use) or getattr(cls, "Settings", None)
+    if model is not None and not isinstance(settings, BaseModel):
+        try:
+            settings = model(**(settings or {}))
+        except ValidationError as error:
+            raise ConfigError(f"settings of policy {use!r}: {error}") from error
+    return cls(spaces, settings, lanes=lanes, seed=seed, device=device)
+
+
+def load_weights(policy: Policy, path: str | Path) -> None:
+    """Load a snapshot (what ``policy.weights`` returned) or a checkpoint (``policy.state_dict``) from a safetensors file.
+
+    Raises:
+      ConfigError: the file cannot be read, or its tensors do not fit the policy.
+    """
+    tensors = read_tensors(Path(path))
+    weights = {name[len(NETWORK) :]: array for name, array in tensors.items() if name.startswith(NETWORK)}
+    try:
+        policy.load_weights(weights or tensors)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error

@@ -1,0 +1,353 @@
+"""Networks that read any observation space: an encoder for each part, a trunk, optionally memory, and two heads."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces as gym_spaces
+from torch import nn
+
+from arena.errors import ConfigError
+from arena.policies.settings import NetworkSettings
+
+SQRT_2 = math.sqrt(2)
+NATURE_SIDE = 36  # the smallest image that the three convolutions of the Nature DQN paper can read
+IMAGE_SIDE = 8  # below it, an image is a short vector
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+}
+
+
+class _Tanh(torch.autograd.Function):
+    """tanh(x) = 2 sigmoid(2x) - 1, which torch computes several times faster on a CPU than its own tanh."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        y = torch.sigmoid(x + x).mul_(2).sub_(1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        (y,) = ctx.saved_tensors
+        return torch.addcmul(gradient, gradient, y * y, value=-1)
+
+
+class Tanh(nn.Module):
+    """The hyperbolic tangent."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return tanh of ``x``, elementwise."""
+        return _Tanh.apply(x)
+
+
+ACTIVATIONS["tanh"] = Tanh
+
+
+def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
+    """Return a linear layer with orthogonal weights (Saxe et al., 2014) and zero biases."""
+    return orthogonal(nn.Linear(inputs, outputs), gain)
+
+
+def orthogonal(layer: Any, gain: float) -> Any:
+    """Initialise a layer's weight to an orthogonal matrix times ``gain`` and its bias to zeros; return the layer."""
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class Vector(nn.Module):
+    """Any box, flattened to floats; whole bytes are scaled to [0, 1]."""
+
+    def __init__(self, space: gym_spaces.Box | gym_spaces.MultiBinary) -> None:
+        """Read the shape from the space."""
+        super().__init__()
+        self.width = math.prod(space.shape)
+        self.scale = _byte_scale(space)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[N, ...] -> [N, width]``."""
+        x = x.flatten(1).float()
+        return x if self.scale is None else x * self.scale
+
+
+class OneHot(nn.Module):
+    """Discrete and MultiDiscrete, as one-hot vectors one behind the other."""
+
+    def __init__(self, space: gym_spaces.Discrete | gym_spaces.MultiDiscrete) -> None:
+        """Read the sizes from the space."""
+        super().__init__()
+        sizes = np.atleast_1d(space.n if isinstance(space, gym_spaces.Discrete) else space.nvec.ravel()).astype(int)
+        self.width = int(sizes.sum())
+        # Element j of the vector is 1 where number column[j] of the observation equals value[j].
+        column = np.repeat(np.arange(len(sizes)), sizes)
+        value = np.concatenate([np.arange(size) for size in sizes]) + np.repeat(np.ravel(space.start), sizes)
+        self.register_buffer("column", torch.from_numpy(column), persistent=False)
+        self.register_buffer("value", torch.from_numpy(value), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[N, ...] -> [N, width]``."""
+        return (x.reshape(len(x), -1)[:, self.column] == self.value).float()
+
+
+class Convolution(nn.Module):
+    """Images, by the network of Mnih et al. (Nature, 2015), or by two small layers where they are too small for it.
+
+    Axes may be (height, width), channels first or channels last (whichever end is shorter), and either with stacked
+    frames before them, which become channels.
+    """
+
+    def __init__(self, space: gym_spaces.Box, features: int) -> None:
+        """Choose layers by the size of the image."""
+        super().__init__()
+        self.scale = _byte_scale(space)
+        self.order, channels, height, width = _image_axes(space.shape)
+        # Filters, kernel, stride, padding.
+        layers = [(32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0)]
+        if min(height, width) < NATURE_SIDE:
+            layers = [(32, 3, 1, 1), (64, 3, 2, 1)]
+        modules: list[nn.Module] = []
+        for filters, kernel, stride, padding in layers:
+            modules += [orthogonal(nn.Conv2d(channels, filters, kernel, stride, padding), SQRT_2), nn.ReLU()]
+            height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
+            channels = filters
+        modules += [nn.Flatten(), linear(channels * height * width, features, SQRT_2), nn.ReLU()]
+        self.layers = nn.Sequential(*modules)
+        self.width = features
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[N, ...] -> [N, width]``."""
+        if x.dim() == 3:
+            x = x.unsqueeze(1)
+        x = x.permute(0, *self.order)
+        if x.dim() == 5:
+            x = x.flatten(1, 2)
+        x = x.float()
+        return self.layers(x if self.scale is None else x * self.scale)
+
+
+def _byte_scale(space: gym_spaces.Space) -> float | None:
+    return (
+        1 / 255 if space.dtype == np.uint8 and isinstance(space, gym_spaces.Box) and space.high.max() == 255 else None
+    )
+
+
+def _image_axes(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]:
+    """Return the order that puts channels first (behind the sample's axis), and channels, height and width."""
+    if len(shape) == 2:
+        return (1, 2, 3), 1, *shape
+    stack = 1 if len(shape) == 3 else shape[0]
+    image = shape[-3:]
+    first = len(shape) - 2  # where the image's own axes begin, counting the sample's
+    before = tuple(range(1, first))
+    if image[0] < image[2]:
+        return (*before, first, first + 1, first + 2), stack * image[0], image[1], image[2]
+    return (*before, first + 2, first, first + 1), stack * image[2], image[0], image[1]
+
+
+def is_image(space: gym_spaces.Space, encoder: str) -> bool:
+    """Whether a leaf of the observation is read by a convolution."""
+    if encoder == "mlp" or not isinstance(space, gym_spaces.Box) or len(space.shape) not in (2, 3, 4):
+        return False
+    _, _, height, width = _image_axes(space.shape)
+    # Two axes of floats are rather a stack of vectors, unless both are long.
+    side = NATURE_SIDE if len(space.shape) == 2 and space.dtype != np.uint8 else IMAGE_SIDE
+    return encoder == "cnn" or min(height, width) >= side
+
+
+class Encoder(nn.Module):
+    """Reads an observation: one encoder for each leaf of a nested space, their features side by side."""
+
+    def __init__(self, space: gym_spaces.Space, settings: NetworkSettings) -> None:
+        """Build an encoder for each leaf, in the order of the space."""
+        super().__init__()
+        self.paths = leaf_paths(space)
+        self.leaves = nn.ModuleList(_leaf_encoder(leaf, settings) for leaf in leaf_spaces(space))
+        self.width = sum(leaf.width for leaf in self.leaves)
+
+    def forward(self, observations: Any) -> torch.Tensor:
+        """A tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, width]``."""
+        features = [leaf(_at(observations, path)) for leaf, path in zip(self.leaves, self.paths, strict=True)]
+        return features[0] if len(features) == 1 else torch.cat(features, -1)
+
+
+def _leaf_encoder(space: gym_spaces.Space, settings: NetworkSettings) -> Any:
+    if is_image(space, settings.encoder):
+        assert isinstance(space, gym_spaces.Box)
+        return Convolution(space, settings.image_features)
+    if isinstance(space, (gym_spaces.Box, gym_spaces.MultiBinary)):
+        return Vector(space)
+    if isinstance(space, (gym_spaces.Discrete, gym_spaces.MultiDiscrete)):
+        return OneHot(space)
+    raise ConfigError(
+        f"this policy cannot read observations of {space}; expected Box, Discrete, MultiDiscrete, MultiBinary, or Dict and "
+        f"Tuple of them"
+    )
+
+
+def leaf_paths(space: gym_spaces.Space, path: tuple = ()) -> list[tuple]:
+    """Return the keys and indices that lead to each leaf of a nested space."""
+    if isinstance(space, gym_spaces.Dict):
+        return [found for key, sub in space.spaces.items() for found in leaf_paths(sub, (*path, key))]
+    if isinstance(space, gym_spaces.Tuple):
+        return [found for index, sub in enumerate(space.spaces) for found in leaf_paths(sub, (*path, index))]
+    return [path]
+
+
+def leaf_spaces(space: gym_spaces.Space) -> list[gym_spaces.Space]:
+    """Return the leaves of a nested space, in the order of ``leaf_paths``."""
+    return [_at(space, path) for path in leaf_paths(space)]
+
+
+def _at(tree: Any, path: tuple) -> Any:
+    for key in path:
+        tree = tree[key]
+    return tree
+
+
+class Memory(nn.Module):
+    """An LSTM (Hochreiter and Schmidhuber, 1997) that forgets everything where an episode starts."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        """Initialise all weights orthogonally."""
+        super().__init__()
+        self.width = width
+        self.read = linear(inputs, 4 * width, 1.0)
+        self.recall = linear(width, 4 * width, 1.0)
+
+    def forward(
+        self, features: torch.Tensor, starts: torch.Tensor, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Read T slots one after the other.
+
+        Args:
+          features: ``[T, N, inputs]``.
+          starts: ``[T, N]``, where the observation is the first of an episode.
+          state: ``[N, 2, width]``, hidden and cell state before the first slot.
+
+        Returns:
+          The hidden states ``[T, N, width]``, and the state after the last slot.
+        """
+        read = self.read(features)
+        keep = (~starts).to(read.dtype).unsqueeze(-1)
+        hidden, cell = state.unbind(1)
+        found = []
+        for slot in range(len(features)):
+            gates = read[slot] + self.recall(hidden * keep[slot])
+            enter, forget, new, leave = gates.chunk(4, -1)
+            cell = torch.sigmoid(forget) * cell * keep[slot] + torch.sigmoid(enter) * torch.tanh(new)
+            hidden = torch.sigmoid(leave) * torch.tanh(cell)
+            found.append(hidden)
+        return torch.stack(found), torch.stack((hidden, cell), 1)
+
+
+class Answer(NamedTuple):
+    """What the networks say about N observations.
+
+    Attributes:
+      outputs: ``[N, outputs]``, for the distribution.
+      values: ``[N]``.
+      state: ``[N, 2, width]``, the memory afterwards; None without one.
+    """
+
+    outputs: Any
+    values: Any
+    state: Any
+
+
+class ActorCritic(nn.Module):
+    """Policy and value networks: one trunk for both, or two apart, each with its own encoder.
+
+    Attributes:
+      free: the distribution's learned numbers that do not depend on the observation.
+    """
+
+    def __init__(self, space: gym_spaces.Space, outputs: int, free: Sequence[float], settings: NetworkSettings) -> None:
+        """Choose the layers that the observation space asks for.
+
+        Args:
+          space: of the observations.
+          outputs: numbers per sample for the distribution.
+          free: initial values of its other learned numbers.
+          settings: widths and choices.
+
+        Raises:
+          ConfigError: some observation cannot be read.
+        """
+        super().__init__()
+        images = [is_image(leaf, settings.encoder) for leaf in leaf_spaces(space)]
+        shared = settings.shared if settings.shared is not None else any(images) or settings.lstm is not None
+        hidden = settings.hidden if settings.hidden is not None else () if all(images) else (64, 64)
+        self.actor = Trunk(space, hidden, settings)
+        self.critic = None if shared else Trunk(space, hidden, settings)
+        self.memory = None if settings.lstm is None else Memory(self.actor.width, settings.lstm)
+        width = self.actor.width if self.memory is None else self.memory.width
+        # Small policy weights begin with nearly equal probabilities.
+        self.policy_head = linear(width, outputs, 0.01)
+        self.value_head = linear(width, 1, 1.0)
+        self.free = nn.Parameter(torch.tensor(free, dtype=torch.float32)) if free else None
+
+    def forward(
+        self, observations: Any, starts: torch.Tensor | None = None, state: torch.Tensor | None = None
+    ) -> Answer:
+        """Answer N observations ``[N, ...]``.
+
+        With memory they are T slots of N / T lanes, slots first; ``starts`` is ``[T, N / T]`` and ``state``
+        ``[N / T, 2, width]`` before the first slot.
+        """
+        features = self.actor(observations)
+        if self.memory is not None:
+            assert starts is not None and state is not None
+            features, state = self.memory(features.view(*starts.shape, -1), starts, state)
+            features = features.flatten(0, 1)
+        apart = features if self.critic is None else self.critic(observations)
+        return Answer(self.policy_head(features), self.value_head(apart).squeeze(-1), state)
+
+
+class Trunk(nn.Module):
+    """An encoder and hidden layers behind it."""
+
+    def __init__(self, space: gym_spaces.Space, hidden: Sequence[int], settings: NetworkSettings) -> None:
+        """Stack linear layers with their activation."""
+        super().__init__()
+        self.encoder = Encoder(space, settings)
+        self.width = self.encoder.width
+        layers: list[nn.Module] = []
+        for width in hidden:
+            layers += [linear(self.width, width, SQRT_2), ACTIVATIONS[settings.activation]()]
+            self.width = width
+        self.hidden = nn.Sequential(*layers)
+
+    def forward(self, observations: Any) -> torch.Tensor:
+        """``[N, ...] -> [N, width]``."""
+        return self.hidden(self.encoder(observations))
+
+
+@torch.no_grad()
+def copy_tensors(into: Mapping[str, torch.Tensor], found: Mapping[str, Any]) -> None:
+    """Copy named arrays or tensors into the tensors of the same names, in place.
+
+    Raises:
+      ConfigError: a name is missing or not known, or a shape differs; nothing has been copied then.
+    """
+    missing, unknown = sorted(into.keys() - found.keys()), sorted(found.keys() - into.keys())
+    if missing or unknown:
+        raise ConfigError(
+            f"the weights do not fit the networks that the spaces and settings ask for: missing {missing or 'none'}, "
+            f"unknown {unknown or 'none'}; use the settings that they were trained with"
+        )
+    tensors = {name: torch.as_tensor(value) for name, value in found.items()}
+    for name, tensor in into.items():
+        if tensor.shape != tensors[name].shape:
+            raise ConfigError(
+                f"the weights do not fit: expected {name} of shape {tuple(tensor.shape)}, found "
+                f"{tuple(tensors[name].shape)}; use the spaces and settings that they were trained with"
+            )
+    for name, tensor in into.items():
+        tensor.copy_(tensors[name])

@@ -1,0 +1,392 @@
+"""Proximal policy optimisation (Schulman et al., 2017), over all workers of a player."""
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from arena.envs.interface import EntitySpaces
+from arena.gradients import FlatGradient
+from arena.policies.adam import FlatAdam
+from arena.policies.distributions import distribution
+from arena.policies.generator import generator_state, new_generator, set_generator_state
+from arena.policies.inference import Perceptrons
+from arena.policies.interface import Decision, Reducer
+from arena.policies.networks import ActorCritic, Answer, copy_tensors
+from arena.policies.returns import advantages
+from arena.policies.settings import PPOSettings
+from arena.rollout import Rollout
+from arena.wire import map_tree, tree_leaves
+
+# What is averaged over the group along with every gradient.
+LOSSES = ("loss/policy", "loss/value", "entropy", "kl", "clip_fraction")
+KL = LOSSES.index("kl")
+NETWORK = "network."  # in front of the networks' names in a state dict
+
+
+class Batch(NamedTuple):
+    """A rollout as learning looks at it: slots and lanes are one leading axis, slots first.
+
+    Attributes:
+      observations: a tensor, or a nest of them.
+      mask: ``[T * L, flags]``, or None.
+      choice: ``[T * L, choices]``.
+      log_prob: ``[T * L]``, of the policy that acted.
+      value: ``[T * L]``, of the policy that acted.
+      advantage: ``[T * L]``.
+      target: ``[T * L]``, what the value should have been: the lambda return.
+      valid: ``[T * L]``, where there is a transition.
+      starts: ``[T * L]``, where an episode starts.
+      memory: ``[T * L, 2, width]``, with which the slot was read; None without an LSTM.
+    """
+
+    observations: Any
+    mask: torch.Tensor | None
+    choice: torch.Tensor
+    log_prob: torch.Tensor
+    value: torch.Tensor
+    advantage: torch.Tensor
+    target: torch.Tensor
+    valid: torch.Tensor
+    starts: torch.Tensor
+    memory: torch.Tensor | None
+
+
+class PPO:
+    """The clipped surrogate objective with generalised advantage estimation.
+
+    With an LSTM, learning starts each lane from the memory it acted with in slot 0 and reads the whole rollout; gradients
+    do not reach further back. After an update that memory comes from old weights: with ``burn_in: k`` the last k slots
+    are read again with the new ones, from the memory before them, and both acting and learning go on from there.
+
+    What must be the same for the whole group is decided on reduced values: when to stop an update's epochs, and
+    whether everything is still finite.
+    """
+
+    Settings = PPOSettings
+
+    def __init__(
+        self, spaces: EntitySpaces, settings: PPOSettings, *, lanes: int, seed: int, device: str = "cpu"
+    ) -> None:
+        """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
+        self.settings = settings
+        self.horizon = settings.horizon
+        self.updates = 0
+        self.progress = 0.0
+        self.device = torch.device(device)
+        self.distribution = distribution(spaces, settings.log_std_init)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.networks = ActorCritic(
+                spaces.observation, self.distribution.outputs, self.distribution.free, settings
+            ).to(self.device)
+        self.optimizer = FlatAdam(self.networks, settings.adam_epsilon)
+        self.gradient = FlatGradient(self.networks.parameters(), extras=len(LOSSES))
+        self.random = new_generator(seed)
+        self._fast = Perceptrons(self.networks) if Perceptrons.serves(self.networks) else None
+        self.extras: dict[str, tuple[tuple[int, ...], Any]] = {
+            "choice": ((self.distribution.choices,), np.float32),
+            "log_prob": ((), np.float32),
+            "value": ((), np.float32),
+        }
+        self._memory = None
+        if self.networks.memory is not None:
+            width = self.networks.memory.width
+            self._memory = torch.zeros(lanes, 2, width, device=self.device)
+            self.extras["memory"] = ((2, width), np.float32)  # before the slot
+
+    # Acting
+
+    def act(
+        self,
+        observations: Any,
+        *,
+        action_mask: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+        lanes: slice | None = None,
+        deterministic: bool = False,
+        learning: bool = False,
+    ) -> Decision:
+        """See ``Policy``."""
+        before = self._recall(observations, lanes)
+        answer = self._answer(observations, starts, before, value=learning)
+        if answer.state is not None and lanes is not None:
+            self._memory[lanes] = answer.state
+        choice, log_prob = self.distribution.sample(
+            answer.outputs, self._free(), action_mask, self.random, deterministic
+        )
+        if not math.isfinite(log_prob.sum() + choice.sum()):
+            raise FloatingPointError(self._not_finite_while_acting(observations, answer))
+        extras = {}
+        if learning:
+            extras = {"choice": choice, "log_prob": log_prob, "value": answer.values}
+            if before is not None:
+                extras["memory"] = before.numpy(force=True)
+        return Decision(self.distribution.actions(choice), extras)
+
+    def bootstrap(
+        self,
+        observations: Any,
+        *,
+        action_mask: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+        lanes: slice | None = None,
+    ) -> np.ndarray:
+        """See ``Policy``."""
+        return self._answer(observations, starts, self._recall(observations, lanes), value=True).values
+
+    def _recall(self, observations: Any, lanes: slice | None) -> torch.Tensor | None:
+        """Return a copy of the lanes' memory, an empty one where none is kept."""
+        if self._memory is None:
+            return None
+        if lanes is None:
+            return self._memory.new_zeros(len(tree_leaves(observations)[0]), *self._memory.shape[1:])
+        return self._memory[lanes].clone()
+
+    def _answer(self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None, value: bool) -> Answer:
+        """Ask the networks about N lanes; outputs and values are NumPy arrays."""
+        if self._fast is not None:
+            return Answer(*self._fast(observations, value), None)
+        with torch.inference_mode():
+            if state is not None:
+                fresh = np.zeros(len(state), bool) if starts is None else starts
+                starts = torch.from_numpy(fresh).to(self.device).unsqueeze(0)
+            found = self.networks(map_tree(self._tensor, observations), starts, state)
+            return Answer(found.outputs.numpy(force=True), found.values.numpy(force=True), found.state)
+
+    def _free(self) -> np.ndarray:
+        free = self.networks.free
+        return np.empty(0, np.float32) if free is None else free.numpy(force=True)
+
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def _not_finite_while_acting(self, observations: Any, answer: Answer) -> str:
+        culprit = "the networks' outputs"
+        for name, leaf in (("observations", leaf) for leaf in tree_leaves(observations)):
+            if np.issubdtype(leaf.dtype, np.floating) and not np.isfinite(leaf).all():
+                culprit = name
+        return f"actions are not finite after update {self.updates}: found {answer.outputs!r}; first in {culprit}"
+
+    # Learning
+
+    def learn(self, rollout: Rollout, group: Reducer) -> dict[str, float]:
+        """See ``Policy``."""
+        settings = self.settings
+        batch, metrics = self._prepare(rollout, group)
+        rate = self._scheduled(settings.learning_rate, settings.learning_rate_schedule)
+        clip = self._scheduled(settings.clip, settings.clip_schedule)
+        history = []
+        for rows, chosen in self._minibatches(rollout.valid) if metrics["samples"] else ():
+            self.gradient.zero()
+            if len(chosen):  # else this worker has nothing to say, but takes part in the average
+                loss, losses = self._losses(batch, rows, chosen, clip)
+                loss.backward()
+                self.gradient.extras.copy_(losses)
+            if not self.gradient.average(group, len(chosen)):
+                continue
+            norm = self.gradient.values.norm().item()
+            losses = self.gradient.extras.tolist()
+            self._check_finite(norm, losses)
+            history.append((*losses, norm))
+            if settings.target_kl is not None and losses[KL] > 1.5 * settings.target_kl:
+                break
+            if settings.max_grad_norm is not None and norm > settings.max_grad_norm:
+                self.gradient.values.mul_(settings.max_grad_norm / norm)
+            self.optimizer.step(self.gradient.values, rate)
+        self.updates += 1
+        if settings.burn_in:
+            self._burn_in(rollout)
+        if history:
+            metrics.update(zip((*LOSSES, "grad_norm"), np.mean(history, 0).tolist(), strict=True))
+        return {**metrics, "learning_rate": rate}
+
+    def _losses(
+        self, batch: Batch, rows: torch.Tensor, chosen: torch.Tensor, clip: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the loss to descend, and ``LOSSES`` as one tensor; means over the n transitions of ``chosen``."""
+        outputs, values = self._reread(batch, rows, chosen)
+        mask = None if batch.mask is None else batch.mask[chosen]
+        log_prob, entropy = self.distribution.evaluate(outputs, self.networks.free, batch.choice[chosen], mask)
+        entropy = entropy.mean()
+
+        log_ratio = log_prob - batch.log_prob[chosen]
+        ratio = log_ratio.exp()
+        advantage = batch.advantage[chosen]
+        surrogate = torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
+        policy_loss = -surrogate.mean()
+
+        target = batch.target[chosen]
+        value_error = (values - target).square()
+        if self.settings.value_clip is not None:
+            before = batch.value[chosen]
+            near = before + (values - before).clamp(-self.settings.value_clip, self.settings.value_clip)
+            value_error = torch.max(value_error, (near - target).square())
+        value_loss = value_error.mean()
+
+        loss = policy_loss + self.settings.value_coefficient * value_loss
+        if self.settings.entropy_coefficient:
+            loss = loss - self.settings.entropy_coefficient * entropy
+        with torch.no_grad():
+            # The estimator of KL(old, new) with little variance: http://joschu.net/blog/kl-approx.html
+            kl = (ratio - 1 - log_ratio).mean()
+            clipped = ((ratio - 1).abs() > clip).float().mean()
+            return loss, torch.stack((policy_loss, value_loss, entropy, kl, clipped))
+
+    def _reread(self, batch: Batch, rows: torch.Tensor, chosen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what the current weights say about ``chosen``: outputs ``[n, outputs]`` and values ``[n]``."""
+        if self._memory is None:
+            answer = self.networks(map_tree(lambda leaf: leaf[chosen], batch.observations))
+            return answer.outputs, answer.values
+        # rows are all slots of some lanes, [T, lanes]; chosen are the transitions among them.
+        observations = map_tree(lambda leaf: leaf[rows.flatten()], batch.observations)
+        answer = self.networks(observations, batch.starts[rows], batch.memory[rows[0]])
+        inside = batch.valid[rows.flatten()]
+        return answer.outputs[inside], answer.values[inside]
+
+    def _prepare(self, rollout: Rollout, group: Reducer) -> tuple[Batch, dict[str, float]]:
+        """Estimate advantages, normalise them over the group, and say how well the values explained the returns."""
+        values = rollout.extras["value"]
+        advantage = advantages(
+            rollout.rewards,
+            values,
+            rollout.terminated,
+            rollout.truncated,
+            rollout.valid,
+            gamma=self.settings.gamma,
+            gae_lambda=self.settings.gae_lambda,
+            next_slot=rollout.next_slot if rollout.turn_based else None,
+        )
+        target = advantage + values[:-1]
+        a, r = advantage[rollout.valid].astype(np.float64), target[rollout.valid].astype(np.float64)
+        moments = np.array([len(a), a.sum(), a @ a, r.sum(), r @ r])
+        group.sum_in_place(moments)
+        if not np.isfinite(moments).all():
+            raise FloatingPointError(f"update {self.updates + 1}: rewards or values are not finite; advantages are nan")
+        count, metrics = moments[0], {"samples": float(moments[0]), "explained_variance": 0.0}
+        if count:
+            mean, target_mean = moments[1] / count, moments[3] / count
+            variance = max(moments[2] / count - mean**2, 0.0)
+            target_variance = moments[4] / count - target_mean**2
+            # The advantage is the value's error.
+            if target_variance > 1e-12:
+                metrics["explained_variance"] = float(1 - variance / target_variance)
+            if self.settings.normalize_advantages:
+                advantage = ((advantage - mean) / (math.sqrt(variance) + 1e-8)).astype(np.float32)
+        return self._batch(rollout, advantage, target), metrics
+
+    def _batch(self, rollout: Rollout, advantage: np.ndarray, target: np.ndarray) -> Batch:
+        def flat(array: np.ndarray) -> torch.Tensor:
+            return self._tensor(array[: rollout.horizon]).flatten(0, 1)
+
+        return Batch(
+            observations=map_tree(flat, rollout.observations),
+            mask=None if rollout.action_mask is None else flat(rollout.action_mask),
+            choice=flat(rollout.extras["choice"]),
+            log_prob=flat(rollout.extras["log_prob"]),
+            value=flat(rollout.extras["value"]),
+            advantage=flat(advantage),
+            target=flat(target),
+            valid=flat(rollout.valid),
+            starts=flat(rollout.starts),
+            memory=None if self._memory is None else flat(rollout.extras["memory"]),
+        )
+
+    def _minibatches(self, valid: np.ndarray) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield every epoch's minibatches: rows to read and, among them, the transitions to learn from.
+
+        Both are indices into the flattened ``[T * L]``. How many there are depends on the settings alone; a worker with
+        few transitions gets empty ones. With memory, a minibatch is some lanes at full length, ``[T, lanes]``.
+        """
+        horizon, lanes = valid.shape
+        everything = np.flatnonzero(valid)
+        grid = np.arange(horizon * lanes).reshape(horizon, lanes)
+        for _ in range(self.settings.epochs):
+            order = self.random.permutation(everything if self._memory is None else lanes)
+            for part in np.array_split(order, self.settings.minibatches):
+                rows = part if self._memory is None else grid[:, part]
+                chosen = part if self._memory is None else rows[valid[:, part]]
+                yield self._tensor(rows), self._tensor(chosen)
+
+    def _burn_in(self, rollout: Rollout) -> None:
+        """Bring the memory of all lanes up to date with the new weights; see the class."""
+        first = rollout.horizon - self.settings.burn_in
+        with torch.inference_mode():
+            read = map_tree(
+                lambda array: self._tensor(array[first : rollout.horizon]).flatten(0, 1), rollout.observations
+            )
+            starts = self._tensor(rollout.starts[first : rollout.horizon])
+            state = self.networks(read, starts, self._tensor(rollout.extras["memory"][first])).state
+        self._memory.copy_(state)
+
+    def _check_finite(self, norm: float, losses: list[float]) -> None:
+        """Raise on all workers together: what is looked at was reduced."""
+        if math.isfinite(norm + sum(losses)):
+            return
+        culprits = [name for name, loss in zip(LOSSES, losses, strict=True) if not math.isfinite(loss)]
+        for name, parameter in self.networks.named_parameters():
+            if not torch.isfinite(parameter.grad).all():
+                culprits.append(f"the gradient of {name}")
+        found = culprits[0] if culprits else "the length of the gradient"
+        raise FloatingPointError(f"update {self.updates + 1}: {found} is not finite")
+
+    def _scheduled(self, value: float, schedule: str) -> float:
+        return value * (1 - self.progress) if schedule == "linear" else value
+
+    def set_progress(self, done: float) -> None:
+        """See ``Policy``."""
+        self.progress = min(max(done, 0.0), 1.0)
+
+    # State
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """See ``Policy``: policy and value networks."""
+        return {name: tensor.detach().cpu().clone() for name, tensor in self.networks.state_dict().items()}
+
+    def load_weights(self, weights: dict[str, Any]) -> None:
+        """See ``Policy``.
+
+        Raises:
+          ConfigError: names or shapes are not those of these networks.
+        """
+        copy_tensors(self.networks.state_dict(), weights)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """See ``Policy``."""
+        return {
+            **{NETWORK + name: tensor for name, tensor in self.weights().items()},
+            "adam.first": self.optimizer.first.cpu().clone(),
+            "adam.second": self.optimizer.second.cpu().clone(),
+            "adam.steps": torch.tensor(self.optimizer.steps),
+            "updates": torch.tensor(self.updates),
+            "progress": torch.tensor(self.progress, dtype=torch.float64),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See ``Policy``.
+
+        Raises:
+          ConfigError: names or shapes are not those of this policy.
+        """
+        numbers = {name: torch.zeros((), dtype=torch.float64) for name in ("adam.steps", "updates", "progress")}
+        networks = {NETWORK + name: tensor for name, tensor in self.networks.state_dict().items()}
+        moments = {"adam.first": self.optimizer.first, "adam.second": self.optimizer.second}
+        copy_tensors({**networks, **moments, **numbers}, state)
+        self.optimizer.steps = int(numbers["adam.steps"])
+        self.updates = int(numbers["updates"])
+        self.progress = float(numbers["progress"])
+
+    def worker_state(self) -> dict[str, np.ndarray]:
+        """See ``Policy``."""
+        state = {"generator": generator_state(self.random)}
+        if self._memory is not None:
+            state["memory"] = self._memory.numpy(force=True).copy()
+        return state
+
+    def load_worker_state(self, state: dict[str, Any]) -> None:
+        """See ``Policy``."""
+        set_generator_state(self.random, state["generator"])
+        if self._memory is not None:
+            copy_tensors({"memory": self._memory}, {"memory": state["memory"]})

@@ -1,0 +1,171 @@
+"""The policy that learns nothing and plays anything that is allowed."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces as gym_spaces
+
+from arena.envs.interface import EntitySpaces
+from arena.errors import ConfigError
+from arena.policies.generator import generator_state, new_generator, set_generator_state
+from arena.policies.interface import Decision, Reducer
+from arena.policies.settings import RandomSettings
+from arena.wire import map_space
+
+
+class Random:
+    """Samples every lane's action uniformly from its space, or from what its mask allows."""
+
+    Settings = RandomSettings
+    horizon = 0
+    extras: dict[str, tuple[tuple[int, ...], Any]] = {}
+
+    def __init__(
+        self, spaces: EntitySpaces, settings: RandomSettings, *, lanes: int, seed: int, device: str = "cpu"
+    ) -> None:
+        """See ``Policy``; it computes nothing, so that the device does not matter."""
+        map_space(spaces.action, _refuse_unknown)
+        flags = _flags(spaces.action)
+        if spaces.mask_size not in (0, flags):
+            raise ConfigError(
+                f"entity {spaces.name!r}: expected an action mask of {flags} flags for {spaces.action}, "
+                f"found {spaces.mask_size}; one flag per discrete action"
+            )
+        self._space = spaces.action
+        self._random = new_generator(seed)
+
+    def act(
+        self,
+        observations: Any,
+        *,
+        action_mask: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+        lanes: slice | None = None,
+        deterministic: bool = False,
+        learning: bool = False,
+    ) -> Decision:
+        """See ``Policy``; a uniform distribution has no mode, so that ``deterministic`` changes nothing."""
+        count = _count(observations)
+        return Decision(_sample(self._space, count, action_mask, self._random), {})
+
+    def bootstrap(
+        self,
+        observations: Any,
+        *,
+        action_mask: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+        lanes: slice | None = None,
+    ) -> np.ndarray:
+        """Return zeros: it expects nothing."""
+        return np.zeros(_count(observations), np.float32)
+
+    def learn(self, rollout: Any, group: Reducer) -> dict[str, float]:
+        """Do nothing."""
+        return {}
+
+    def set_progress(self, done: float) -> None:
+        """Do nothing: there are no schedules."""
+
+    def weights(self) -> dict[str, Any]:
+        """Return an empty dict: there are no weights."""
+        return {}
+
+    def load_weights(self, weights: dict[str, Any]) -> None:
+        """Load nothing."""
+        if weights:
+            raise ConfigError(f"random has no weights: expected no tensors, found {', '.join(sorted(weights))}")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return an empty dict: nothing is shared."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load nothing."""
+        self.load_weights(state)
+
+    def worker_state(self) -> dict[str, np.ndarray]:
+        """Return the state of the random generator."""
+        return {"generator": generator_state(self._random)}
+
+    def load_worker_state(self, state: dict[str, Any]) -> None:
+        """Load what ``worker_state`` returned."""
+        set_generator_state(self._random, state["generator"])
+
+
+def _count(observations: Any) -> int:
+    while isinstance(observations, (dict, tuple)):
+        observations = next(iter(observations.values())) if isinstance(observations, dict) else observations[0]
+    return len(observations)
+
+
+def _refuse_unknown(space: gym_spaces.Space) -> None:
+    known = (gym_spaces.Box, gym_spaces.Discrete, gym_spaces.MultiDiscrete, gym_spaces.MultiBinary)
+    if not isinstance(space, known):
+        raise ConfigError(
+            f"random cannot sample {space}: expected Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of them"
+        )
+
+
+def _flags(space: gym_spaces.Space) -> int:
+    """Return how many flags a mask of this space has."""
+    if isinstance(space, gym_spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, gym_spaces.MultiDiscrete):
+        return int(space.nvec.sum())
+    if isinstance(space, gym_spaces.Dict):
+        return sum(_flags(sub) for sub in space.spaces.values())
+    if isinstance(space, gym_spaces.Tuple):
+        return sum(_flags(sub) for sub in space.spaces)
+    return 0
+
+
+def _sample(space: gym_spaces.Space, count: int, mask: np.ndarray | None, random: np.random.Generator) -> Any:
+    """Return ``count`` samples as one array (or nest of arrays); ``mask`` is ``[count, flags]``."""
+    if isinstance(space, (gym_spaces.Dict, gym_spaces.Tuple)):
+        keys = list(space.spaces) if isinstance(space, gym_spaces.Dict) else range(len(space.spaces))
+        parts, start = [], 0
+        for key in keys:
+            flags = _flags(space[key])
+            parts.append(_sample(space[key], count, None if mask is None else mask[:, start : start + flags], random))
+            start += flags
+        return dict(zip(keys, parts, strict=True)) if isinstance(space, gym_spaces.Dict) else tuple(parts)
+    if isinstance(space, gym_spaces.Discrete):
+        return (space.start + _categorical(int(space.n), count, mask, random)).astype(space.dtype)
+    if isinstance(space, gym_spaces.MultiDiscrete):
+        sizes = space.nvec.ravel()
+        ends = np.cumsum(sizes)
+        columns = [
+            _categorical(int(size), count, None if mask is None else mask[:, end - size : end], random)
+            for size, end in zip(sizes, ends, strict=True)
+        ]
+        return (np.stack(columns, -1).reshape(count, *space.shape) + space.start).astype(space.dtype)
+    if isinstance(space, gym_spaces.MultiBinary):
+        return random.integers(0, 2, (count, *space.shape), dtype=space.dtype)
+    assert isinstance(space, gym_spaces.Box)
+    return _box(space, count, random)
+
+
+def _categorical(size: int, count: int, mask: np.ndarray | None, random: np.random.Generator) -> np.ndarray:
+    if mask is None:
+        return random.integers(0, size, count)
+    # The allowed action with the highest ticket: uniform, and any action where a lane that does not act allows none.
+    tickets = random.random((count, size), np.float32)
+    return np.where(mask != 0, tickets, -1).argmax(-1)
+
+
+def _box(space: gym_spaces.Box, count: int, random: np.random.Generator) -> np.ndarray:
+    """Sample as ``Box.sample`` does: uniform between bounds, exponential beside one, normal without any."""
+    shape = (count, *space.shape)
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    if np.issubdtype(space.dtype, np.integer):
+        return random.integers(space.low, space.high, shape, dtype=space.dtype, endpoint=True)
+    above, below = space.bounded_below, space.bounded_above
+    if above.all() and below.all():
+        return (low + (high - low) * random.random(shape)).astype(space.dtype)
+    found = random.standard_normal(shape)
+    steps = random.standard_exponential(shape)
+    found = np.where(above & ~below, np.where(above, low, 0) + steps, found)
+    found = np.where(below & ~above, np.where(below, high, 0) - steps, found)
+    both = above & below
+    width = np.where(both, high, 0) - np.where(both, low, 0)
+    return np.where(both, np.where(both, low, 0) + width * random.random(shape), found).astype(space.dtype)

@@ -1,0 +1,51 @@
+"""Advantages from rewards and values, over slots and lanes."""
+
+import numpy as np
+
+
+def advantages(
+    rewards: np.ndarray,
+    values: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    valid: np.ndarray,
+    *,
+    gamma: float,
+    gae_lambda: float,
+    next_slot: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return the generalised advantage estimate of each transition.
+
+    With s' the observation that follows a transition from s, and the sum running over the transitions of one episode
+    that come after it in the rollout::
+
+        delta = r + gamma * V(s') * (1 - terminated) - V(s)
+        advantage = delta + gamma * lambda * delta' + (gamma * lambda)^2 * delta'' + ...
+
+    (Schulman et al., High-Dimensional Continuous Control Using Generalized Advantage Estimation, 2016, equation 16.)
+    An episode that was truncated is cut there, but its last delta keeps ``V(s')``, the value of the final observation.
+    A transition whose successor is not valid (unfinished when the rollout ended, or void) is cut in the same way.
+
+    Args:
+      rewards: ``[T, L]``, of the transition that begins in each slot.
+      values: ``[T + 1, L]``, of the observation in each slot, slot T included.
+      terminated: ``[T, L]`` bool.
+      truncated: ``[T, L]`` bool.
+      valid: ``[T, L]`` bool, where a transition begins.
+      gamma: discount of each transition.
+      gae_lambda: lambda.
+      next_slot: ``[T, L]``, the slot of s', later than the transition's own and at most T; None for the one after.
+
+    Returns:
+      ``[T, L]`` float32, 0 where there is no valid transition. Adding ``values[:-1]`` gives the lambda returns.
+    """
+    horizon, lanes = rewards.shape
+    found = np.zeros((horizon + 1, lanes), np.float32)
+    following = values[1:] if next_slot is None else np.take_along_axis(values, next_slot, axis=0)
+    delta = np.where(valid, rewards + gamma * following * ~terminated - values[:-1], 0).astype(np.float32)
+    carry = (gamma * gae_lambda * (valid & ~terminated & ~truncated)).astype(np.float32)
+    every = np.arange(lanes)
+    for slot in reversed(range(horizon)):
+        after = found[slot + 1] if next_slot is None else found[next_slot[slot], every]
+        found[slot] = delta[slot] + carry[slot] * after
+    return found[:-1]
