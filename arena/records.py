@@ -1,0 +1,275 @@
+"""The records of a run: every episode, metric and fault goes to SQLite and TensorBoard, and into live statistics."""
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import arena
+from arena.database import Database
+from arena.event_files import EventFiles
+from arena.messages import Episode, Episodes, Failure, Progress
+from arena.player_statistics import PlayerInfo, PlayerStatistics, Speed, mean_by_player, outcomes_of
+from arena.run_directory import RunDirectory
+
+logger = logging.getLogger(__name__)
+
+ALL_UPDATES = 2000
+"""Updates of a player whose metrics are all kept. Later ones are kept once a second: weeks of training stay small."""
+
+
+class _ArenaLog(logging.FileHandler):
+    """Appends to ``arena.log``; a full disk costs lines, not the run."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's own name)
+        """Drop the line: what went wrong with the disk is said elsewhere."""
+
+
+def open_arena_log(path: Path) -> logging.Handler:
+    """Have everything that this process logs below ``arena`` written to ``path`` too."""
+    handler = _ArenaLog(path, delay=True, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    arena_logger = logging.getLogger("arena")
+    arena_logger.setLevel(logging.INFO)
+    arena_logger.addHandler(handler)
+    return handler
+
+
+class Records:
+    """Takes what processes tell the root. Trouble with the disk is warned of, and never ends the training.
+
+    Attributes:
+      life: number of this life of the run, from 1.
+      round: index of the round that is played.
+      players: live statistics of each player, in the order of the configuration.
+      environment_steps: steps of all environment copies so far.
+      faults: number of faults so far in this life.
+    """
+
+    def __init__(
+        self, run: RunDirectory, players: Mapping[str, PlayerInfo], *, host: str, ranks: int, tensorboard: bool = True
+    ) -> None:
+        """Open the records of a run directory that was created, and begin another life in them.
+
+        Args:
+          run: where to.
+          players: every player of the run.
+          host: machine of the root.
+          ranks: number of processes.
+          tensorboard: whether to write event files too.
+
+        Raises:
+          ConfigError: the records cannot be opened.
+        """
+        self.run = run
+        self.players = {name: PlayerStatistics(info) for name, info in players.items()}
+        self.round = 0
+        self.environment_steps = 0
+        self.faults = 0
+        self.started = time.time()
+        self._seconds_before = 0.0
+        self._speed = Speed()
+        self._log = open_arena_log(run.arena_log)
+        self._database = Database(run.database)
+        self.life = self._database.highest("life", "runs") + 1
+        self._episode = self._database.highest("id", "episodes")
+        self._events = EventFiles(run.tensorboard, self.life) if tensorboard else None
+        self._next_show = 0.0
+        self._unshown: dict[str, list[tuple[float, int]]] = {}
+        self._updates_kept: dict[str, tuple[int, float]] = {}
+        self._database.add(
+            "INSERT INTO runs VALUES (?, ?, ?, NULL, ?, ?, ?, NULL, NULL, NULL)",
+            (self.life, run.name, self.started, host, arena.__version__, ranks),
+        )
+        for name, info in players.items():
+            row = (name, info.use, info.color, info.learns, info.budget)
+            self._database.add("INSERT OR REPLACE INTO players VALUES (?, ?, ?, ?, ?)", row)
+        self._database.flush(force=True)
+
+    def restore(self, state: Mapping[str, Any], checkpoint: int | None = None) -> None:
+        """Go on from a checkpoint, before anything else is reported.
+
+        What was recorded after that checkpoint stays, as part of the earlier life.
+
+        Args:
+          state: what ``state`` returned when it was made.
+          checkpoint: its number.
+        """
+        self.round = state["round"]
+        self.environment_steps = state["environment_steps"]
+        self._seconds_before = state["seconds"]
+        for name, statistics in state["players"].items():
+            if name in self.players:
+                self.players[name].restore(statistics)
+        resumed = {name: statistics.steps for name, statistics in self.players.items()}
+        row = (checkpoint, json.dumps(resumed), self.life)
+        self._database.add("UPDATE runs SET checkpoint = ?, resumed = ? WHERE life = ?", row)
+        if self._events is not None:
+            self._events.hide_beyond(resumed)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the run so far, that of earlier lives up to the checkpoint included."""
+        return self._seconds_before + time.time() - self.started
+
+    def state(self) -> dict[str, Any]:
+        """Return, as JSON values for a checkpoint's manifest, what the statistics of a resumed run go on from."""
+        return {
+            "round": self.round,
+            "environment_steps": self.environment_steps,
+            "seconds": self.seconds,
+            "players": {name: statistics.state() for name, statistics in self.players.items()},
+        }
+
+    def note(self, level: str, text: str) -> None:
+        """Put a line into ``arena.log`` (and onto the terminal); ``level`` is a name of the ``logging`` module."""
+        logger.log(getattr(logging, level, logging.INFO), text)
+
+    def begin_round(self, index: int, copies: Mapping[str, str] | None = None) -> None:
+        """Note that a round begins.
+
+        Args:
+          index: of the round, from 0.
+          copies: player -> the player whose weights it was given before.
+        """
+        self.round = index
+        for statistics in self.players.values():
+            statistics.begin_round()
+        self._database.add(
+            "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?, NULL, ?)",
+            (self.life, index, time.time(), json.dumps(dict(copies)) if copies else None),
+        )
+
+    def end_round(self) -> None:
+        """Note that the round is over."""
+        row = (time.time(), self.life, self.round)
+        self._database.add("UPDATE rounds SET ended = ? WHERE life = ? AND round = ?", row)
+
+    def round_returns(self) -> dict[str, float]:
+        """Return each player's mean return over the last episodes of this round; minus infinity where it had none."""
+        recent = {name: statistics.round_returns for name, statistics in self.players.items()}
+        return {name: sum(found) / len(found) if found else float("-inf") for name, found in recent.items()}
+
+    def steps(self, player: str) -> int:
+        """Return how many transition steps a player has taken in the run."""
+        return self.players[player].steps
+
+    def episodes(self, message: Episodes) -> None:
+        """Take an environment process's report."""
+        self.environment_steps += message.environment_steps
+        self._speed.read(time.monotonic(), self.environment_steps)
+        for episode in message.episodes:
+            self.episode(episode)
+
+    def episode(self, episode: Episode) -> None:
+        """Take a finished episode. One that a fault has cut is recorded and left out of the statistics."""
+        fault = (episode.cause or "").startswith("fault")
+        if fault:
+            self._fault(None, None, "environment", f"match {episode.match}, copy {episode.copy}: {episode.cause}")
+        else:
+            self._count(episode)
+        self._episode += 1
+        self._database.add(
+            "INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                self._episode,
+                self.life,
+                self.round,
+                int(episode.match),
+                int(episode.copy),
+                float(episode.ended_at),
+                int(episode.length),
+                float(episode.seconds),
+                bool(episode.truncated),
+                episode.cause,
+            ),
+        )
+        entities = zip(episode.players, episode.returns, episode.lengths, episode.outcomes, strict=True)
+        for entity, (player, total, length, outcome) in enumerate(entities):
+            steps = self.players[player].steps if player in self.players else 0
+            said = None if outcome is None else str(outcome)
+            row = (self._episode, entity, player, float(total), int(length), said, steps)
+            self._database.add("INSERT INTO episode_entities VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def _count(self, episode: Episode) -> None:
+        now = time.monotonic()
+        outcomes = outcomes_of(episode.players, episode.returns, episode.outcomes)
+        for player, total in mean_by_player(episode.players, episode.returns).items():
+            if player not in self.players:
+                continue
+            steps = sum(n for name, n in zip(episode.players, episode.lengths, strict=True) if name == player)
+            self.players[player].finish(now, float(total), int(episode.length), int(steps), outcomes[player])
+            self._unshown.setdefault(player, []).append((float(total), int(episode.length)))
+
+    def progress(self, message: Progress) -> None:
+        """Take a worker's report: the player's counts, and its metrics."""
+        statistics = self.players.get(message.player)
+        if statistics is None:
+            logger.warning("a report names %r, who is no player of this run", message.player)
+            return
+        now = time.monotonic()
+        statistics.progress(now, message.worker, int(message.steps), int(message.updates), message.pooled)
+        if not message.metrics:
+            return
+        metrics = {name: float(value) for name, value in message.metrics.items()}
+        statistics.metrics.update(metrics)
+        kept, last = self._updates_kept.get(message.player, (0, 0.0))
+        if kept >= ALL_UPDATES and now - last < 1.0:
+            return
+        self._updates_kept[message.player] = (kept + 1, now)
+        at = time.time()
+        for name, value in metrics.items():
+            row = (self.life, message.player, statistics.steps, statistics.updates, at, name, value)
+            self._database.add("INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        if self._events is not None:
+            speed = {"steps_per_second": statistics.steps_per_second(now)}
+            self._events.scalars(message.player, {**metrics, **speed}, statistics.steps, at)
+
+    def fault(self, failure: Failure) -> None:
+        """Note that a rank cannot go on."""
+        self._fault(failure.rank, failure.host, failure.role, failure.text)
+
+    def _fault(self, rank: int | None, host: str | None, role: str, what: str) -> None:
+        self.faults += 1
+        row = (self.life, time.time(), rank, host, role, what)
+        self._database.add("INSERT INTO faults VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def environment_steps_per_second(self) -> float:
+        """Return the present speed of all environment copies together."""
+        return self._speed.per_second(time.monotonic())
+
+    def flush(self, force: bool = False) -> bool:
+        """Write what waits, at most once a second unless forced; return whether nothing waits any more."""
+        now = time.monotonic()
+        if self._events is not None and (force or now >= self._next_show):
+            self._next_show = now + 1.0
+            self._show_episodes()
+            self._events.flush(force)
+        return self._database.flush(force)
+
+    def close(self, exit: int) -> None:  # noqa: A002 (named like the column)
+        """Note how this life ends, and write everything."""
+        row = (time.time(), exit, self.life)
+        self._database.add("UPDATE runs SET ended = ?, exit = ? WHERE life = ?", row)
+        if self._events is not None:
+            self._show_episodes()
+            self._events.close()
+        self._database.close()
+        logging.getLogger("arena").removeHandler(self._log)
+        self._log.close()
+
+    def _show_episodes(self) -> None:
+        """Write one point per player for the episodes since the last one: TensorBoard needs no more in a second."""
+        assert self._events is not None
+        at = time.time()
+        for player, finished in self._unshown.items():
+            statistics = self.players[player]
+            values = {
+                "return": sum(total for total, _ in finished) / len(finished),
+                "return_mean_100": statistics.mean_return or 0.0,
+                "length": sum(length for _, length in finished) / len(finished),
+            }
+            self._events.scalars(player, values, statistics.steps, at)
+        self._unshown.clear()
