@@ -52,7 +52,7 @@ class FlatGradient:
         self._buffer.zero_()
 
     def gather(self) -> None:
-        """Bring gradients home that an optimizer or the user detached from the buffer (``zero_grad`` does by default)."""
+        """Bring gradients home that were detached from the buffer, as ``optimizer.zero_grad`` does by default."""
         for parameter, view in zip(self._parameters, self._views, strict=True):
             if parameter.grad is view:
                 continue

@@ -2,7 +2,7 @@
 
 A distribution reads ``outputs`` numbers per sample from the network and ``free`` learned numbers that do not depend on
 the observation. What it samples is a *choice*: ``choices`` float32 numbers, which ``actions`` turns into members of the
-space. Learning stores and looks at choices alone, since an action may have lost something (it is clipped to its bounds).
+space. Learning stores and looks at choices alone, since an action may have lost something (clipped to its bounds).
 """
 
 import math
@@ -292,6 +292,6 @@ def _distribution(space: gym_spaces.Space, log_std: float, entity: str) -> Distr
     if isinstance(space, gym_spaces.Dict) and space.spaces:
         return Joint([_distribution(sub, log_std, entity) for sub in space.spaces.values()], list(space.spaces))
     raise ConfigError(
-        f"entity {entity!r}: this policy cannot choose from {space}; expected Discrete, MultiDiscrete, MultiBinary, a Box "
-        f"of floats, or Dict and Tuple of them; random plays any action space"
+        f"entity {entity!r}: this policy cannot choose from {space}; expected Discrete, MultiDiscrete, MultiBinary, "
+        f"a Box of floats, or Dict and Tuple of them; random plays any action space"
     )

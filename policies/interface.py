@@ -1,4 +1,4 @@
-"""The inner door: what the worker asks of a built-in algorithm. ``act`` needs no environment, ``learn`` needs no MPI."""
+"""The inner door: what the worker asks of a built-in algorithm; ``act`` needs no environment, ``learn`` no MPI."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -34,9 +34,9 @@ class Policy(Protocol):
 
     A *lane* is one entity in one environment copy; a worker has ``copies * entities`` of them, copies first.
 
-    The driver's order, for each batch of lanes: ``act`` in the slots 0 to T - 1 of a rollout and ``bootstrap`` in slot T;
-    then, when all lanes are there, ``learn``; then ``act`` once more on the observations of slot T, which is slot 0 of
-    the next rollout. ``act`` is called on all lanes of a batch in every slot, also on those that do not act in it.
+    The driver's order, for each batch of lanes: ``act`` in the slots 0 to T - 1 of a rollout and ``bootstrap`` in slot
+    T; then, when all lanes are there, ``learn``; then ``act`` once more on the observations of slot T, which is slot 0
+    of the next rollout. ``act`` is called on all lanes of a batch in every slot, also on those that do not act in it.
 
     Class attributes:
       Settings: the pydantic model of its settings.
@@ -89,7 +89,7 @@ class Policy(Protocol):
         starts: np.ndarray | None = None,
         lanes: slice | None = None,
     ) -> np.ndarray:
-        """Return the values ``[N]`` of observations that end a rollout. Unlike ``act`` it leaves the memory as it is."""
+        """Return the values ``[N]`` of observations that end a rollout; unlike ``act`` it leaves the memory alone."""
 
     def learn(self, rollout: Any, group: Reducer) -> dict[str, float]:
         """Update from one rollout (``arena.rollout.Rollout``), with all workers of the player, and return metrics.
@@ -110,8 +110,10 @@ class Policy(Protocol):
         """Load what ``weights`` returned."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that learning needs to go on and that all workers of a player share: a flat dict of torch
-        tensors (weights, optimizer, counters and progress as 0-d tensors)."""
+        """Return everything that learning needs to go on and that all workers of a player share.
+
+        It is a flat dict of torch tensors: weights, optimizer, counters and progress (as 0-d tensors).
+        """
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load what ``state_dict`` returned."""

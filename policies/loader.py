@@ -30,9 +30,7 @@ def build(use: str, spaces: EntitySpaces, settings: Any, *, lanes: int, seed: in
     """
     cls = policy_class(use)
     if not hasattr(cls, "act") or not hasattr(cls, "learn"):
-        raise ConfigError(
-            f"policy {use!r}: expected one that can act without an environment (random, ppo), found {cls.__name__}"
-        )
+        raise ConfigError(f"policy {use!r}: expected one that acts without an environment, found {cls.__name__}")
     model = policy_settings_model(use) or getattr(cls, "Settings", None)
     if model is not None and not isinstance(settings, BaseModel):
         try:
@@ -43,7 +41,7 @@ def build(use: str, spaces: EntitySpaces, settings: Any, *, lanes: int, seed: in
 
 
 def load_weights(policy: Policy, path: str | Path) -> None:
-    """Load a snapshot (what ``policy.weights`` returned) or a checkpoint (``policy.state_dict``) from a safetensors file.
+    """Load what ``policy.weights`` or ``policy.state_dict`` returned from a safetensors file.
 
     Raises:
       ConfigError: the file cannot be read, or its tensors do not fit the policy.

@@ -186,8 +186,8 @@ def _leaf_encoder(space: gym_spaces.Space, settings: NetworkSettings) -> Any:
     if isinstance(space, (gym_spaces.Discrete, gym_spaces.MultiDiscrete)):
         return OneHot(space)
     raise ConfigError(
-        f"this policy cannot read observations of {space}; expected Box, Discrete, MultiDiscrete, MultiBinary, or Dict and "
-        f"Tuple of them"
+        f"this policy cannot read observations of {space}; expected Box, Discrete, MultiDiscrete, MultiBinary, or "
+        f"Dict and Tuple of them"
     )
 
 
@@ -291,7 +291,10 @@ class ActorCritic(nn.Module):
         # Small policy weights begin with nearly equal probabilities.
         self.policy_head = linear(width, outputs, 0.01)
         self.value_head = linear(width, 1, 1.0)
-        self.free = nn.Parameter(torch.tensor(free, dtype=torch.float32)) if free else None
+        if free:
+            self.free = nn.Parameter(torch.tensor(free, dtype=torch.float32))
+        else:
+            self.register_buffer("free", torch.empty(0), persistent=False)
 
     def forward(
         self, observations: Any, starts: torch.Tensor | None = None, state: torch.Tensor | None = None

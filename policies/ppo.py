@@ -57,9 +57,10 @@ class Batch(NamedTuple):
 class PPO:
     """The clipped surrogate objective with generalised advantage estimation.
 
-    With an LSTM, learning starts each lane from the memory it acted with in slot 0 and reads the whole rollout; gradients
-    do not reach further back. After an update that memory comes from old weights: with ``burn_in: k`` the last k slots
-    are read again with the new ones, from the memory before them, and both acting and learning go on from there.
+    With an LSTM, learning starts each lane from the memory it acted with in slot 0 and reads the whole rollout, so that
+    the first epoch finds the very probabilities that acted; gradients do not reach further back. That memory was made
+    by weights from before the last update. With ``burn_in: k``, each update ends by reading the rollout's last k slots
+    again with the new weights, from the memory before them; acting and then learning go on from what comes out.
 
     What must be the same for the whole group is decided on reduced values: when to stop an update's epochs, and
     whether everything is still finite.
@@ -157,8 +158,7 @@ class PPO:
             return Answer(found.outputs.numpy(force=True), found.values.numpy(force=True), found.state)
 
     def _free(self) -> np.ndarray:
-        free = self.networks.free
-        return np.empty(0, np.float32) if free is None else free.numpy(force=True)
+        return self.networks.free.numpy(force=True)
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)

@@ -1,6 +1,6 @@
 """The policy that learns nothing and plays anything that is allowed."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces as gym_spaces
@@ -18,7 +18,7 @@ class Random:
 
     Settings = RandomSettings
     horizon = 0
-    extras: dict[str, tuple[tuple[int, ...], Any]] = {}
+    extras: ClassVar[dict[str, tuple[tuple[int, ...], Any]]] = {}
 
     def __init__(
         self, spaces: EntitySpaces, settings: RandomSettings, *, lanes: int, seed: int, device: str = "cpu"
@@ -102,7 +102,8 @@ def _refuse_unknown(space: gym_spaces.Space) -> None:
     known = (gym_spaces.Box, gym_spaces.Discrete, gym_spaces.MultiDiscrete, gym_spaces.MultiBinary)
     if not isinstance(space, known):
         raise ConfigError(
-            f"random cannot sample {space}: expected Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of them"
+            f"random cannot sample {space}: expected Box, Discrete, MultiDiscrete, MultiBinary, or Dict and "
+            f"Tuple of them"
         )
 
 

@@ -1,4 +1,4 @@
-"""Settings of the built-in policies, as frozen models; this module imports no torch, so that the root can check a file."""
+"""Settings of the built-in policies, as frozen models; without torch, so that the root can check a file."""
 
 from typing import Annotated, Any, Literal
 
@@ -24,16 +24,16 @@ class NetworkSettings(Settings):
 
     hidden: tuple[Width, ...] | None = Field(
         None,
-        description="Widths of the hidden layers. Null decides by the observation: two of 64, enough for vectors, and none "
-        "where there is nothing but images, since a convolution ends with a layer of its own.",
+        description="Widths of the hidden layers. Null decides by the observation: two of 64, enough for vectors; "
+        "none where there is nothing but images, since a convolution ends with a layer of its own.",
     )
     activation: Activation = Field(
         "tanh", description="Activation of the hidden layers; convolutions always use relu, as published."
     )
     shared: bool | None = Field(
         None,
-        description="Whether policy and value share one trunk. Null decides by the observation: shared where there is an image "
-        "(the convolution is dear) or an LSTM, apart for vectors (their gradients then never compete).",
+        description="Whether policy and value share one trunk. Null decides by the observation: shared where there is "
+        "an image (the convolution is dear) or an LSTM, apart for vectors (their gradients then never compete).",
     )
     encoder: Literal["auto", "mlp", "cnn"] = Field(
         "auto", description="What reads image-shaped boxes; auto takes a convolution for sides of 8 and more."
@@ -105,19 +105,19 @@ class PPOSettings(NetworkSettings):
     burn_in: int = Field(
         0,
         ge=0,
-        description="With an LSTM: how many slots of the previous rollout are read again with the current weights to refresh "
-        "its memory before learning; 0 starts from the memory as it was stored.",
+        description="With an LSTM: how many slots of a rollout are read again after the update, with the new weights, "
+        "to refresh the memory that acting and learning go on from; 0 starts from the memory as it was stored.",
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> "PPOSettings":
         if self.shared is False and self.lstm is not None:
             raise ValueError(
-                "policy and value read one memory: expected shared to be true or null with an lstm, found false"
+                "with an lstm, policy and value read one memory: expected shared true or null, found false"
             )
         if self.burn_in and self.lstm is None:
             raise ValueError(
-                "burn_in warms up the memory of an LSTM: expected lstm to be a width, found null; set lstm or burn_in: 0"
+                "burn_in warms up the memory of an LSTM: expected lstm: a width, found null; set it or burn_in: 0"
             )
         if self.burn_in > self.horizon:
             raise ValueError(f"expected burn_in of at most the horizon of {self.horizon} slots, found {self.burn_in}")
@@ -136,7 +136,7 @@ class StableBaselines3Settings(Settings):
     )
     arguments: dict[str, Any] = Field(
         default_factory=dict,
-        description="Passed on to the algorithm's constructor (learning_rate, n_steps, ...); empty keeps its own defaults.",
+        description="Passed on to the algorithm's constructor (learning_rate, n_steps, ...); empty keeps its defaults.",
     )
     log_every: int = Field(
         2048,
