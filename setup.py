@@ -39,8 +39,11 @@ EXTRAS = {
     "sb3": ["stable-baselines3>=2.6"],
     "video": ["imageio>=2.34", "imageio-ffmpeg>=0.5"],
 }
-EXTRAS["all"] = sorted({requirement for listed in EXTRAS.values() for requirement in listed})
+EXTRAS["all"] = sorted({requirement for listed in EXTRAS.values() for requirement in listed} - set(EXTRAS["mpi"]))
+# Box2D has wheels up to Python 3.13 and needs swig and a compiler beyond: not a price for having everything else.
+EXTRAS["all"] = [f"{entry}; python_version < '3.14'" if entry.startswith("Box2D") else entry for entry in EXTRAS["all"]]
 EXTRAS["dev"] = [
+    "setuptools>=70.1",  # builds the wheel that is type-checked
     "pytest>=8",
     "pytest-timeout>=2.3",
     "hypothesis>=6.100",

@@ -159,7 +159,7 @@ class Touchdown:
     def _touch(self) -> None:
         xs, ys, size = self._x, self._y, self.team_size
         near = (REACH - TOLERANCE) ** 2
-        touched = set()
+        touched: set[int] = set()
         for blue in range(size):
             x, y = xs[blue], ys[blue]
             for red in range(size, 2 * size):
