@@ -1,0 +1,34 @@
+"""What every process of a round has at hand."""
+
+import logging
+from typing import NamedTuple
+
+from arena.comms import Mailbox, World
+from arena.config import Round, RunConfig
+from arena.layout import Assignment, Plan
+from arena.messages import RoundStart
+from arena.waiting import Waiter
+
+
+class Context(NamedTuple):
+    """The run as one rank sees it in one round.
+
+    Attributes:
+      world, mailbox, waiter: how it speaks with the others, and how it waits.
+      config: the validated configuration.
+      round: the round that is played.
+      start: what the root said at its start.
+      plan: who does what in it.
+      me: this rank's own line of the plan.
+      log: this rank's log.
+    """
+
+    world: World
+    mailbox: Mailbox
+    waiter: Waiter
+    config: RunConfig
+    round: Round
+    start: RoundStart
+    plan: Plan
+    me: Assignment
+    log: logging.Logger

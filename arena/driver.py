@@ -1,0 +1,148 @@
+"""Drives a built-in policy on a seat: acts for one batch of copies while the environment process steps the other."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from arena.policies.interface import Decision
+from arena.rollout import Rollout
+from arena.seat import Seat
+from arena.wire import Record, Tree, map_tree
+
+
+def _lanes(tree: Tree) -> Tree:
+    """Return views in which copies and entities are one axis: ``[copies, k, ...]`` as ``[copies * k, ...]``."""
+    return map_tree(lambda array: array.reshape(-1, *array.shape[2:]), tree)
+
+
+class _BatchBlock:
+    """The entities of one kind in one batch: flat views of the record and of the message, by lane."""
+
+    def __init__(self, seat: Seat, batch: int, block: int, record: Record) -> None:
+        positions = list(seat.blocks[block].positions)
+        k, copies = len(positions), seat.slices[batch].stop - seat.slices[batch].start
+        self.lanes = slice(seat.slices[batch].start * k, seat.slices[batch].stop * k)
+        self.observations = _lanes(record.observations[block])
+        mask = record.action_masks[block]
+        self.action_mask = None if mask is None else mask.reshape(copies * k, -1)
+        self.actions = _lanes(seat.messages[batch].actions[block])
+        self._record = record
+        self._k = k
+        # With a single kind of entity the record's columns are this block's lanes already.
+        self._columns = None if len(seat.blocks) == 1 else positions
+
+    def _column(self, array: np.ndarray) -> np.ndarray:
+        return array.reshape(-1) if self._columns is None else array[:, self._columns].reshape(-1)
+
+    def starts(self) -> np.ndarray:
+        started = self._record.started
+        return started if self._k == 1 else np.repeat(started, self._k)
+
+    def acting(self) -> np.ndarray:
+        return self._column(self._record.acting)
+
+    def outcome(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        record = self._record
+        return self._column(record.rewards), self._column(record.terminated), self._column(record.truncated)
+
+    def put(self, actions: Tree) -> None:
+        map_tree(lambda array, values: np.copyto(array, values, casting="same_kind"), self.actions, actions)
+
+
+class Driver:
+    """Plays a seat with built-in policies, one per kind of entity in it.
+
+    Attributes:
+      steps: transition steps taken so far.
+    """
+
+    def __init__(self, seat: Seat, policies: Sequence[Any], *, deterministic: bool) -> None:
+        self._seat, self._policies, self._deterministic = seat, policies, deterministic
+        self._blocks = [
+            [_BatchBlock(seat, batch, block, record) for block in range(len(seat.blocks))]
+            for batch, record in enumerate(seat.records)
+        ]
+        self._batches = range(seat.offer.batches)
+        self._fresh = True  # no rollout has been collected yet
+        self.steps = 0
+
+    def _receive(self, batch: int) -> None:
+        """Have the batch's next record in hand; the very first exchange makes the environment reset."""
+        seat = self._seat
+        if not seat.in_hand[batch]:
+            if not seat.awaiting(batch):
+                seat.send(batch)
+            seat.receive(batch)
+
+    def play(self, after_exchange: Callable[[], None] = lambda: None) -> None:
+        """Act without learning until the match is over.
+
+        Raises:
+          MatchOver: always, in the end.
+        """
+        while True:
+            for batch in self._batches:
+                self._receive(batch)
+                for block, policy in zip(self._blocks[batch], self._policies, strict=True):
+                    decision = policy.act(
+                        block.observations,
+                        action_mask=block.action_mask,
+                        starts=block.starts(),
+                        lanes=block.lanes,
+                        deterministic=self._deterministic,
+                    )
+                    block.put(decision.actions)
+                    self.steps += int(block.acting().sum())
+                self._seat.send(batch)
+            after_exchange()
+
+    def collect(self, rollout: Rollout) -> int:
+        """Fill a rollout with T exchanges per batch; return the transition steps in it.
+
+        The seat has one kind of entity. Batches take turns: while the policy decides for one, the environment process
+        steps the other.
+
+        Raises:
+          MatchOver: the match ended in the middle.
+        """
+        policy = self._policies[0]
+        first, self._fresh = self._fresh, False
+        for slot in range(rollout.horizon + 1):
+            for batch in self._batches:
+                block = self._blocks[batch][0]
+                lanes = block.lanes
+                self._receive(batch)
+                if slot > 0 or first:
+                    rewards, terminated, truncated = block.outcome()
+                    rollout.observe(
+                        slot,
+                        lanes,
+                        block.observations,
+                        rewards,
+                        terminated,
+                        truncated,
+                        block.acting(),
+                        block.starts(),
+                        block.action_mask,
+                    )
+                if slot == rollout.horizon:
+                    values = policy.bootstrap(
+                        block.observations, action_mask=block.action_mask, starts=block.starts(), lanes=lanes
+                    )
+                    rollout.finish(lanes, values)
+                    continue
+                decision: Decision = policy.act(
+                    block.observations,
+                    action_mask=block.action_mask,
+                    starts=block.starts(),
+                    lanes=lanes,
+                    deterministic=self._deterministic,
+                    learning=True,
+                )
+                block.put(decision.actions)
+                rollout.decide(slot, lanes, decision)
+                self._seat.send(batch)
+        taken = int(rollout.acting[: rollout.horizon].sum())
+        self.steps += taken
+        return taken

@@ -1,0 +1,406 @@
+"""The environment process: owns the copies of one match, steps them when all seats have acted, tells every seat."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arena import registry
+from arena.comms import Mailbox, MatchChannel, World
+from arena.config import TableRow
+from arena.env_manager import create_env_manager
+from arena.envs.interface import EntitySpaces, Environment, Timestep
+from arena.layout import Match
+from arena.messages import CloseMatch, Episode, Episodes, Note
+from arena.preflight import check_seats
+from arena.seat import ResetRequest, SeatAnswer, SeatOffer, Side
+from arena.seeding import derive_seed
+from arena.waiting import Waiter
+from arena.wire import MATCH_OVER, RESET, Record, SlotWriter, action_reader, batch_slices, blocks_of
+
+REPORT_EVERY = 1.0
+"""Seconds between two reports of finished episodes."""
+
+
+class _Place(NamedTuple):
+    """One entity of one copy in a seat's record: the observations, flat views of the rest, and where it lies there."""
+
+    entity: int
+    index: int
+    write: Callable[[Any], None]
+    mask: np.ndarray | None
+
+
+class _SeatRecord(NamedTuple):
+    """One seat's record of one batch, with flat memory views (cheaper to assign to than arrays)."""
+
+    record: Record
+    rewards: memoryview
+    terminated: memoryview
+    truncated: memoryview
+    acting: memoryview
+    started: memoryview
+    over: memoryview
+    places: list[list[_Place]]
+
+
+class _Running:
+    """The running episode of one copy."""
+
+    __slots__ = ("acting", "began", "length", "lengths", "over", "returns", "timestep")
+
+    def __init__(self) -> None:
+        self.over = True  # the first exchange resets
+        self.timestep: Timestep | None = None
+
+    def begin(self, timestep: Timestep) -> None:
+        self.over = False
+        self.timestep = timestep
+        self.length = 0
+        self.returns = [0.0] * len(timestep.rewards)
+        self.lengths = [0] * len(timestep.rewards)
+        self.acting = timestep.acting
+        self.began = time.time()
+
+
+class EnvironmentProcess:
+    """Serves one match until the root closes it."""
+
+    def __init__(
+        self,
+        world: World,
+        mailbox: Mailbox,
+        waiter: Waiter,
+        *,
+        match: Match,
+        worker_ranks: Sequence[int],
+        row: TableRow,
+        seed: int,
+    ) -> None:
+        env = row.env
+        self._world, self._mailbox, self._match = world, mailbox, match
+        name = f"row {match.row} replica {match.replica}"
+
+        def make(copy: int) -> Environment:
+            return registry.make_environment(env.use, env.settings, [(w.use, w.settings) for w in env.wrappers])
+
+        self._manager = create_env_manager(env.manager, make, env.num_envs)
+        self._copies: Sequence[Environment] = self._manager.environments
+        self._entities = self._copies[0].entities
+        check_seats(
+            f"match {match.index} (row {match.row} of the table)",
+            env.use,
+            [entity.name for entity in self._entities],
+            [entity for seat in match.seats for entity in seat.entities],
+            row.remapped,
+        )
+        self._seeds: list[int | None] = [derive_seed(seed, "match", name, "copy", c) for c in range(env.num_envs)]
+        self._generator = np.random.default_rng(derive_seed(seed, "match", name, "unclaimed"))
+        self._same_step = env.autoreset == "same_step"
+        batches = env.batch_count
+        self._slices = batch_slices(env.num_envs, batches)
+        seats = [tuple(self._entities[e] for e in seat.entities) for seat in match.seats]
+        seat_blocks = [blocks_of(entities) for entities in seats]
+        for i, (rank, entities) in enumerate(zip(worker_ranks, seats, strict=True)):
+            mailbox.hand(
+                rank,
+                SeatOffer(
+                    match.index,
+                    i,
+                    len(seats),
+                    entities,
+                    env.num_envs,
+                    batches,
+                    self._same_step,
+                    self._copies[0].turn_based,
+                ),
+            )
+        self._channel = MatchChannel(
+            world, worker_ranks, seat_blocks, [s.stop - s.start for s in self._slices], waiter
+        )
+        answers: list[SeatAnswer] = [mailbox.take(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks]
+        self._reads_infos = [i for i, answer in enumerate(answers) if answer.wants_infos]
+        self._running = [_Running() for _ in range(env.num_envs)]
+        self._readers = [
+            [self._entity_readers(b, copy) for copy in range(s.stop - s.start)] for b, s in enumerate(self._slices)
+        ]
+        self._records = [
+            [self._seat_record(b, s, blocks) for s, blocks in enumerate(seat_blocks)] for b in range(batches)
+        ]
+        self._players = self._players_of_entities()
+        self._episodes: list[Episode] = []
+        self._steps = 0
+        self._closing = False
+        self._next_report = time.monotonic() + REPORT_EVERY
+
+    # Setting up -----------------------------------------------------------------------------------------------
+
+    def _players_of_entities(self) -> tuple[str, ...]:
+        players = [""] * len(self._entities)
+        for seat in self._match.seats:
+            for entity in seat.entities:
+                players[entity] = seat.player
+        unclaimed = [e.name for e, player in zip(self._entities, players, strict=True) if not player]
+        if unclaimed:
+            text = f"match {self._match.index}: nobody plays {', '.join(unclaimed)}; random actions are taken there"
+            self._mailbox.post(0, Note(self._world.rank, "WARNING", text))
+        return tuple(player or "(random)" for player in players)
+
+    def _entity_readers(self, batch: int, copy: int) -> list[Callable[[], Any]]:
+        """Return, for each entity, what gives its action in one copy of a batch."""
+        readers: list[Callable[[], Any] | None] = [None] * len(self._entities)
+        for s, seat in enumerate(self._match.seats):
+            for b, block in enumerate(blocks_of([self._entities[e] for e in seat.entities])):
+                for place, position in enumerate(block.positions):
+                    tree = self._channel.messages[batch][s].actions[b]
+                    readers[seat.entities[position]] = action_reader(tree, copy, place)
+        return [r or self._random_reader(self._entities[e], e, batch, copy) for e, r in enumerate(readers)]
+
+    def _random_reader(self, entity: EntitySpaces, index: int, batch: int, copy: int) -> Callable[[], Any]:
+        """Return what gives a random action for an entity that nobody plays."""
+        space = entity.action
+        space.seed(int(self._generator.integers(2**31)))
+        running = self._running[self._slices[batch].start + copy]
+
+        def sample() -> Any:
+            masks = running.timestep.action_masks if running.timestep else None
+            return space.sample(masks[index]) if masks and entity.mask_size else space.sample()
+
+        return sample
+
+    def _seat_record(self, batch: int, seat: int, blocks: Sequence[Any]) -> _SeatRecord:
+        record = self._channel.records[batch][seat]
+        entities = self._match.seats[seat].entities
+        copies, count = record.rewards.shape
+        places: list[list[_Place]] = []
+        for copy in range(copies):
+            row = []
+            for b, block in enumerate(blocks):
+                masks = record.action_masks[b]
+                for place, position in enumerate(block.positions):
+                    entity = entities[position]
+                    writer = SlotWriter(record.observations[b], copy, place, self._entities[entity].name)
+                    mask = None if masks is None else masks[copy, place]
+                    row.append(_Place(entity, copy * count + position, writer.write, mask))
+            places.append(row)
+        arrays = (record.rewards, record.terminated, record.truncated, record.acting, record.started, record.over)
+        return _SeatRecord(record, *(memoryview(a.reshape(-1)) for a in arrays), places)
+
+    # Serving --------------------------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Step the match until it is closed, then report what is left."""
+        open_batches = True
+        while open_batches:
+            batch = self._channel.wait_any()
+            if self._closing:
+                open_batches = self._end(batch)
+                continue
+            messages = self._channel.messages[batch]
+            if any(message.header[0] == RESET for message in messages):
+                self._reset(batch)
+            else:
+                self._step(batch)
+            self._channel.send(batch)
+            if time.monotonic() > self._next_report:
+                self._report()
+        self._report()
+        self._channel.close()
+        self._manager.close()
+
+    def housekeeping(self) -> None:
+        """See whether the root closes the match."""
+        while (mail := self._mailbox.poll()) is not None:
+            if isinstance(mail[1], CloseMatch):
+                self._closing = True
+
+    def _report(self) -> None:
+        if self._episodes or self._steps:
+            self._mailbox.post(0, Episodes(self._match.index, tuple(self._episodes), self._steps))
+            self._episodes, self._steps = [], 0
+        self._next_report = time.monotonic() + REPORT_EVERY
+        self.housekeeping()
+
+    def _end(self, batch: int) -> bool:
+        for s, message in enumerate(self._channel.messages[batch]):
+            if message.header[1]:
+                self._channel.take_side(batch, s)
+            header = self._channel.records[batch][s].header
+            header[0] |= MATCH_OVER
+            header[1] = 0
+        return self._channel.send_last(batch)
+
+    # One exchange -----------------------------------------------------------------------------------------------
+
+    def _step(self, batch: int) -> None:
+        start = self._slices[batch].start
+        sides = {s: Side({}, {}) for s in self._reads_infos}
+        for copy, readers in enumerate(self._readers[batch]):
+            number = start + copy
+            running = self._running[number]
+            if running.over:
+                seed, self._seeds[number] = self._seeds[number], None
+                self._begin(batch, copy, self._copies[number].reset(seed), sides)
+            else:
+                timestep = self._copies[number].step([read() for read in readers])
+                self._steps += 1
+                self._count(running, timestep)
+                if timestep.over:
+                    self._finish(number, timestep, None)
+                    if self._same_step:
+                        self._restart(batch, copy, timestep, sides)
+                        continue
+                self._write(batch, copy, timestep, sides, started=False)
+        self._put_sides(batch, sides)
+
+    def _count(self, running: _Running, timestep: Timestep) -> None:
+        running.length += 1
+        running.timestep = timestep
+        returns, lengths = running.returns, running.lengths
+        for e, reward in enumerate(timestep.rewards):
+            returns[e] += reward
+            if running.acting[e]:
+                lengths[e] += 1
+        running.acting = timestep.acting
+
+    def _begin(self, batch: int, copy: int, timestep: Timestep, sides: dict[int, Side]) -> None:
+        self._running[self._slices[batch].start + copy].begin(timestep)
+        self._write(batch, copy, timestep, sides, started=True)
+
+    def _restart(self, batch: int, copy: int, final: Timestep, sides: dict[int, Side]) -> None:
+        """In same-step mode: show the next episode's first observation beside the last one's outcome."""
+        number = self._slices[batch].start + copy
+        timestep = self._copies[number].reset()
+        self._running[number].begin(timestep)
+        merged = timestep._replace(rewards=final.rewards, terminated=final.terminated, truncated=final.truncated)
+        for s, side in sides.items():
+            entities = self._match.seats[s].entities
+            side.finals[copy] = [(_copied(final.observations[e]), final.infos[e]) for e in entities]
+        self._write(batch, copy, merged, sides, started=True, over=True)
+
+    def _write(
+        self, batch: int, copy: int, timestep: Timestep, sides: dict[int, Side], *, started: bool, over: bool = False
+    ) -> None:
+        """Write one copy's timestep into every seat's record."""
+        observations, rewards, terminated, truncated, infos, acting, masks, ended = timestep
+        for seat in self._records[batch]:
+            for entity, index, write, mask in seat.places[copy]:
+                write(observations[entity])
+                seat.rewards[index] = rewards[entity]
+                seat.terminated[index] = terminated[entity]
+                seat.truncated[index] = truncated[entity]
+                seat.acting[index] = acting[entity]
+                if mask is not None and masks[entity] is not None:
+                    mask[...] = masks[entity]
+            seat.started[copy] = started
+            seat.over[copy] = ended or over
+        for s, side in sides.items():
+            own = [infos[e] for e in self._match.seats[s].entities]
+            if any(own):
+                side.infos[copy] = own
+
+    def _put_sides(self, batch: int, sides: dict[int, Side]) -> None:
+        for s, side in sides.items():
+            present = bool(side.infos or side.finals)
+            self._channel.records[batch][s].header[1] = present
+            if present:
+                self._channel.put_side(batch, s, side)
+
+    def _finish(self, number: int, timestep: Timestep, cause: str | None) -> None:
+        """Note a finished episode."""
+        running = self._running[number]
+        running.over = True
+        now = time.time()
+        self._episodes.append(
+            Episode(
+                match=self._match.index,
+                copy=number,
+                length=running.length,
+                seconds=now - running.began,
+                players=self._players,
+                returns=tuple(float(r) for r in running.returns),
+                lengths=tuple(running.lengths),
+                outcomes=tuple(info.get("outcome") for info in timestep.infos),
+                truncated=cause is not None or not any(timestep.terminated),
+                cause=cause,
+                ended_at=now,
+            )
+        )
+
+    # Resets that a seat asked for -----------------------------------------------------------------------------
+
+    def _requests(self, batch: int, seats: Iterable[int]) -> dict[int, ResetRequest]:
+        """Return the reset of each of these seats that asked for one."""
+        found = {}
+        for s in seats:
+            message = self._channel.messages[batch][s]
+            if message.header[0] == RESET:
+                side = self._channel.take_side(batch, s) if message.header[1] else None
+                found[s] = side or ResetRequest(None, None, None)
+        return found
+
+    def _reset(self, batch: int) -> None:
+        """Reset copies because a seat said so; the other seats learn that their episodes are truncated."""
+        requests = self._requests(batch, range(len(self._match.seats)))
+        start, copies = self._slices[batch].start, len(self._readers[batch])
+        wanted = [any(r.mask is None or r.mask[c] for r in requests.values()) for c in range(copies)]
+        interrupted = [c for c in range(copies) if wanted[c] and not self._running[start + c].over]
+        played = [c for c in interrupted if self._running[start + c].length]
+        by = min(requests)
+        for copy in played:
+            final = self._cut(self._running[start + copy].timestep)
+            self._finish(start + copy, final, f"reset_by:{by}")
+        others = [s for s in range(len(self._match.seats)) if s not in requests]
+        if interrupted and others:
+            self._tell_cut(batch, interrupted, others, by)
+            requests.update(self._requests(batch, others))
+        sides = {s: Side({}, {}) for s in self._reads_infos}
+        for copy in range(copies):
+            number = start + copy
+            if wanted[copy]:
+                seed, self._seeds[number] = self._seeds[number], None
+                for request in requests.values():
+                    if request.seeds is not None and request.seeds[copy] is not None:
+                        seed = request.seeds[copy]
+                options = next((r.options for r in requests.values() if r.options is not None), None)
+                self._begin(batch, copy, self._copies[number].reset(seed, options), sides)
+            else:
+                quiet = self._running[number].timestep._replace(infos=[{}] * len(self._entities))
+                self._write(batch, copy, quiet, sides, started=False)
+        self._put_sides(batch, sides)
+
+    def _cut(self, timestep: Timestep) -> Timestep:
+        """Return the truncated end of an episode that stops at this timestep."""
+        nobody = [False] * len(self._entities)
+        return timestep._replace(
+            rewards=[0.0] * len(self._entities),
+            terminated=nobody,
+            truncated=timestep.acting if not self._copies[0].turn_based else [True] * len(self._entities),
+            acting=nobody,
+            over=True,
+        )
+
+    def _tell_cut(self, batch: int, copies: Sequence[int], others: Sequence[int], by: int) -> None:
+        """Tell seats that their episodes were truncated, and wait for their next messages."""
+        start = self._slices[batch].start
+        sides = {s: Side({}, {}) for s in self._reads_infos if s in others}
+        for copy in range(len(self._readers[batch])):
+            final = self._running[start + copy].timestep
+            if copy in copies:
+                final = self._cut(final)._replace(infos=[{"reset_by": by} for _ in self._entities])
+            self._write(batch, copy, final, sides, started=False)
+        self._put_sides(batch, sides)
+        for seat in others:
+            self._channel.send_to(batch, seat)
+        for seat in others:
+            self._channel.wait(batch, seat)
+
+
+def _copied(observation: Any) -> Any:
+    """Return a copy of an observation that the environment may overwrite."""
+    if isinstance(observation, dict):
+        return {key: _copied(value) for key, value in observation.items()}
+    if isinstance(observation, tuple):
+        return tuple(_copied(value) for value in observation)
+    return np.array(observation) if isinstance(observation, np.ndarray) else observation

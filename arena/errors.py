@@ -1,0 +1,12 @@
+"""The exceptions that carry meaning through the arena."""
+
+
+class ConfigError(Exception):
+    """What the user asked for cannot be done. Shown as it is, without a traceback; the exit code is 2.
+
+    The message says what was expected, what was found and what to do.
+    """
+
+
+class MatchOver(Exception):
+    """Raised by a proxy inside a policy's ``run`` when the match it sits in has ended; the worker catches it."""

@@ -1,0 +1,109 @@
+"""``python -m arena.launch config.yaml``: arguments to configuration, plan, and this rank's role.
+
+Under mpirun this process becomes one rank of the run; without mpirun it starts itself under mpirun with the ranks
+that the configuration needs, and prints that command.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from arena import start
+from arena.errors import ConfigError
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m arena.launch",
+        description="Train the policies of a configuration file, over MPI.",
+        epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun it starts itself.",
+    )
+    parser.add_argument("config", type=Path, help="the YAML file")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key, e.g. policies.blue.use=random"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint of the run")
+    parser.add_argument("--dry-run", action="store_true", help="print who would do what, and stop; needs no MPI")
+    parser.add_argument("--diagram", type=Path, metavar="OUT.svg", help="with --dry-run: draw the plan")
+    parser.add_argument(
+        "-n", "--ranks", type=int, metavar="N", help="number of ranks (default: what the configuration needs)"
+    )
+    parser.add_argument(
+        "--ranks-per-node", type=int, metavar="N", help="with --dry-run: how many ranks a node has (default: all)"
+    )
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code: 0 done or stopped in order, 2 for a user error, else 1."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    args = parse(arguments)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load, so before anything else
+    if start.started_by_mpi() is not None and not args.dry_run:
+        from arena.run import play
+
+        return play(args.config, args.set, resume=args.resume)
+    try:
+        return dry_run(args) if args.dry_run else start_under_mpi(args, arguments)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def dry_run(args: argparse.Namespace) -> int:
+    """Print (and draw) the plan of every round."""
+    from arena.config import load_config
+    from arena.layout import plan, ranks_needed
+    from arena.plan_view import describe
+
+    config = load_config(args.config, args.set)
+    for round_ in config.round_list():
+        ranks = args.ranks or ranks_needed(round_.rows)
+        per_node = args.ranks_per_node or ranks
+        planned = plan(round_.rows, [rank // per_node for rank in range(ranks)])
+        print(describe(planned, config, round_))
+        if args.diagram is not None and round_.index == 0:
+            from arena.diagram import draw_plan
+
+            colors = {name: policy.color for name, policy in config.policies.items() if policy.color}
+            args.diagram.write_text(draw_plan(planned, colors, config.name), encoding="utf-8")
+            print(f"drawn to {args.diagram}")
+    return 0
+
+
+def start_under_mpi(args: argparse.Namespace, arguments: Sequence[str]) -> int:
+    """Check everything that can be checked beforehand, then start mpirun and wait for it."""
+    from arena.config import load_config
+    from arena.layout import plan, ranks_needed
+    from arena.preflight import check_environments
+    from arena.run_directory import RunDirectory
+
+    config = load_config(args.config, args.set)
+    rounds = config.round_list()
+    ranks = args.ranks or max(ranks_needed(round_.rows) for round_ in rounds)
+    for round_ in rounds:
+        plan(round_.rows, [0] * ranks)
+    check_environments(config)
+    RunDirectory(config.run_root, config.name)
+    return start.run(start.command(start.find_mpirun(), ranks, _without_ranks(arguments)))
+
+
+def _without_ranks(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments without ``-n N``, which mpirun takes."""
+    kept: list[str] = []
+    skip = False
+    for argument in arguments:
+        if skip:
+            skip = False
+        elif argument in ("-n", "--ranks"):
+            skip = True
+        elif not argument.startswith("--ranks=") and not (argument.startswith("-n") and argument[2:].isdecimal()):
+            kept.append(argument)
+    return kept
+
+
+if __name__ == "__main__":
+    sys.exit(main())

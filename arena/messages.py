@@ -1,0 +1,162 @@
+"""What processes tell the root, and what the root answers: small, pickled, never on the step path."""
+
+from typing import Any, NamedTuple
+
+
+class Episode(NamedTuple):
+    """One finished episode of one environment copy.
+
+    Attributes:
+      match: index of the match in the plan.
+      copy: index of the environment copy inside the match.
+      length: environment steps.
+      seconds: wall time from its first to its last step.
+      players: name of the player of each entity, in entity order.
+      returns: undiscounted return of each entity, in entity order.
+      lengths: transition steps of each entity (turn-based entities act less often than the episode is long).
+      outcomes: ``info["outcome"]`` of each entity where the environment gave one, else None.
+      truncated: whether the episode was cut rather than terminated.
+      cause: why it was cut, where that is not the environment's own limit: ``"reset_by:<seat>"``, ``"fault:<what>"``.
+      ended_at: Unix time of its last step.
+    """
+
+    match: int
+    copy: int
+    length: int
+    seconds: float
+    players: tuple[str, ...]
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    outcomes: tuple[Any, ...]
+    truncated: bool
+    cause: str | None
+    ended_at: float
+
+
+class Episodes(NamedTuple):
+    """Environment process to root, about once a second: the episodes that ended since the last report."""
+
+    match: int
+    episodes: tuple[Episode, ...]
+    environment_steps: int
+
+
+class Progress(NamedTuple):
+    """Worker to root: how far a player is. Learning groups report once per update, through their first worker.
+
+    Attributes:
+      player: name of the player.
+      worker: rank of the sender inside its group; ``pooled`` reports come from worker 0.
+      steps: transition steps so far in this run; of the whole group if ``pooled``, else of the sender alone.
+      updates: gradient updates so far.
+      pooled: whether ``steps`` counts the whole group.
+      metrics: scalars to record, by name (``loss/policy``, ``kl``, ...).
+    """
+
+    player: str
+    worker: int
+    steps: int
+    updates: int
+    pooled: bool
+    metrics: dict[str, float]
+
+
+class Finished(NamedTuple):
+    """Worker to root: this worker's budget is spent (``run`` returned, or the group reached its steps together)."""
+
+    player: str
+    worker: int
+
+
+class CheckpointPart(NamedTuple):
+    """First worker of a group to root: the player's part of checkpoint ``number`` is on disk."""
+
+    number: int
+    player: str
+    steps: int
+    updates: int
+
+
+class Note(NamedTuple):
+    """Any rank to root: a line for ``arena.log``. ``level`` is a name of the ``logging`` module."""
+
+    rank: int
+    level: str
+    text: str
+
+
+class Failure(NamedTuple):
+    """Any rank to root: this rank cannot go on.
+
+    Attributes:
+      user_error: True for a ConfigError: ``text`` is shown alone and the exit code is 2.
+      text: the message, or the traceback.
+    """
+
+    rank: int
+    host: str
+    role: str
+    player: str | None
+    user_error: bool
+    text: str
+
+
+class Joined(NamedTuple):
+    """First worker of a group to root, once per round: how its player takes part.
+
+    Attributes:
+      learns: whether it learns in this round (a match lasts until all its learning players have finished).
+      inner_door: whether the worker drives it update by update (so that it can stop together at an update).
+    """
+
+    player: str
+    workers: int
+    learns: bool
+    inner_door: bool
+
+
+class RoundStart(NamedTuple):
+    """Root to all, at the start of a round.
+
+    Attributes:
+      index: of the round; -1 says that there is none left and the run is over.
+      checkpoint: directory to load players from, or None.
+      sources: player -> the player whose weights it starts from, where that is not itself.
+      steps: transition steps that each player has taken in this round already (a resumed round).
+      steps_before: transition steps that each player took in earlier rounds.
+      updates: gradient updates that each player has made so far.
+    """
+
+    index: int
+    checkpoint: str | None
+    sources: dict[str, str]
+    steps: dict[str, int]
+    steps_before: dict[str, int]
+    updates: dict[str, int]
+
+
+class CloseMatch(NamedTuple):
+    """Root to environment process: end the match at the next exchange."""
+
+
+class WriteCheckpoint(NamedTuple):
+    """Root to the first worker of each group: write checkpoint ``number`` after the next update."""
+
+    number: int
+    directory: str
+
+
+class StopLearning(NamedTuple):
+    """Root to the first worker of each group: stop learning together at the next update, and play on."""
+
+
+class RoundOver(NamedTuple):
+    """Any busy rank to root: its part in the round is over; nothing more comes from it in this round.
+
+    Attributes:
+      loaded_torch: whether torch is among its modules (root and environment processes must stay without).
+    """
+
+    rank: int
+    role: str
+    loaded_torch: bool

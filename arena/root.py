@@ -1,0 +1,349 @@
+"""The root process: says who plays, keeps the records, decides when matches end; steps nothing and never waits blindly."""
+
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from arena.checkpoint import Checkpoints
+from arena.comms import Mailbox, World
+from arena.config import Round, RunConfig
+from arena.layout import Plan
+from arena.messages import (
+    CheckpointPart,
+    CloseMatch,
+    Episodes,
+    Failure,
+    Finished,
+    Joined,
+    Note,
+    Progress,
+    RoundOver,
+    RoundStart,
+    StopLearning,
+    WriteCheckpoint,
+)
+from arena.progress import ProgressView
+from arena.records import Records
+from arena.run_directory import RunDirectory
+from arena.waiting import Waiter
+
+IDLE_PAUSE = 0.01
+"""Seconds between two looks into an empty mailbox: the root must not take a core from the others."""
+
+VIEW_EVERY = 0.25
+"""Seconds between two drawings of the terminal view."""
+
+
+class Root:
+    """Rank 0 of a run.
+
+    Attributes:
+      stopping: whether a signal asked the run to end early.
+    """
+
+    def __init__(
+        self, world: World, mailbox: Mailbox, config: RunConfig, run: RunDirectory, records: Records, view: ProgressView
+    ) -> None:
+        self._world, self._mailbox, self._config, self._run = world, mailbox, config, run
+        self._records, self._view = records, view
+        self._checkpoints = Checkpoints(run.checkpoints, config.checkpoint.keep)
+        self._number = self._checkpoints.next_number()
+        self._rounds = config.round_list()
+        self._next_view = 0.0
+        self.stopping = False
+        self._steps: dict[str, int] = {}
+        self._steps_before: dict[str, int] = {}
+        self._updates: dict[str, int] = {}
+        self._round_index = 0
+        self._resumed_steps: dict[str, int] = {}
+        self._newest: Path | None = None
+
+    def listen_to_signals(self) -> None:
+        """Have SIGTERM, SIGUSR1 and Ctrl-C end the run at the next update; a second one ends it at once."""
+
+        def stop(number: int, _frame: Any) -> None:
+            if self.stopping:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+            self.stopping = True
+
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+            signal.signal(number, stop)
+
+    # Resuming -------------------------------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """Go on from the newest complete checkpoint.
+
+        Raises:
+          ConfigError: there is none (checked by the run directory before).
+        """
+        newest = self._checkpoints.newest()
+        assert newest is not None
+        for warning in newest.warnings:
+            self._records.note("WARNING", warning)
+        manifest = newest.manifest
+        self._newest = newest.path
+        self._round_index = manifest["round"]
+        self._resumed_steps = dict(manifest["round_steps"])
+        self._steps_before = dict(manifest["steps_before"])
+        self._updates = dict(manifest["updates"])
+        self._records.restore(manifest["statistics"])
+        self._records.note("INFO", f"resumed from checkpoint {newest.path}")
+
+    # Rounds ---------------------------------------------------------------------------------------------------
+
+    def next_round(self) -> RoundStart:
+        """Return what to tell everybody at the start of the next round, or at the end of the run."""
+        if self.stopping or self._round_index >= len(self._rounds):
+            return RoundStart(-1, None, {}, {}, {}, {})
+        index = self._round_index
+        fresh = not self._resumed_steps
+        sources = self._resolve_copies(self._rounds[index - 1]) if fresh and index else {}
+        start = RoundStart(
+            index,
+            None if self._newest is None else str(self._newest),
+            sources,
+            self._resumed_steps,
+            self._steps_before,
+            self._updates,
+        )
+        self._steps = dict(self._resumed_steps)
+        self._resumed_steps = {}
+        self._records.begin_round(index, sources)
+        return start
+
+    def _resolve_copies(self, last: Round) -> dict[str, str]:
+        """Return player -> whose weights it takes, with ``best`` and ``others`` resolved by the last round's returns."""
+        copies: dict[str, str] = {}
+        if not last.copy or self._newest is None:
+            return copies
+        returns = self._records.round_returns()
+        learning = {name: value for name, value in returns.items() if not self._config.policies[name].frozen}
+        for to, source in last.copy.items():
+            chosen = max(learning, key=lambda name: learning[name]) if source == "best" else source
+            targets: Iterable[str] = [name for name in learning if name != chosen] if to == "others" else [to]
+            copies.update((name, chosen) for name in targets if name != chosen)
+        for to, source in copies.items():
+            self._records.note("INFO", f"{to} starts from the weights of {source}")
+        return copies
+
+    def supervise(self, plan: Plan) -> None:
+        """Keep the records of one round and end its matches, until every busy rank has said that it is through."""
+        _Round(self, plan).run()
+
+    def order_checkpoint(self) -> WriteCheckpoint:
+        """Begin the next checkpoint."""
+        number, self._number = self._number, self._number + 1
+        return WriteCheckpoint(number, str(self._checkpoints.begin(number)))
+
+    def complete_checkpoint(self, order: WriteCheckpoint, expected: Iterable[str], *, round_over: bool) -> None:
+        """Declare a checkpoint complete; a disk that refuses costs this checkpoint, not the run."""
+        finished = round_over and not self.stopping
+        before = dict(self._steps_before)
+        if finished:
+            for player, steps in self._steps.items():
+                before[player] = before.get(player, 0) + steps
+        manifest = {
+            "round": self._round_index + finished,
+            "round_steps": {} if finished else self._steps,
+            "steps_before": before,
+            "steps": {p: self._steps_before.get(p, 0) + s for p, s in self._steps.items()},
+            "updates": self._updates,
+            "statistics": self._records.state(),
+        }
+        try:
+            self._newest = self._checkpoints.complete(order.number, manifest, expected)
+            self._records.note("INFO", f"checkpoint {order.number} is complete")
+        except OSError as error:
+            self._records.note("WARNING", f"checkpoint {order.number} is left out: {error}")
+        if finished:
+            self._steps_before = before
+            self._round_index += 1
+
+    # Mail -----------------------------------------------------------------------------------------------------
+
+    def handle(self, message: Any) -> None:
+        """Take one message that concerns the records."""
+        if isinstance(message, Episodes):
+            self._records.episodes(message)
+        elif isinstance(message, Progress):
+            self._progress(message)
+        elif isinstance(message, Note):
+            self._records.note(message.level, f"rank {message.rank}: {message.text}")
+        elif isinstance(message, Failure):
+            self.fail(message)
+
+    def _progress(self, message: Progress) -> None:
+        self._records.progress(message)
+        player = message.player
+        self._updates[player] = max(self._updates.get(player, 0), message.updates)
+        total = self._records.steps(player)
+        self._steps[player] = total - self._steps_before.get(player, 0)
+
+    def fail(self, failure: Failure) -> None:
+        """Print why a rank cannot go on, once, and end the whole job."""
+        code = report_failure(failure)
+        self._view.close()
+        self._records.fault(failure)
+        self._records.close(exit=code)
+        if failure.user_error:
+            self._run.forget()
+        self._world.abort(code)
+
+    def refresh(self) -> None:
+        """Draw the view and flush the records, not more often than useful."""
+        now = time.monotonic()
+        if now >= self._next_view:
+            self._next_view = now + VIEW_EVERY
+            self._view.update()
+            self._records.flush()
+
+
+class _Round:
+    """What the root knows of the round under way."""
+
+    def __init__(self, root: Root, plan: Plan) -> None:
+        self._root, self._plan = root, plan
+        self._joined: dict[str, Joined] = {}
+        self._finished: dict[str, set[int]] = {player: set() for player in plan.groups}
+        self._busy = {a.rank for a in plan.assignments if a.role in ("environment", "worker")}
+        self._open = set(range(len(plan.matches)))
+        self._told_to_stop = False
+        self._order: WriteCheckpoint | None = None
+        self._missing_parts: set[str] = set()
+        self._next_checkpoint = time.monotonic() + root._config.checkpoint.every
+
+    def run(self) -> None:
+        while self._busy:
+            mail = self._root._mailbox.poll()
+            if mail is None:
+                time.sleep(IDLE_PAUSE)
+                self._tick()
+            else:
+                self._take(*mail)
+            self._root.refresh()
+
+    def _take(self, sender: int, message: Any) -> None:
+        if isinstance(message, Joined):
+            self._joined[message.player] = message
+        elif isinstance(message, Finished):
+            self._finished[message.player].add(message.worker)
+            self._close_matches()
+        elif isinstance(message, CheckpointPart):
+            if self._order is not None and message.number == self._order.number:
+                self._missing_parts.discard(message.player)
+                if not self._missing_parts:
+                    parts = [f"{p}.safetensors" for p in self._learning()]
+                    self._root.complete_checkpoint(self._order, parts, round_over=False)
+                    self._order = None
+        elif isinstance(message, RoundOver):
+            self._busy.discard(message.rank)
+            if message.loaded_torch and message.role != "worker":
+                self._root._records.note("WARNING", f"rank {message.rank} ({message.role}) has loaded torch")
+        else:
+            self._root.handle(message)
+
+    def _learning(self) -> list[str]:
+        return [player for player, joined in self._joined.items() if joined.learns]
+
+    def _is_finished(self, player: str) -> bool:
+        joined = self._joined[player]
+        needed = 1 if joined.inner_door and joined.learns else joined.workers
+        return len(self._finished[player]) >= needed
+
+    def _all_joined(self) -> bool:
+        return len(self._joined) == len(self._plan.groups)
+
+    def _close_matches(self) -> None:
+        """Close each match whose learning players (or all, where none learns) have finished."""
+        if not self._all_joined():
+            return
+        learning = set(self._learning())
+        for index in sorted(self._open):
+            players = {seat.player for seat in self._plan.matches[index].seats}
+            if all(self._is_finished(player) for player in (players & learning) or players):
+                self._close(index)
+
+    def _close(self, index: int) -> None:
+        self._open.discard(index)
+        environment, _ = self._plan.match_ranks(index)
+        self._root._mailbox.post(environment, CloseMatch())
+
+    def _leaders(self, players: Iterable[str]) -> list[int]:
+        return [self._plan.groups[player][0] for player in players]
+
+    def _tick(self) -> None:
+        if not self._all_joined():
+            return
+        if self._root.stopping:
+            self._stop()
+        elif self._open:
+            self._close_matches()
+            self._checkpoint()
+
+    def _stop(self) -> None:
+        """Let the groups that learn update by update stop together, then close every match."""
+        together = [p for p in self._learning() if self._joined[p].inner_door]
+        if not self._told_to_stop:
+            self._told_to_stop = True
+            for rank in self._leaders(together):
+                self._root._mailbox.post(rank, StopLearning())
+        if all(self._is_finished(player) for player in together):
+            for index in sorted(self._open):
+                self._close(index)
+
+    def _checkpoint(self) -> None:
+        now = time.monotonic()
+        if now < self._next_checkpoint:
+            return
+        self._next_checkpoint = now + self._root._config.checkpoint.every
+        learning = self._learning()
+        if not learning:
+            return
+        if self._order is not None:
+            self._root._records.note(
+                "WARNING", f"checkpoint {self._order.number} is left out: no part from {sorted(self._missing_parts)}"
+            )
+        try:
+            self._order = self._root.order_checkpoint()
+        except OSError as error:
+            self._root._records.note("WARNING", f"a checkpoint is left out: {error}")
+            return
+        self._missing_parts = set(learning)
+        for rank in self._leaders(learning):
+            self._root._mailbox.post(rank, self._order)
+
+
+def report_failure(failure: Failure) -> int:
+    """Print a failure to the terminal and return the exit code it asks for."""
+    if failure.user_error:
+        text, code = f"error: {failure.text}", 2
+    else:
+        who = f"rank {failure.rank} on {failure.host}, {failure.role}"
+        who += f" of player {failure.player!r}" if failure.player else ""
+        text, code = f"error: {who} failed:\n{failure.text.rstrip()}", 1
+    print(text, file=sys.stderr, flush=True)
+    return code
+
+
+def keep_reading(root: Root, waiter: Waiter) -> Waiter:
+    """Return a waiter that keeps taking mail and drawing the view while the root waits for the others."""
+
+    def on_idle() -> None:
+        while (mail := root._mailbox.poll()) is not None:
+            root.handle(mail[1])
+        root.refresh()
+
+    return Waiter(
+        spin=0,
+        yielding=0,
+        max_sleep=IDLE_PAUSE,
+        warn_after=waiter.warn_after,
+        abort_after=waiter.abort_after,
+        on_warn=waiter.on_warn,
+        on_idle=on_idle,
+    )

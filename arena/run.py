@@ -1,0 +1,262 @@
+"""A run as every rank goes through it: set up the world, then round after round take the role that the plan gives."""
+
+import logging
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from arena.comms import GroupChannel, Mailbox, World
+from arena.config import RunConfig, WaitConfig, load_config
+from arena.context import Context
+from arena.errors import ConfigError
+from arena.layout import plan
+from arena.logs import open_log
+from arena.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
+from arena.run_directory import RunDirectory
+from arena.waiting import Waiter
+
+ABORT_GRACE = 5.0
+"""Seconds that a failing rank leaves the root to print its message and end the job, before it ends the job itself."""
+
+
+def play(path: Path, overrides: Sequence[str], *, resume: bool) -> int:
+    """Be one rank of a run, from its start to its end; return the exit code."""
+    world = World()
+    setup_waiter = _waiter(world, WaitConfig(), lambda text: print(f"rank {world.rank} {text}", file=sys.stderr))
+    config, code = _agree_on_config(world, setup_waiter, path, overrides, resume)
+    if config is None:
+        return code
+    mailbox = Mailbox(world)
+    run = RunDirectory(config.run_root, config.name)
+    log = open_log(run.log, f"rank-{world.rank:05d}", per_rank=config.records.log == "rank")
+
+    def warn(text: str) -> None:
+        log.warning(text)
+        mailbox.post(0, Note(world.rank, "WARNING", text))
+
+    rank = _Rank(world, mailbox, _waiter(world, config.waits, warn), config, run, log)
+    if world.rank == 0:
+        rank.be_root(resume)
+    else:
+        rank.follow()
+    mailbox.close()
+    world.close()
+    return 0
+
+
+def _agree_on_config(
+    world: World, waiter: Waiter, path: Path, overrides: Sequence[str], resume: bool
+) -> tuple[RunConfig | None, int]:
+    """Have the root alone read the file and make the run directory; a user error ends every rank with exit code 2."""
+    config: RunConfig | None = None
+    if world.rank == 0:
+        try:
+            config = load_config(path, overrides)
+            plans = [plan(round_.rows, world.nodes) for round_ in config.round_list()]
+            described = {"ranks": world.size, "hosts": sorted(set(world.hosts)), "rounds": [_plan_as_data(p) for p in plans]}
+            RunDirectory(config.run_root, config.name).create(config.to_yaml(), described, resume)
+        except ConfigError as error:
+            config = None
+            print(f"error: {error}", file=sys.stderr, flush=True)
+    config = world.share(config, waiter)
+    return config, 0 if config is not None else 2
+
+
+def _plan_as_data(planned: Any) -> dict[str, Any]:
+    return {
+        "assignments": [a._asdict() for a in planned.assignments],
+        "matches": [{**m._asdict(), "seats": [s._asdict() for s in m.seats]} for m in planned.matches],
+        "groups": planned.groups,
+    }
+
+
+def players_of(config: RunConfig) -> dict[str, Any]:
+    """Return what the records need to know of each player: its policy, colour and budget over all rounds."""
+    from arena.colors import resolve
+    from arena.player_statistics import PlayerInfo
+
+    budget = sum(round_.steps for round_ in config.round_list())
+    colors = resolve({name: policy.color for name, policy in config.policies.items()})
+    return {
+        name: PlayerInfo(policy.use, colors[name], not policy.frozen, budget)
+        for name, policy in config.policies.items()
+    }
+
+
+def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> Waiter:
+    """Return how this rank waits: a rank that shares its core gives it away at once, others spin for a while."""
+    crowded = world.oversubscribed()
+
+    def either(chosen: float | None, crowded_default: float, default: float) -> float:
+        return chosen if chosen is not None else crowded_default if crowded else default
+
+    return Waiter(
+        spin=either(waits.spin_us, 0, 200) / 1e6,
+        yielding=either(waits.yield_us, 50, 500) / 1e6,
+        max_sleep=either(waits.max_sleep_ms, 0.5, 0.2) / 1e3,
+        warn_after=waits.warn_after,
+        abort_after=waits.abort_after,
+        on_warn=on_warn,
+    )
+
+
+class _Rank:
+    """This process through all rounds."""
+
+    def __init__(
+        self,
+        world: World,
+        mailbox: Mailbox,
+        waiter: Waiter,
+        config: RunConfig,
+        run: RunDirectory,
+        log: logging.Logger,
+    ) -> None:
+        self.world, self.mailbox, self.waiter = world, mailbox, waiter
+        self.config, self.run, self.log = config, run, log
+        self.rounds = config.round_list()
+        self.role, self.player = "root" if world.rank == 0 else "idle", None
+
+    # The root -------------------------------------------------------------------------------------------------
+
+    def be_root(self, resume: bool) -> None:
+        """Go through all rounds as rank 0."""
+        from arena.progress import ProgressView
+        from arena.records import Records
+        from arena.root import Root, keep_reading
+
+        records = Records(
+            self.run,
+            players_of(self.config),
+            host=self.world.host,
+            ranks=self.world.size,
+            tensorboard=self.config.records.tensorboard,
+        )
+        view = ProgressView(records, self.config)
+        root = Root(self.world, self.mailbox, self.config, self.run, records, view)
+        root.listen_to_signals()
+        reading = keep_reading(root, self.waiter)
+        try:
+            if resume:
+                root.resume()
+            while True:
+                start: RoundStart = self.world.share(root.next_round(), reading)
+                if start.index < 0:
+                    break
+                planned = plan(self.rounds[start.index].rows, self.world.nodes)
+                self.world.split_group(None, reading)
+                root.supervise(planned)
+                order = root.order_checkpoint()
+                self.world.share(order, reading)
+                self.world.meet(reading, "all ranks at the end of the round")
+                root.complete_checkpoint(order, (), round_over=True)
+            view.close()
+            records.close(exit=0)
+            self._conclude(records)
+        except BaseException as error:
+            root.fail(self._failure(error))
+
+    def _conclude(self, records: Any) -> None:
+        from arena.plots import write_plots
+        from arena.summary import write_summary
+
+        write_plots(self.run)
+        print(write_summary(self.run, records), flush=True)
+
+    # The others -----------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Go through all rounds as any other rank."""
+        import signal
+
+        # The root alone decides when a signal ends the run; the others are told.
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        try:
+            while self._follow_round():
+                pass
+        except BaseException as error:
+            self._give_up(error)
+
+    def _follow_round(self) -> bool:
+        start: RoundStart = self.world.share(None, self.waiter)
+        if start.index < 0:
+            return False
+        round_ = self.rounds[start.index]
+        planned = plan(round_.rows, self.world.nodes)
+        me = planned.assignments[self.world.rank]
+        self.role, self.player = me.role, me.player
+        context = Context(
+            self.world, self.mailbox, self.waiter, self.config, round_, start, planned, me, self.log
+        )
+        place = None
+        if me.player is not None:
+            place = sorted(planned.groups).index(me.player), planned.groups[me.player].index(me.rank)
+        channel = self.world.split_group(place, self.waiter)
+        worker = None
+        if me.role == "environment":
+            self._serve_environment(context)
+        elif me.role == "worker":
+            worker = self._serve_worker(context, channel)
+        if me.role != "idle":
+            self.mailbox.post(0, RoundOver(self.world.rank, me.role, "torch" in sys.modules))
+        self.mailbox.flush(self.waiter)
+        order: WriteCheckpoint = self.world.share(None, self.waiter)
+        if worker is not None:
+            worker.write_part(order)
+            worker.write_snapshot(self.run)
+            worker.seat.close()
+        if channel is not None:
+            channel.close()
+        self.world.meet(self.waiter, "all ranks at the end of the round")
+        return True
+
+    def _serve_environment(self, context: Context) -> None:
+        from arena.environment import EnvironmentProcess
+
+        match = context.plan.matches[context.me.match]
+        _, workers = context.plan.match_ranks(match.index)
+        process = EnvironmentProcess(
+            self.world,
+            self.mailbox,
+            self.waiter,
+            match=match,
+            worker_ranks=workers,
+            row=context.round.rows[match.row],
+            seed=self.config.seed,
+        )
+        self.waiter.on_idle = process.housekeeping
+        process.serve()
+        self.waiter.on_idle = lambda: None
+
+    def _serve_worker(self, context: Context, channel: GroupChannel | None) -> Any:
+        from arena.worker import make_worker
+
+        assert channel is not None
+        environment, _ = context.plan.match_ranks(context.me.match)
+        worker = make_worker(context, channel, environment)
+        worker.serve()
+        return worker
+
+    # Failing --------------------------------------------------------------------------------------------------
+
+    def _failure(self, error: BaseException) -> Failure:
+        known = isinstance(error, ConfigError)
+        text = str(error) if known else "".join(traceback.format_exception(error))
+        return Failure(self.world.rank, socket.gethostname(), self.role, self.player, known, text)
+
+    def _give_up(self, error: BaseException) -> None:
+        """Tell the root why this rank cannot go on; the root prints it and ends the job."""
+        failure = self._failure(error)
+        self.log.error("cannot go on: %s", failure.text)
+        self.mailbox.post(0, failure)
+        patience = time.monotonic() + ABORT_GRACE
+        while time.monotonic() < patience:
+            self.mailbox.poll()  # lets the message leave
+            time.sleep(0.01)
+        print(f"error: rank {self.world.rank} failed:\n{failure.text}", file=sys.stderr, flush=True)
+        self.world.abort(2 if failure.user_error else 1)

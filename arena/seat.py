@@ -1,0 +1,147 @@
+"""A worker's seat: what its environment process offered it, and one exchange after the other with it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from arena.comms import Mailbox, SeatChannel, World
+from arena.envs.interface import EntitySpaces
+from arena.errors import MatchOver
+from arena.waiting import Waiter
+from arena.wire import MATCH_OVER, Block, Record, batch_slices, blocks_of
+
+
+class SeatOffer(NamedTuple):
+    """Environment process to worker, once per round: what the seat is.
+
+    Attributes:
+      match: index of the match in the plan.
+      seat: index of the seat in the match.
+      seats: number of seats in the match.
+      entities: names and spaces of the entities that this seat plays, in the seat's order.
+      copies: number of environment copies.
+      batches: number of parts that the copies are split into.
+      same_step: whether finished episodes restart within the same step (else on the next one).
+      turn_based: whether entities may skip steps.
+    """
+
+    match: int
+    seat: int
+    seats: int
+    entities: tuple[EntitySpaces, ...]
+    copies: int
+    batches: int
+    same_step: bool
+    turn_based: bool
+
+
+class SeatAnswer(NamedTuple):
+    """Worker to environment process: whether it reads infos (they cost a pickled message)."""
+
+    wants_infos: bool
+
+
+class Side(NamedTuple):
+    """What travels beside a record, for those who read infos; keys are copies of the batch.
+
+    Attributes:
+      infos: for each copy that has any, the info of each entity of the seat.
+      finals: in same-step mode, for each copy whose episode ended, the final observation and info of each entity.
+    """
+
+    infos: dict[int, list[dict]]
+    finals: dict[int, list[tuple[Any, dict]]]
+
+
+class ResetRequest(NamedTuple):
+    """What travels beside a reset.
+
+    Attributes:
+      seeds: one per copy of the batch, or None.
+      options: passed to the environment's reset.
+      mask: which copies of the batch to reset; None resets all.
+    """
+
+    seeds: Sequence[int | None] | None
+    options: dict | None
+    mask: Sequence[bool] | None
+
+
+class Seat:
+    """The worker's side of the match that it sits in.
+
+    Attributes:
+      offer: what the seat is.
+      blocks: its entities, grouped by equal spaces.
+      slices: the copies of each batch.
+      steps: transition steps that this seat's entities have taken (counted by whoever drives the seat).
+      messages, records: of each batch.
+      in_hand: whether each batch's record has arrived and was not answered yet.
+      housekeeping: called after each exchange of the first batch; may raise MatchOver.
+    """
+
+    def __init__(
+        self, world: World, mailbox: Mailbox, environment_rank: int, wants_infos: Callable[[SeatOffer], bool], waiter: Waiter
+    ) -> None:
+        self.offer: SeatOffer = mailbox.take(environment_rank, waiter, "the offer of a seat")
+        self.blocks: tuple[Block, ...] = blocks_of(self.offer.entities)
+        self.slices = batch_slices(self.offer.copies, self.offer.batches)
+        self._channel = SeatChannel(
+            world, environment_rank, self.blocks, [s.stop - s.start for s in self.slices], waiter
+        )
+        mailbox.hand(environment_rank, SeatAnswer(wants_infos(self.offer)))
+        self.steps = 0
+        self.housekeeping: Callable[[], None] = lambda: None
+        self.messages = self._channel.messages
+        self.records = self._channel.records
+        self.in_hand = [False] * self.offer.batches
+        self._awaiting = [False] * self.offer.batches
+        self._over = [False] * self.offer.batches
+
+    def send(self, batch: int, command: int = 0, side: Any = None) -> None:
+        """Send a batch's actions (they lie in ``messages[batch].actions``), or a reset."""
+        self._awaiting[batch] = True
+        self.in_hand[batch] = False
+        self._channel.send(batch, command, side)
+
+    def receive(self, batch: int) -> Record:
+        """Return the answer to ``send``, valid until the batch's next ``send``.
+
+        Raises:
+          MatchOver: the match has ended; the seat is drained and must not be used again.
+        """
+        record = self._channel.receive(batch)
+        self._awaiting[batch] = False
+        self.in_hand[batch] = True
+        if record.header[0] & MATCH_OVER:
+            self._over[batch] = True
+            self.drain()
+            raise MatchOver
+        if batch == 0:
+            self.housekeeping()
+        return record
+
+    def awaiting(self, batch: int) -> bool:
+        """Whether the batch's next record is under way."""
+        return self._awaiting[batch]
+
+    def side(self, batch: int, record: Record) -> Side | None:
+        """Return what came beside a record, or None."""
+        return self._channel.receive_side(batch) if record.header[1] else None
+
+    def drain(self) -> None:
+        """Play on without a decision until every batch has been told that the match is over."""
+        while not all(self._over):
+            for batch, over in enumerate(self._over):
+                if over:
+                    continue
+                if not self._awaiting[batch]:
+                    self._channel.send(batch)
+                self._awaiting[batch] = False
+                record = self._channel.receive(batch)
+                if record.header[1]:
+                    self._channel.receive_side(batch)
+                self._over[batch] = bool(record.header[0] & MATCH_OVER)
+
+    def close(self) -> None:
+        """Give the requests back, once the match is over."""
+        self._channel.close()

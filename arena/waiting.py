@@ -1,0 +1,78 @@
+"""Bounded and polite waiting: spin while the answer is microseconds away, then yield, then sleep with growing pauses."""
+
+import os
+import time
+from collections.abc import Callable
+
+
+class HangError(RuntimeError):
+    """Something that this rank waits for did not come within ``abort_after``."""
+
+
+def _ignore() -> None:
+    pass
+
+
+class Waiter:
+    """How one rank waits.
+
+    Attributes:
+      spin: seconds of testing without a pause.
+      yielding: seconds of testing after that, each test giving the core away once.
+      max_sleep: longest pause between two tests, seconds.
+      warn_after: seconds after which ``on_warn`` is told what this rank waits for (again after each doubling).
+      abort_after: seconds after which waiting ends with a HangError.
+      on_idle: called before each sleep; may raise to end the wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        spin: float,
+        yielding: float,
+        max_sleep: float,
+        warn_after: float,
+        abort_after: float,
+        on_warn: Callable[[str], None],
+        on_idle: Callable[[], None] = _ignore,
+    ) -> None:
+        self.spin = spin
+        self.yielding = yielding
+        self.max_sleep = max_sleep
+        self.warn_after = warn_after
+        self.abort_after = abort_after
+        self.on_warn = on_warn
+        self.on_idle = on_idle
+
+    def until(self, test: Callable[[], bool], what: Callable[[], str]) -> None:
+        """Return once ``test()`` is true; ``what()`` names what is waited for.
+
+        Raises:
+          HangError: ``abort_after`` seconds went by.
+        """
+        clock = time.perf_counter
+        until = clock() + self.spin
+        while clock() < until:
+            if test():
+                return
+        until += self.yielding
+        while clock() < until:
+            os.sched_yield()
+            if test():
+                return
+        self._sleep_until(test, what)
+
+    def _sleep_until(self, test: Callable[[], bool], what: Callable[[], str]) -> None:
+        began = time.monotonic()
+        warn_at = self.warn_after
+        pause = min(2e-5, self.max_sleep)
+        while not test():
+            self.on_idle()
+            time.sleep(pause)
+            pause = min(pause * 1.2, self.max_sleep)
+            waited = time.monotonic() - began
+            if waited > self.abort_after:
+                raise HangError(f"waited {waited:.0f} s for {what()}")
+            if waited > warn_at:
+                self.on_warn(f"has waited {waited:.0f} s for {what()}")
+                warn_at *= 2

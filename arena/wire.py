@@ -1,0 +1,263 @@
+"""From spaces to bytes: the fixed layout of the two messages that a seat exchanges with its environment process.
+
+Both ends derive the same layout from the same spaces, so that nothing but raw arrays travels per step.
+
+Action message (worker to environment process), one per exchange and batch::
+
+    header   int64 [2]                     command, bytes of the side message that follows
+    actions  one block per kind of entity: each leaf [copies, entities of that kind, ...] in its own dtype
+
+Record (environment process to worker)::
+
+    header      int64 [2]                  flags, bytes of the side message that follows
+    rewards     float64 [copies, entities]
+    terminated, truncated, acting  bool [copies, entities]
+    started, over  bool [copies]
+    observations, action masks  one block per kind of entity: each leaf [copies, entities of that kind, ...]
+
+Every array starts at a multiple of 64 bytes, a cache line.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from arena.envs.interface import EntitySpaces
+
+ALIGNMENT = 64
+HEADER_WORDS = 2
+
+# What a worker asks for.
+STEP, RESET = 0, 1
+# What an environment process says besides the step itself.
+MATCH_OVER = 1
+
+Tree = Any
+"""An array, or a nested dict or tuple of arrays, shaped like a space."""
+
+
+def map_space(space: spaces.Space, leaf: Callable[[spaces.Space], Any]) -> Tree:
+    """Return a tree of the space's nesting with ``leaf(subspace)`` in the place of each leaf."""
+    if isinstance(space, spaces.Dict):
+        return {key: map_space(sub, leaf) for key, sub in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(map_space(sub, leaf) for sub in space.spaces)
+    return leaf(space)
+
+
+def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
+    """Return a tree with ``function`` applied to each leaf (and the leaves at the same place of ``others``)."""
+    if isinstance(tree, Mapping):
+        return {key: map_tree(function, sub, *(other[key] for other in others)) for key, sub in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(map_tree(function, sub, *(o[i] for o in others)) for i, sub in enumerate(tree))
+    return function(tree, *others)
+
+
+def tree_leaves(tree: Tree) -> list[Any]:
+    """Return the leaves of a tree in order."""
+    if isinstance(tree, Mapping):
+        return [leaf for sub in tree.values() for leaf in tree_leaves(sub)]
+    if isinstance(tree, tuple):
+        return [leaf for sub in tree for leaf in tree_leaves(sub)]
+    return [tree]
+
+
+class Block(NamedTuple):
+    """The entities of one seat that share their spaces, and so lie in common arrays.
+
+    Attributes:
+      positions: their places among the seat's entities.
+      spaces: what each of them sees and does.
+    """
+
+    positions: tuple[int, ...]
+    spaces: EntitySpaces
+
+
+def blocks_of(entities: Sequence[EntitySpaces]) -> tuple[Block, ...]:
+    """Group a seat's entities by equal spaces, in order of first appearance."""
+    kinds: list[tuple[EntitySpaces, list[int]]] = []
+    for position, entity in enumerate(entities):
+        for known, positions in kinds:
+            same_mask = known.mask_size == entity.mask_size
+            if same_mask and known.observation == entity.observation and known.action == entity.action:
+                positions.append(position)
+                break
+        else:
+            kinds.append((entity, [position]))
+    return tuple(Block(tuple(positions), entity) for entity, positions in kinds)
+
+
+class _Carver:
+    """Lays arrays one behind the other into a buffer that is allocated once all of them are known."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._wanted: list[tuple[int, tuple[int, ...], np.dtype]] = []
+
+    def want(self, shape: tuple[int, ...], dtype: Any) -> int:
+        dtype = np.dtype(dtype)
+        start = -(-self.size // ALIGNMENT) * ALIGNMENT
+        self.size = start + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        self._wanted.append((start, shape, dtype))
+        return len(self._wanted) - 1
+
+    def carve(self) -> tuple[np.ndarray, list[np.ndarray]]:
+        # Over-allocate and shift, so that the first byte is aligned too.
+        raw = np.zeros(self.size + ALIGNMENT, np.uint8)
+        shift = -raw.ctypes.data % ALIGNMENT
+        buffer = raw[shift : shift + self.size]
+        arrays = []
+        for start, shape, dtype in self._wanted:
+            size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            arrays.append(buffer[start : start + size].view(dtype).reshape(shape))
+        return buffer, arrays
+
+
+def leaf_dtype(space: spaces.Space) -> np.dtype:
+    """Return the dtype in which a leaf space travels."""
+    if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+        return np.dtype(space.dtype)
+    raise TypeError(f"no wire format for the space {space}; expected Box, Discrete, MultiDiscrete or MultiBinary")
+
+
+def leaf_shape(space: spaces.Space) -> tuple[int, ...]:
+    """Return the shape of one value of a leaf space."""
+    return tuple(space.shape or ())
+
+
+class ActionMessage:
+    """The action message of one batch of a seat: a buffer and views of it.
+
+    Attributes:
+      buffer: the bytes that travel.
+      header: int64 [2], see the module's text.
+      actions: for each block, a tree of arrays ``[copies, entities of the block, ...]``.
+    """
+
+    def __init__(self, blocks: Sequence[Block], copies: int) -> None:
+        carver = _Carver()
+        header = carver.want((HEADER_WORDS,), np.int64)
+        wanted = [
+            map_space(
+                block.spaces.action,
+                lambda s, k=len(block.positions): carver.want((copies, k, *leaf_shape(s)), leaf_dtype(s)),
+            )
+            for block in blocks
+        ]
+        self.buffer, arrays = carver.carve()
+        self.header = arrays[header]
+        self.actions: list[Tree] = [map_tree(lambda i: arrays[i], tree) for tree in wanted]
+
+
+class Record(NamedTuple):
+    """The record of one batch of a seat: a buffer and views of it; see the module's text for shapes."""
+
+    buffer: np.ndarray
+    header: np.ndarray
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    acting: np.ndarray
+    started: np.ndarray
+    over: np.ndarray
+    observations: list[Tree]
+    action_masks: list[np.ndarray | None]
+
+
+def make_record(blocks: Sequence[Block], copies: int) -> Record:
+    """Allocate the record of a seat with these blocks, for one batch of ``copies`` environment copies."""
+    entities = sum(len(block.positions) for block in blocks)
+    carver = _Carver()
+    fixed = [
+        carver.want((HEADER_WORDS,), np.int64),
+        carver.want((copies, entities), np.float64),
+        *(carver.want((copies, entities), np.bool_) for _ in range(3)),
+        *(carver.want((copies,), np.bool_) for _ in range(2)),
+    ]
+    observations, masks = [], []
+    for block in blocks:
+        k = len(block.positions)
+        observations.append(
+            map_space(
+                block.spaces.observation,
+                lambda s, k=k: carver.want((copies, k, *leaf_shape(s)), leaf_dtype(s)),
+            )
+        )
+        masks.append(carver.want((copies, k, block.spaces.mask_size), np.int8) if block.spaces.mask_size else None)
+    buffer, arrays = carver.carve()
+    record = Record(
+        buffer,
+        *(arrays[i] for i in fixed),
+        [map_tree(lambda i: arrays[i], tree) for tree in observations],
+        [None if i is None else arrays[i] for i in masks],
+    )
+    for mask in record.action_masks:
+        if mask is not None:
+            mask.fill(1)
+    return record
+
+
+def batch_slices(copies: int, batches: int) -> tuple[slice, ...]:
+    """Split ``copies`` environment copies into ``batches`` contiguous parts that differ by at most one copy."""
+    edges = [round(i * copies / batches) for i in range(batches + 1)]
+    return tuple(slice(a, b) for a, b in zip(edges, edges[1:], strict=False))
+
+
+class SlotWriter:
+    """Writes one entity's observations into its place in a record, for one copy; built once, called every step.
+
+    Raises:
+      ValueError: an observation's shape differs from its space (the message names both).
+    """
+
+    __slots__ = ("_name", "_plain", "_views")
+
+    def __init__(self, tree: Tree, copy: int, place: int, name: str) -> None:
+        self._name = name
+        self._views = map_tree(lambda array: array[copy, place, ...], tree)
+        self._plain = self._views if isinstance(self._views, np.ndarray) else None
+
+    def write(self, observation: Any) -> None:
+        view = self._plain
+        if view is not None and getattr(observation, "shape", None) == view.shape:
+            view[...] = observation
+        else:
+            self._write(self._views, observation)
+
+    def _write(self, views: Tree, value: Any) -> None:
+        if isinstance(views, Mapping):
+            for key, view in views.items():
+                self._write(view, value[key])
+        elif isinstance(views, tuple):
+            for view, item in zip(views, value, strict=True):
+                self._write(view, item)
+        else:
+            array = np.asarray(value)
+            if array.shape != views.shape:
+                raise ValueError(
+                    f"entity {self._name!r} returned an observation of shape {array.shape}; "
+                    f"its space has shape {views.shape}"
+                )
+            views[...] = array
+
+
+def action_reader(tree: Tree, copy: int, place: int) -> Callable[[], Any]:
+    """Return a function that gives one entity's action in one copy: NumPy scalars, views, or nests of them.
+
+    Array views are built here once: reading allocates nothing.
+    """
+    if isinstance(tree, Mapping):
+        readers = {key: action_reader(sub, copy, place) for key, sub in tree.items()}
+        return lambda: {key: reader() for key, reader in readers.items()}
+    if isinstance(tree, tuple):
+        parts = tuple(action_reader(sub, copy, place) for sub in tree)
+        return lambda: tuple(part() for part in parts)
+    if tree.ndim == 2:
+        index = (copy, place)
+        return lambda: tree[index]
+    view = tree[copy, place]
+    return lambda: view

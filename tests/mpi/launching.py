@@ -1,0 +1,60 @@
+"""Runs the arena as a user does, under real mpirun, on a configuration that a test writes."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+PLAYERS = Path(__file__).parent / "players"
+"""The policies that take part in these tests: each checks something from inside a worker and fails loudly."""
+
+
+class Outcome(NamedTuple):
+    """How a run ended."""
+
+    code: int
+    output: str
+    errors: str
+    seconds: float
+    directory: Path
+
+
+def player(name: str) -> str:
+    """Return the reference of a class in the players' folder, ``file:Class``."""
+    file, _, cls = name.partition(":")
+    return f"{PLAYERS / file}.py:{cls}"
+
+
+def write_config(place: Path, config: dict[str, Any]) -> Path:
+    """Write a configuration whose run directory lies beside it; return its path."""
+    config = {"name": "run", "run_root": str(place / "runs"), **config}
+    path = place / "config.yaml"
+    path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def run_arena(place: Path, config: dict[str, Any], *arguments: str, timeout: float = 120) -> Outcome:
+    """Run a configuration to its end, or fail after ``timeout`` seconds."""
+    path = write_config(place, config)
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "arena.launch", str(path), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+        cwd=place,
+    )
+    directory = Path(config.get("run_root", place / "runs")) / config.get("name", "run")
+    return Outcome(done.returncode, done.stdout, done.stderr, time.monotonic() - began, directory)
+
+
+def succeed(outcome: Outcome) -> Outcome:
+    """Assert that a run ended well, showing what it said if it did not."""
+    assert outcome.code == 0, f"exit code {outcome.code}\n{outcome.output[-4000:]}\n{outcome.errors[-6000:]}"
+    return outcome
