@@ -28,7 +28,7 @@ class FlatGradient:
     """
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter], extras: int = 0) -> None:
-        """Make every parameter's ``.grad`` a view of one new buffer."""
+        """Make every parameter's ``.grad`` a view of one new buffer; gradients that are already there stay."""
         self._parameters = [parameter for parameter in parameters if parameter.requires_grad]
         if not self._parameters:
             raise ValueError("expected at least one parameter that requires a gradient, found none")
@@ -42,10 +42,9 @@ class FlatGradient:
         self._views = []
         start = 0
         for parameter in self._parameters:
-            view = self.values[start : start + parameter.numel()].view_as(parameter)
-            parameter.grad = view
-            self._views.append(view)
+            self._views.append(self.values[start : start + parameter.numel()].view_as(parameter))
             start += parameter.numel()
+        self.gather()
 
     def zero(self) -> None:
         """Clear gradients and extras. Call it before every backward pass."""

@@ -130,16 +130,12 @@ class StableBaselines3Settings(Settings):
     algorithm: Literal["PPO", "A2C", "DQN", "SAC", "TD3", "DDPG"] = Field(
         "PPO", description="Name of the class in stable_baselines3; PPO takes every action space."
     )
-    policy: Literal["MlpPolicy", "CnnPolicy", "MultiInputPolicy"] = Field(
-        "MlpPolicy",
-        description="Its policy: MlpPolicy for vectors, CnnPolicy for images, MultiInputPolicy for Dict observations.",
+    policy: Literal["MlpPolicy", "CnnPolicy", "MultiInputPolicy"] | None = Field(
+        None,
+        description="Its network. Null decides by the observation: MlpPolicy for vectors, CnnPolicy for images, "
+        "MultiInputPolicy for Dict.",
     )
     arguments: dict[str, Any] = Field(
         default_factory=dict,
         description="Passed on to the algorithm's constructor (learning_rate, n_steps, ...); empty keeps its defaults.",
-    )
-    log_every: int = Field(
-        2048,
-        gt=0,
-        description="Transition steps between reports of returns and losses; 2048 is one default rollout of its PPO.",
     )
