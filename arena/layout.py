@@ -43,7 +43,7 @@ class Match(NamedTuple):
       seats: its seats, one worker each.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # tuple.index is of no use here
     row: int
     replica: int
     seats: tuple[Seat, ...]
@@ -157,7 +157,7 @@ def _matches(rows: Sequence[Row], ranks: int) -> list[Match]:
 
 
 def _replicas(rows: Sequence[Row], spare: int) -> list[int]:
-    """Return the replicas of each row: rows with ``auto`` take turns at the ``spare`` ranks until none fits any more."""
+    """Return the replicas of each row: those with ``auto`` take turns at the ``spare`` ranks until none fits."""
     replicas = [_least(row) for row in rows]
     automatic = [number for number, row in enumerate(rows) if row.replicas == "auto"]
     turn = sum(_size(rows[number]) for number in automatic)

@@ -1,0 +1,255 @@
+"""The configuration file as a whole: a validated, frozen model, and the rounds that it asks for."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+
+from arena.config_sections import (
+    BEST,
+    OTHERS,
+    CheckpointConfig,
+    Count,
+    CountOrAuto,
+    EnvConfig,
+    EnvOverride,
+    MatchConfig,
+    PolicyConfig,
+    RecordsConfig,
+    RoundConfig,
+    RoundRobinConfig,
+    Table,
+    WaitConfig,
+    WrapperConfig,
+    file_name,
+    not_empty,
+    player_name,
+)
+from arena.errors import ConfigError
+from arena.layout import Seat, ranks_needed
+from arena.validation import Integer, Problem, problems, refusal
+from arena.yaml_source import Place, Source, did_you_mean, read, write
+
+__all__ = [
+    "CheckpointConfig",
+    "EnvConfig",
+    "EnvOverride",
+    "MatchConfig",
+    "PolicyConfig",
+    "RecordsConfig",
+    "Round",
+    "RoundConfig",
+    "RoundRobinConfig",
+    "RunConfig",
+    "TableRow",
+    "WaitConfig",
+    "WrapperConfig",
+    "load_config",
+]
+
+TABLES = ("matches", "round_robin", "rounds")  # the ways to say who plays whom: a file has exactly one
+
+
+class TableRow(NamedTuple):
+    """A row of the table, ready for the layout.
+
+    Attributes:
+      seats: who sits where and plays which entities.
+      replicas: how many such matches.
+      env: its environment: what the match changes put over the file's; ``batches`` is a number.
+      remapped: whether the match says which entities are played; it may then leave some out.
+    """
+
+    seats: tuple[Seat, ...]
+    replicas: int | Literal["auto"]
+    env: EnvConfig
+    remapped: bool = False
+
+
+class Round(NamedTuple):
+    """A period in which ranks keep their assignment.
+
+    Attributes:
+      index: position in the run.
+      steps: transition steps for each learning policy.
+      rows: the table.
+      copy: {to: from}, weights to copy when it ends and another round follows, ``best`` and ``others`` as
+        written.
+    """
+
+    index: int  # type: ignore[assignment]  # tuple.index is of no use here
+    steps: int
+    rows: tuple[TableRow, ...]
+    copy: dict[str, str]
+
+
+class RunConfig(Table):
+    """The whole file."""
+
+    name: Annotated[str, BeforeValidator(file_name)] = Field(description="Names the run: its directory is runs/<name>.")
+    seed: Annotated[Integer, Field(ge=0)] = Field(1, description="All random streams derive from it.")
+    steps: Count = Field(description="Transition steps for each learning policy, pooled over its workers.")
+    env: EnvConfig = Field(description="The environment.")
+    policies: Annotated[dict[Annotated[str, BeforeValidator(player_name)], PolicyConfig], AfterValidator(not_empty)] = (
+        Field(description="The policies by name; each one is a player.")
+    )
+    rounds: Annotated[tuple[RoundConfig, ...], AfterValidator(not_empty)] | None = Field(
+        None, description="Instead of one table: several, played one after the other."
+    )
+    checkpoint: CheckpointConfig = Field(CheckpointConfig(), description="Checkpoints.")
+    waits: WaitConfig = Field(WaitConfig(), description="How ranks wait for each other.")
+    records: RecordsConfig = Field(RecordsConfig(), description="Logs and scalars.")
+    run_root: str = Field("runs", description="Where run directories are made, from the current directory.")
+    device: str = Field(
+        "auto",
+        pattern=r"^(auto|cpu|cuda(:\d+)?)$",
+        description="What learns: auto (a GPU if there is one), cpu, cuda or cuda:<n>.",
+    )
+    verify_replicas: bool = Field(
+        False,
+        strict=True,
+        description="Compare the weights of a group's workers after every update; for debugging, it costs time.",
+    )
+    threads_per_rank: CountOrAuto = Field(
+        "auto", description="Threads of a worker's torch; auto shares the node's cores among its workers."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "RunConfig":
+        wrong = self.exactly_one(TABLES)
+        for table, place, _ in self._tables():
+            wrong += self._unknown_names(table, place)
+            wrong += self._unplayable(table, place)
+        for number, each in enumerate(self.rounds or ()):
+            wrong += self._impossible_copies(each, ("rounds", number, "copy"))
+        if wrong:
+            raise refusal(wrong)
+        return self
+
+    def _tables(self) -> list[tuple[Table, Place, RoundConfig]]:
+        """Return every table of the file, where it is, and the round that it belongs to."""
+        if self.rounds is not None:
+            return [(each, ("rounds", number), each) for number, each in enumerate(self.rounds)]
+        whole = RoundConfig.model_construct(matches=self.matches, round_robin=self.round_robin)
+        return [(self, (), whole)]
+
+    def _unknown_names(self, table: Table, place: Place) -> list[Problem]:
+        return [
+            Problem(
+                (*place, *where),
+                f"there is no policy {name!r} in policies; {did_you_mean(name, list(self.policies))}",
+                name,
+            )
+            for name, where in table.named()
+            if name not in self.policies
+        ]
+
+    def _unplayable(self, table: Table, place: Place) -> list[Problem]:
+        """Check each match's environment once what it changes is put over the file's."""
+        wrong: dict[Problem, None] = {}
+        for match, where in table.table():
+            try:
+                if match.env is not None:
+                    match.env.over(self.env)
+            except ValidationError as error:
+                for problem in problems(error, EnvConfig):
+                    wrong[Problem((*place, *where, "env", *problem.place), problem.text)] = None
+        return list(wrong)
+
+    def _impossible_copies(self, each: RoundConfig, place: Place) -> list[Problem]:
+        wrong = []
+        seated = {name: self.policies[name] for name, _ in each.named() if name in self.policies}
+        learning = {name: policy.use for name, policy in seated.items() if not policy.frozen}
+        for to, source in each.copy_weights.items():
+            for name, word in ((to, OTHERS), (source, BEST)):
+                if name != word and name not in self.policies:
+                    text = f"there is no policy {name!r} in policies; {did_you_mean(name, [*self.policies, word])}"
+                    wrong.append(Problem((*place, to), text))
+            if to == source:
+                wrong.append(Problem((*place, to), f"expected two different policies, found {to!r} twice"))
+            kinds = {name: self.policies[name].use for name in (to, source) if name in self.policies}
+            if to == OTHERS or source == BEST:
+                kinds |= learning
+            if len(set(kinds.values())) > 1:
+                told = ", ".join(f"{name} ({use})" for name, use in kinds.items())
+                wrong.append(Problem((*place, to), f"weights fit policies of the same kind only, found {told}"))
+        return wrong
+
+    def round_list(self) -> tuple[Round, ...]:
+        """Return the rounds in the order they are played; a file without ``rounds`` has one."""
+        listed: list[Round] = []
+        for table, _, each in self._tables():
+            rows = tuple(self._row(match) for match, _ in table.table())
+            for _ in range(each.repeat):
+                listed.append(Round(len(listed), each.steps or self.steps, rows, dict(each.copy_weights)))
+        return tuple(listed)
+
+    def _row(self, match: MatchConfig) -> TableRow:
+        env = self.env if match.env is None else match.env.over(self.env)
+        env = env.model_copy(update={"batches": env.batch_count})
+        return TableRow(match.seating(), match.replicas, env, remapped=match.entities is not None)
+
+    def ranks_needed(self) -> int:
+        """Return the smallest number of ranks that can play every round."""
+        return max(ranks_needed(each.rows) for each in self.round_list())
+
+    def to_yaml(self) -> str:
+        """Return the file with all defaults written out; :func:`load_config` reads it back to an equal config."""
+        return write(self.model_dump(mode="json", by_alias=True))
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a configuration file.
+
+    Args:
+      path: the file.
+      overrides: ``key.key=value`` items that replace what the file says; values are YAML, list items go by index.
+
+    Raises:
+      ConfigError: all that is wrong with the file, one line each: where, what was expected and what was found.
+    """
+    source = read(Path(path), overrides, named=["policies"])
+    context = {"folder": Path(path).resolve().parent}
+    try:
+        return RunConfig.model_validate(source.data, context=context)
+    except ValidationError as error:
+        listed = problems(error, RunConfig)
+    listed += _hidden(source.data, listed, context)
+    listed.sort(key=lambda problem: source.order(problem.place))
+    raise ConfigError("\n".join(dict.fromkeys(_line(source, problem) for problem in listed)))
+
+
+def _line(source: Source, problem: Problem) -> str:
+    """Return a problem as ``file.yaml:12: a.b.c: what is wrong``."""
+    origin, key = source.where(problem.place), ".".join(map(str, problem.place))
+    return f"{origin}: {problem.text}" if not key or origin == f"--set {key}" else f"{origin}: {key}: {problem.text}"
+
+
+def _hidden(data: dict[str, Any], listed: Sequence[Problem], context: dict[str, Any]) -> list[Problem]:
+    """Return what only shows once the ``listed`` problems are out of the way, so that one start names everything.
+
+    What a section says wrongly is left to its default and the file is checked again. Where that would make up new
+    problems (a list item or a whole section would be missing) the first ones stand alone.
+    """
+    data = deepcopy(data)
+    for place in {problem.place for problem in listed}:
+        inside: Any = data
+        for part in place[:-1]:
+            inside = inside.get(part, {}) if isinstance(inside, dict) else inside[part]
+        if len(place) < 2 or not isinstance(inside, dict):
+            return []
+        inside.pop(place[-1], None)
+    try:
+        RunConfig.model_validate(data, context=context)
+    except ValidationError as error:
+        places = {problem.place for problem in listed}
+        return [
+            problem
+            for problem in problems(error, RunConfig)
+            if not any(
+                problem.place[: len(place)] == place or place[: len(problem.place)] == problem.place for place in places
+            )
+        ]
+    return []

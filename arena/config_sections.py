@@ -1,0 +1,429 @@
+"""The sections of the configuration file, each a frozen model that checks itself."""
+
+import itertools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+
+from arena import registry
+from arena.colors import to_hex
+from arena.errors import ConfigError
+from arena.layout import Seat
+from arena.validation import Integer, Model, Number, Problem, check_settings, refusal
+from arena.yaml_source import Place, found
+
+BEST, OTHERS = "best", "others"  # words of ``copy`` that are no names of policies
+
+
+def _one_or_auto(value: Any) -> Any:
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    if number != "auto" and (type(number) is not int or number < 1):
+        raise ValueError(f"expected a whole number of at least 1, or auto, found {found(value)}")
+    return number
+
+
+def file_name(value: Any) -> Any:
+    """Refuse a text that cannot name a directory."""
+    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", value):
+        raise ValueError(f"expected letters, digits, '.', '_' and '-' (it names a directory), found {found(value)}")
+    return value
+
+
+def not_empty(value: Any) -> Any:
+    """Refuse an empty list or mapping."""
+    if not value:
+        raise ValueError(f"expected at least one item, found {found(value)}")
+    return value
+
+
+def player_name(value: Any) -> Any:
+    """Refuse a text that cannot name a policy: names are parts of file names and of ``--set`` keys."""
+    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9_-]+", value):
+        raise ValueError(f"expected a policy's name of letters, digits, '_' and '-', found {found(value)}")
+    if value in (BEST, OTHERS):
+        raise ValueError(f"{value!r} cannot name a policy: it has a meaning of its own in copy; choose another name")
+    return value
+
+
+CountOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_one_or_auto)]
+Count = Annotated[Integer, Field(ge=1)]
+SeatNames = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+Settings = dict[str, Any]
+
+
+def _existing(place: str, info: ValidationInfo) -> Path:
+    """Return the file or directory ``place``, looked for from the current directory, then beside the config file."""
+    folders = [Path.cwd()]
+    if info.context and "folder" in info.context:
+        folders.append(info.context["folder"])
+    for folder in folders:
+        path = (folder / Path(place).expanduser()).resolve()
+        if path.exists():
+            return path
+    raise ValueError(f"there is no file {place!r} (looked in {', then in '.join(map(str, dict.fromkeys(folders)))})")
+
+
+def _located(use: str, info: ValidationInfo) -> str:
+    """Return ``use`` with the absolute path of the file it names, if it names one."""
+    place, colon, name = use.partition(":")
+    if not place.endswith(".py"):
+        return use
+    if not (colon and name):
+        raise ValueError(f"expected path/to/file.py:name, found {found(use)}: say which name of the file to use")
+    return f"{_existing(place, info)}:{name}"
+
+
+class WrapperConfig(Model):
+    """A wrapper around each copy of the environment."""
+
+    use: str = Field(
+        description="The wrapper: a name in gymnasium.wrappers, package.module:Class or path/to/file.py:Class."
+    )
+    settings: Settings = Field({}, description="Its keyword arguments.")
+
+    _use = field_validator("use")(_located)
+
+
+class EnvConfig(Model):
+    """The environment that a match plays."""
+
+    use: str = Field(
+        description="The environment: a registered name (touchdown), gymnasium:<id>, pettingzoo:<module>, "
+        "package.module:make_env or path/to/file.py:make_env."
+    )
+    settings: Settings = Field({}, description="Its keyword arguments.")
+    num_envs: Count = Field(
+        1, description="Copies in each environment process; 1 is what most environments are written for."
+    )
+    batches: Count | None = Field(
+        None,
+        description="How many parts the copies step in by turns: while workers decide for one, the next one steps. "
+        "Null: 2 where there is more than one copy, else 1.",
+    )
+    manager: Literal["serial"] = Field(
+        "serial", description="What holds the copies: serial steps them one after another."
+    )
+    wrappers: tuple[WrapperConfig, ...] = Field((), description="Wrappers around each copy, the first one innermost.")
+    autoreset: Literal["next_step", "same_step"] = Field(
+        "next_step",
+        description="When a copy starts its next episode: with the step after the last one of an episode "
+        "(Gymnasium's default), or within it.",
+    )
+    max_retry: Annotated[Integer, Field(ge=0)] = Field(
+        10, description="How often the copies of a match may fail and start again before the match is closed."
+    )
+
+    @field_validator("use")
+    @classmethod
+    def _known(cls, use: str, info: ValidationInfo) -> str:
+        return _environment(use, info)
+
+    @model_validator(mode="after")
+    def _batches_fit(self) -> "EnvConfig":
+        if self.batches is not None and self.batches > self.num_envs:
+            raise refusal(
+                [
+                    Problem(
+                        ("batches",), f"expected at most num_envs ({self.num_envs}), found {self.batches}", self.batches
+                    )
+                ]
+            )
+        return self
+
+    @property
+    def batch_count(self) -> int:
+        """How many batches there are, the default resolved."""
+        return self.batches or min(2, self.num_envs)
+
+
+def _environment(use: str, info: ValidationInfo) -> str:
+    use = _located(use, info)
+    if not registry.is_reference(use) and use not in registry.ENVIRONMENTS:
+        raise ValueError(
+            f"unknown environment {use!r}{registry.nearest(use, registry.ENVIRONMENTS)}; expected "
+            f"{', '.join(sorted(registry.ENVIRONMENTS))}, gymnasium:<id>, pettingzoo:<module>, package.module:make_env "
+            "or path/to/file.py:make_env"
+        )
+    return use
+
+
+class EnvOverride(Model):
+    """What a match changes of the file's ``env``: settings key by key, everything else as a whole.
+
+    Another ``use`` leaves the file's settings and wrappers behind.
+    """
+
+    use: str | None = Field(
+        None, description="Another environment; the file's settings and wrappers then do not apply."
+    )
+    settings: Settings | None = Field(None, description="Merged over the file's settings, key by key.")
+    num_envs: Count | None = Field(None, description="Copies in each environment process of this match.")
+    batches: Count | None = Field(None, description="Batches of this match.")
+    manager: Literal["serial"] | None = Field(None, description="The manager of this match.")
+    wrappers: tuple[WrapperConfig, ...] | None = Field(
+        None, description="The wrappers of this match, instead of the file's."
+    )
+    autoreset: Literal["next_step", "same_step"] | None = Field(None, description="The autoreset mode of this match.")
+    max_retry: Annotated[Integer, Field(ge=0)] | None = Field(None, description="The retries of this match.")
+
+    @field_validator("use")
+    @classmethod
+    def _known(cls, use: str | None, info: ValidationInfo) -> str | None:
+        return None if use is None else _environment(use, info)
+
+    def over(self, env: EnvConfig) -> EnvConfig:
+        """Return ``env`` with this put over it.
+
+        Raises:
+          ValidationError: the two together make no sense.
+        """
+        mine = {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+        theirs = {name: getattr(env, name) for name in EnvConfig.model_fields}
+        if self.use not in (None, env.use):
+            del theirs["settings"], theirs["wrappers"]
+        elif self.settings is not None:
+            mine["settings"] = {**env.settings, **self.settings}
+        return EnvConfig.model_validate({**theirs, **mine})
+
+
+class PolicyConfig(Model):
+    """A policy, and the player that it makes."""
+
+    use: str = Field(description="The algorithm: random, ppo, sb3, package.module:Class or path/to/file.py:Class.")
+    settings: Settings = Field({}, description="Its settings, listed below for the built-in ones.")
+    color: str | None = Field(
+        None,
+        description="Its colour in plots and on the terminal, a name or #rrggbb; null takes the next of a palette.",
+    )
+    frozen: bool = Field(
+        False, strict=True, description="Play without learning, for evaluation or as a fixed opponent."
+    )
+    deterministic_actions: bool = Field(
+        False,
+        strict=True,
+        description="Take the most likely action instead of drawing one; false since learning needs to explore.",
+    )
+    warm_start: str | None = Field(
+        None, description="A .safetensors file to take the first weights from, from here or beside the config file."
+    )
+
+    @field_validator("use")
+    @classmethod
+    def _known(cls, use: str, info: ValidationInfo) -> str:
+        use = _located(use, info)
+        try:
+            registry.policy_settings_model(use)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return use
+
+    @field_validator("settings")
+    @classmethod
+    def _valid(cls, settings: Settings, info: ValidationInfo) -> Settings:
+        model = registry.policy_settings_model(info.data["use"]) if "use" in info.data else None
+        return settings if model is None else check_settings(model, settings)
+
+    @field_validator("color")
+    @classmethod
+    def _drawable(cls, color: str | None) -> str | None:
+        try:
+            if color is not None:
+                to_hex(color)
+            return color
+        except ConfigError as error:
+            raise ValueError(str(error).removeprefix("color: ")) from None
+
+    @field_validator("warm_start")
+    @classmethod
+    def _there(cls, path: str | None, info: ValidationInfo) -> str | None:
+        return None if path is None else str(_existing(path, info))
+
+
+class MatchConfig(Model):
+    """A line of the table: who sits where in a match."""
+
+    seats: Annotated[tuple[SeatNames, ...], AfterValidator(not_empty)] = Field(
+        description="The policy on each seat. A nested list [blue, blue] is one worker that plays several entities.",
+        json_schema_extra={"items": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}},
+    )
+    replicas: CountOrAuto = Field(1, description="How many such matches at once; auto: as many as the ranks allow.")
+    entities: tuple[Annotated[Integer, Field(ge=0)], ...] | None = Field(
+        None, description="Which entity each listed name plays, by index; null: 0, 1, 2, ... in the order of seats."
+    )
+    env: EnvOverride | None = Field(None, description="Put over the file's env for this match.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "MatchConfig":
+        wrong = []
+        for number, names in enumerate(self.seats):
+            if len(set(names)) != 1:
+                told = ", ".join(dict.fromkeys(names)) or "none"
+                wrong.append(
+                    Problem(
+                        ("seats", number),
+                        f"one worker plays one policy: expected one name, or one several times, found {told}",
+                    )
+                )
+        listed = sum(map(len, self.seats))
+        if self.entities is not None:
+            if len(self.entities) != listed:
+                text = f"expected {listed} indices, one for each name in seats, found {len(self.entities)}"
+                wrong.append(Problem(("entities",), text))
+            twice = sorted({index for index in self.entities if self.entities.count(index) > 1})
+            if twice:
+                wrong.append(Problem(("entities",), f"expected each entity once, found {twice[0]} twice"))
+        if wrong:
+            raise refusal(wrong)
+        return self
+
+    @field_serializer("seats")
+    def _as_written(self, seats: tuple[tuple[str, ...], ...]) -> list[str | list[str]]:
+        return [names[0] if len(names) == 1 else list(names) for names in seats]
+
+    def seating(self) -> tuple[Seat, ...]:
+        """Return the seats with their entities."""
+        entities = iter(self.entities if self.entities is not None else range(sum(map(len, self.seats))))
+        return tuple(Seat(names[0], tuple(itertools.islice(entities, len(names)))) for names in self.seats)
+
+
+class RoundRobinConfig(Model):
+    """Every listed policy against every other one."""
+
+    policies: tuple[str, ...] = Field(description="Who plays, two or more; each pair of them makes a match.")
+    team_size: Count = Field(1, description="Seats of each side; the first of a pair takes the first ones.")
+    replicas: CountOrAuto = Field(
+        1, description="How many matches of each pair at once; auto: as many as the ranks allow."
+    )
+    env: EnvOverride | None = Field(None, description="Put over the file's env for these matches.")
+
+    @field_validator("policies")
+    @classmethod
+    def _distinct(cls, policies: tuple[str, ...]) -> tuple[str, ...]:
+        if len(policies) < 2 or len(set(policies)) < len(policies):
+            raise ValueError(f"expected two or more different policies, found {', '.join(policies) or 'none'}")
+        return policies
+
+    def expand(self) -> tuple[MatchConfig, ...]:
+        """Return one match for each pair, in the order of the list."""
+        return tuple(
+            MatchConfig(
+                seats=((one,),) * self.team_size + ((other,),) * self.team_size, replicas=self.replicas, env=self.env
+            )
+            for one, other in itertools.combinations(self.policies, 2)
+        )
+
+
+class Table(Model):
+    """Who plays whom, written out or short."""
+
+    matches: Annotated[tuple[MatchConfig, ...], AfterValidator(not_empty)] | None = Field(
+        None, description="The table: one item for each match."
+    )
+    round_robin: RoundRobinConfig | None = Field(
+        None, description="Instead of matches: every policy against every other."
+    )
+
+    def table(self) -> tuple[tuple[MatchConfig, Place], ...]:
+        """Return the matches, each with the place in the file that a problem with its environment belongs to."""
+        if self.matches is not None:
+            return tuple((match, ("matches", number)) for number, match in enumerate(self.matches))
+        if self.round_robin is not None:
+            return tuple((match, ("round_robin",)) for match in self.round_robin.expand())
+        return ()
+
+    def named(self) -> list[tuple[str, Place]]:
+        """Return every policy that is named here, and where."""
+        if self.round_robin is not None:
+            names: Sequence[str] = self.round_robin.policies
+            return [(name, ("round_robin", "policies", number)) for number, name in enumerate(names)]
+        return [
+            (name, (*place, "seats", seat, *((number,) if len(names) > 1 else ())))
+            for match, place in self.table()
+            for seat, names in enumerate(match.seats)
+            for number, name in enumerate(names)
+        ]
+
+    def exactly_one(self, keys: Sequence[str]) -> list[Problem]:
+        """Return a problem unless exactly one of the keys is given."""
+        given = [key for key in keys if getattr(self, key) is not None]
+        if len(given) == 1:
+            return []
+        return [Problem((), f"expected exactly one of {', '.join(keys)}, found {' and '.join(given) or 'none'}")]
+
+
+class RoundConfig(Table):
+    """A period in which ranks keep their assignment."""
+
+    steps: Count | None = Field(
+        None, description="Transition steps for each learning policy in this round; null: the file's."
+    )
+    copy_weights: dict[str, str] = Field(
+        {},
+        alias="copy",
+        description="{to: from}, weights to copy when the round ends and another follows. From may be best (the "
+        "learning policy with the highest mean return in this round), to may be others (all learning policies but that).",
+    )
+    repeat: Count = Field(1, description="How many such rounds, one after the other.")
+
+    @model_validator(mode="after")
+    def _has_a_table(self) -> "RoundConfig":
+        wrong = self.exactly_one(("matches", "round_robin"))
+        if wrong:
+            raise refusal(wrong)
+        return self
+
+
+class CheckpointConfig(Model):
+    """Checkpoints: what resume needs."""
+
+    every: Annotated[Number, Field(gt=0)] = Field(
+        60.0, description="Seconds between them: what an interruption costs at most."
+    )
+    keep: Count = Field(3, description="How many are kept; more than one, in case the newest is damaged.")
+
+
+class WaitConfig(Model):
+    """How a rank waits for another one: it spins, then yields, then sleeps, and at last gives up."""
+
+    spin_us: Annotated[Number, Field(ge=0)] | None = Field(
+        None, description="Microseconds to spin. Null decides by whether the node has fewer cores than ranks."
+    )
+    yield_us: Annotated[Number, Field(ge=0)] | None = Field(
+        None, description="Microseconds to let others run between looks; null decides likewise."
+    )
+    max_sleep_ms: Annotated[Number, Field(ge=0)] | None = Field(
+        None, description="Longest pause between looks in milliseconds; null decides likewise."
+    )
+    warn_after: Annotated[Number, Field(gt=0)] = Field(
+        60.0, description="Seconds after which a rank says what it waits for; slow resets take tens of seconds."
+    )
+    abort_after: Annotated[Number, Field(gt=0)] = Field(
+        1800.0, description="Seconds after which the job ends with a report, so that no allocation is lost to a hang."
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "WaitConfig":
+        if self.warn_after > self.abort_after:
+            text = f"expected at most abort_after ({self.abort_after:g}), found {self.warn_after:g}"
+            raise refusal([Problem(("warn_after",), text)])
+        return self
+
+
+class RecordsConfig(Model):
+    """What is written beside the database."""
+
+    log: Literal["rank", "node"] = Field(
+        "rank", description="One log file for each rank, or for each node on large machines."
+    )
+    tensorboard: bool = Field(True, strict=True, description="Whether to write TensorBoard scalars.")
