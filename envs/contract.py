@@ -1,0 +1,261 @@
+"""The contract of an environment as a reusable test: inherit, say how to make one, and run pytest."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from arena.envs.interface import EntitySpaces, Environment, Timestep
+from arena.envs.spaces import check_spaces, mask_size, zeros
+
+
+class EnvironmentContract:
+    """What every environment must keep. Subclasses override ``make_environment``.
+
+    Example::
+
+        class TestMyGame(EnvironmentContract):
+            def make_environment(self):
+                return make_environment("path/to/my_game.py:MyGame", {"size": 5})
+
+    Attributes:
+      steps: how many random steps each test plays; enough to reach the end of an episode where that is possible.
+    """
+
+    steps = 300
+
+    def make_environment(self) -> Environment:
+        """Return a new environment."""
+        raise NotImplementedError
+
+    def test_entities_have_names_and_spaces_that_can_be_carried(self) -> None:
+        """Names are unique, spaces of a supported kind, masks as long as their action spaces need."""
+        environment = self.make_environment()
+        try:
+            assert isinstance(environment.entities, tuple)
+            assert isinstance(environment.turn_based, bool)
+            check_spaces(environment.entities)
+        finally:
+            environment.close()
+
+    def test_reset_starts_an_episode(self) -> None:
+        """Nothing is earned or over yet, and somebody acts."""
+        environment = self.make_environment()
+        try:
+            for _ in range(2):
+                timestep = environment.reset(seed=1)
+                check_timestep(environment, timestep)
+                assert not any(timestep.rewards), f"rewards at reset: {timestep.rewards}"
+                assert not any(timestep.terminated) and not any(timestep.truncated), "somebody is done at reset"
+                assert not timestep.over, "over at reset"
+        finally:
+            environment.close()
+
+    def test_every_step_keeps_the_contract(self) -> None:
+        """Shapes, types, membership, who acts, who is paid and who is done, in step after step."""
+        environment = self.make_environment()
+        try:
+            episode = _Episode(environment)
+            for actions, timestep in play(environment, self.steps):
+                check_timestep(environment, timestep)
+                if actions is None:
+                    episode = _Episode(environment)
+                episode.follow(timestep)
+        finally:
+            environment.close()
+
+    def test_same_seed_and_actions_give_the_same_episode(self) -> None:
+        """Two copies agree, and so does one with itself after a reset."""
+        first, second = self.make_environment(), self.make_environment()
+        try:
+            record = [frozen(timestep) for _, timestep in play(first, self.steps)]
+            for other in (second, first):
+                for i, (_, timestep) in enumerate(play(other, self.steps)):
+                    assert_same(record[i], frozen(timestep), f"step {i}")
+        finally:
+            first.close()
+            second.close()
+
+    def test_actions_are_not_kept(self) -> None:
+        """The engine writes the next action into the array of this one: an environment that kept it would see that."""
+        first, second = self.make_environment(), self.make_environment()
+        try:
+            record = [frozen(timestep) for _, timestep in play(first, self.steps)]
+            for i, (_, timestep) in enumerate(play(second, self.steps, overwrite=True)):
+                assert_same(record[i], frozen(timestep), f"step {i}, where earlier actions were overwritten")
+        finally:
+            first.close()
+            second.close()
+
+    def test_render_gives_a_picture_or_none(self) -> None:
+        """Drawing works in the middle of an episode."""
+        environment = self.make_environment()
+        try:
+            environment.reset(seed=1)
+            frame = environment.render()
+            if frame is not None:
+                assert isinstance(frame, np.ndarray) and frame.dtype == np.uint8, f"frame {frame!r:.60}"
+                assert frame.ndim == 3 and frame.shape[2] == 3, f"frame of shape {frame.shape}"
+        finally:
+            environment.close()
+
+    def test_close_can_be_called_twice(self) -> None:
+        """Whoever cleans up after a failure may close what is closed."""
+        environment = self.make_environment()
+        environment.reset(seed=1)
+        environment.close()
+        environment.close()
+
+
+class _Episode:
+    """Follows one episode: what may happen next depends on what has happened."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.names = [entity.name for entity in environment.entities]
+        self.turn_based = environment.turn_based
+        self.acted = [False] * len(self.names)  # acts in the previous timestep
+        self.appeared = [False] * len(self.names)
+        self.done = [False] * len(self.names)
+
+    def follow(self, timestep: Timestep) -> None:
+        for i, name in enumerate(self.names):
+            ends = timestep.terminated[i] or timestep.truncated[i]
+            assert not (ends and self.done[i]), f"{name} is done a second time"
+            paid = timestep.acting[i] or ends or (self.acted[i] and not self.turn_based)
+            assert paid or timestep.rewards[i] == 0, f"{name} is paid {timestep.rewards[i]} but neither acts nor ends"
+            self.done[i] = self.done[i] or ends
+            assert not (timestep.acting[i] and self.done[i]), f"{name} acts but is done"
+            if timestep.over and self.appeared[i]:
+                assert self.done[i], f"the episode is over, but {name} was neither terminated nor truncated"
+            if not self.turn_based and self.appeared[i]:
+                assert timestep.acting[i] or self.done[i], f"{name} skips a step; turn_based must say so"
+            self.appeared[i] = self.appeared[i] or timestep.acting[i]
+        self.acted = list(timestep.acting)
+
+
+def check_timestep(environment: Environment, timestep: Timestep) -> None:
+    """Assert that one timestep has the form that ``Timestep`` documents."""
+    count = len(environment.entities)
+    for field in Timestep._fields[:-1]:
+        assert len(getattr(timestep, field)) == count, f"{field} has {len(getattr(timestep, field))} items, not {count}"
+    assert isinstance(timestep.over, bool), f"over is {timestep.over!r}"
+    for i, entity in enumerate(environment.entities):
+        assert entity.observation.contains(timestep.observations[i]), (
+            f"{entity.name}: {timestep.observations[i]!r:.200} is not in {entity.observation}"
+        )
+        assert isinstance(timestep.rewards[i], float) and np.isfinite(timestep.rewards[i]), (
+            f"{entity.name}: reward {timestep.rewards[i]!r}"
+        )
+        for field in ("terminated", "truncated", "acting"):
+            assert isinstance(getattr(timestep, field)[i], bool), f"{entity.name}: {field} is not a bool"
+        assert isinstance(timestep.infos[i], dict), f"{entity.name}: info {timestep.infos[i]!r:.60}"
+        check_mask(entity, timestep.action_masks[i], timestep.acting[i])
+    if timestep.over:
+        assert not any(timestep.acting), "somebody acts in an episode that is over"
+    else:
+        assert any(timestep.acting), "nobody acts, but the episode is not over"
+
+
+def check_mask(entity: EntitySpaces, mask: np.ndarray | None, acting: bool) -> None:
+    """Assert that an action mask has the form that its entity promises, and leaves whoever acts something to do."""
+    if entity.mask_size == 0:
+        assert mask is None, f"{entity.name}: a mask, but mask_size is 0"
+        return
+    assert isinstance(mask, np.ndarray) and mask.dtype == np.int8, f"{entity.name}: mask {mask!r:.60}"
+    assert mask.shape == (entity.mask_size,), f"{entity.name}: mask of shape {mask.shape}, not ({entity.mask_size},)"
+    assert np.isin(mask, (0, 1)).all(), f"{entity.name}: mask {mask}"
+    if acting:
+        assert all(run.any() for run in mask_runs(entity.action, mask)), f"{entity.name}: nothing is allowed: {mask}"
+
+
+def mask_runs(space: spaces.Space, mask: np.ndarray) -> list[np.ndarray]:
+    """Split a mask into the flags of each of the space's choices."""
+    assert mask.size == mask_size(space)
+    if isinstance(space, spaces.MultiDiscrete):
+        return np.split(mask, np.cumsum(space.nvec.ravel())[:-1])
+    return [mask]
+
+
+def sample_action(entity: EntitySpaces, mask: np.ndarray | None) -> Any:
+    """Return a random action that the mask allows."""
+    if mask is None:
+        return entity.action.sample()
+    if isinstance(entity.action, spaces.MultiDiscrete):
+        return entity.action.sample(mask=tuple(mask_runs(entity.action, mask)))
+    return entity.action.sample(mask=np.array(mask))
+
+
+def play(
+    environment: Environment, steps: int, seed: int = 7, overwrite: bool = False
+) -> Iterator[tuple[Sequence[Any] | None, Timestep]]:
+    """Play random actions for ``steps`` steps, over as many episodes as that takes.
+
+    Args:
+      environment: what to play.
+      steps: how many steps.
+      seed: of the environment's first reset, and of the actions.
+      overwrite: hand actions over in arrays, and overwrite them as soon as the step has returned.
+
+    Yields:
+      ``(None, timestep)`` after a reset, ``(actions, timestep)`` after a step.
+    """
+    for i, entity in enumerate(environment.entities):
+        entity.action.seed(seed + i)
+    timestep = environment.reset(seed=seed)
+    yield None, timestep
+    for step in range(steps):
+        if timestep.over:
+            timestep = environment.reset(seed=seed + 1 + step)
+            yield None, timestep
+        actions = [
+            sample_action(entity, mask)
+            for entity, mask in zip(environment.entities, timestep.action_masks, strict=True)
+        ]
+        timestep = environment.step(actions)
+        if overwrite:
+            for entity, action in zip(environment.entities, actions, strict=True):
+                _overwrite(entity.action, action)
+        yield actions, timestep
+
+
+def _overwrite(space: Any, action: Any) -> None:
+    if isinstance(action, dict):
+        for key, part in action.items():
+            _overwrite(space.spaces[key], part)
+    elif isinstance(action, tuple):
+        for sub, part in zip(space.spaces, action, strict=True):
+            _overwrite(sub, part)
+    elif isinstance(action, np.ndarray):
+        # A legal action, lest an environment that looks at it refuses it instead of going astray.
+        action[...] = np.clip(0.5, space.low, space.high) if isinstance(space, spaces.Box) else zeros(space)
+
+
+def frozen(timestep: Timestep) -> dict[str, Any]:
+    """Return a copy of what a timestep says, without the infos, which may hold clocks and handles."""
+    return {
+        "observations": [_copy(observation) for observation in timestep.observations],
+        "masks": [None if mask is None else mask.copy() for mask in timestep.action_masks],
+        **{name: list(getattr(timestep, name)) for name in ("rewards", "terminated", "truncated", "acting")},
+        "over": timestep.over,
+    }
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(part) for key, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_copy(part) for part in value)
+    return np.array(value)
+
+
+def assert_same(expected: Any, found: Any, where: str) -> None:
+    """Assert that two records of timesteps are equal in every item, to the last bit."""
+    if isinstance(expected, dict):
+        for key, part in expected.items():
+            assert_same(part, found[key], f"{where}, {key}")
+    elif isinstance(expected, (list, tuple)):
+        for i, part in enumerate(expected):
+            assert_same(part, found[i], f"{where}, {i}")
+    else:
+        np.testing.assert_array_equal(found, expected, err_msg=where)

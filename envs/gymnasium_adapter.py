@@ -1,0 +1,79 @@
+"""A Gymnasium environment as an environment with one entity."""
+
+from collections.abc import Sequence
+
+import gymnasium
+import numpy as np
+
+from arena.envs.interface import EntitySpaces, Timestep
+from arena.envs.rendering import rgb_array
+from arena.envs.spaces import MASK_KEY, EntityPort, as_mask
+
+# The parts of a timestep that are the same in almost every step: shared, so that a step allocates next to nothing.
+YES, NO = (True,), (False,)
+
+
+class GymnasiumEnvironment:
+    """One entity, named ``entity_0``, that acts in every step.
+
+    Its action mask, if any, comes from the method ``action_masks()`` of the environment or of one of its wrappers
+    (the convention of sb3-contrib), from ``action_mask`` in a Dict observation, or from ``info["action_mask"]`` where
+    the environment's metadata has ``"action_mask": True``.
+    """
+
+    turn_based = False
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        """Adapt ``env``, wrappers and all.
+
+        Raises:
+          ConfigError: its spaces are not supported.
+        """
+        has_method = env.has_wrapper_attr("action_masks")
+        in_info = bool((env.metadata or {}).get(MASK_KEY))
+        port = EntityPort("entity_0", env.observation_space, env.action_space, mask_in_info=has_method or in_info)
+        self.env = env
+        self.entities: tuple[EntitySpaces, ...] = (port.spaces,)
+        self._port = port
+        self._step = env.step
+        self._observe = port.observe
+        self._copy_action = port.copy_action
+        self._no_masks = None if port.all_allowed is not None else (None,)
+        self._all_allowed = (port.all_allowed,)
+        self._ask_mask = env.get_wrapper_attr("action_masks") if has_method else None
+        self._checked = False
+        self._closed = False
+
+    def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
+        """Start an episode. The form of the first observation ever is checked against its space."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        if not self._checked:
+            self._port.check(observation)
+            self._checked = True
+        masks = self._no_masks or self._masks(observation, info)
+        return Timestep((self._observe(observation),), (0.0,), NO, NO, (info,), YES, masks, False)
+
+    def step(self, actions: Sequence) -> Timestep:
+        """Step once with ``actions[0]``."""
+        observation, reward, terminated, truncated, info = self._step(self._copy_action(actions[0]))
+        if terminated or truncated:
+            ended = (bool(terminated),), (bool(truncated),)
+            seen, paid = (self._observe(observation),), (float(reward),)
+            return Timestep(seen, paid, *ended, (info,), NO, self._all_allowed, True)
+        masks = self._no_masks or self._masks(observation, info)
+        return Timestep((self._observe(observation),), (float(reward),), NO, NO, (info,), YES, masks, False)
+
+    def _masks(self, observation: object, info: dict) -> tuple[np.ndarray | None]:
+        if self._ask_mask is None:
+            return (self._port.mask(observation, info),)
+        return (as_mask(self._ask_mask(), self.entities[0].mask_size, self.entities[0].name),)
+
+    def render(self) -> np.ndarray | None:
+        """Return an RGB array, or None unless the environment was made with ``render_mode="rgb_array"``."""
+        return rgb_array(self.env)
+
+    def close(self) -> None:
+        """Close the environment, once."""
+        if not self._closed:
+            self._closed = True
+            self.env.close()

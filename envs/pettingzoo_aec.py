@@ -1,0 +1,119 @@
+"""A PettingZoo AEC environment: agents act one at a time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from arena.envs.interface import EntitySpaces, Timestep
+from arena.envs.pettingzoo_ports import ports_of
+from arena.envs.rendering import rgb_array
+
+
+class AECEnvironment:
+    """One step is one move of the one agent that acts.
+
+    What ``env.last()`` says about an agent (observation, reward since its last action, terminated, truncated, info) is
+    delivered when it is that agent's turn, or when it is done. The steps with None by which PettingZoo takes done
+    agents out happen in here. Only agents that act or are done are observed after the reset: the others keep what
+    they saw last. Masks are those of PettingZoo; whoever does not act has every action allowed.
+    """
+
+    turn_based = True
+
+    def __init__(self, env: Any) -> None:
+        """Adapt ``env``, a ``pettingzoo.AECEnv``.
+
+        Raises:
+          ConfigError: it does not know its ``possible_agents``, or its spaces are not supported.
+        """
+        self.env = env
+        agents, self._ports = ports_of(env)
+        self._index = {agent: i for i, agent in enumerate(agents)}
+        self.entities: tuple[EntitySpaces, ...] = tuple(port.spaces for port in self._ports)
+        self._all_allowed = tuple(port.all_allowed for port in self._ports)
+        self._unchecked = set(agents)
+        self._closed = False
+
+    def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
+        """Start an episode. Everybody who is present is observed once."""
+        self.env.reset(seed=seed, options=options)
+        self._observations = [port.blank for port in self._ports]
+        self._alive: set[Any] = set()
+        self._done: set[Any] = set()
+        for agent in list(self.env.agents):
+            self._see(agent, self.env.observe(agent))
+        return self._next_turn()
+
+    def step(self, actions: Sequence) -> Timestep:
+        """Make the move of the agent whose turn it is; the other actions are ignored."""
+        self.env.step(self._ports[self._actor].copy_action(actions[self._actor]))
+        return self._next_turn()
+
+    def _next_turn(self) -> Timestep:
+        """Take out who is done, up to the agent who acts next, and report."""
+        env, count = self.env, len(self._ports)
+        rewards = [0.0] * count
+        terminated, truncated = [False] * count, [False] * count
+        infos: list[dict] = [{} for _ in range(count)]
+        acting = [False] * count
+        masks: Sequence[np.ndarray | None] = self._all_allowed
+        over = True
+        while env.agents:
+            agent = env.agent_selection
+            observation, reward, ends, cut, info = env.last()
+            i = self._see(agent, observation)
+            rewards[i] = float(reward)
+            infos[i] = info
+            if not (ends or cut):
+                self._actor = i
+                acting[i] = True
+                if masks[i] is not None and observation is not None:
+                    masks = [*masks[:i], self._ports[i].mask(observation, info), *masks[i + 1 :]]
+                over = False
+                break
+            if agent in self._done:
+                raise RuntimeError(f"agent {agent!r} is done and was stepped with None, but is still in env.agents")
+            terminated[i], truncated[i] = bool(ends), bool(cut)
+            self._alive.discard(agent)
+            self._done.add(agent)
+            env.step(None)
+        for agent in self._alive.difference(env.agents):
+            i = self._index[agent]
+            rewards[i], terminated[i], truncated[i] = self._farewell(agent)
+        return Timestep(tuple(self._observations), rewards, terminated, truncated, infos, acting, masks, over)
+
+    def _farewell(self, agent: Any) -> tuple[float, bool, bool]:
+        """Return reward, terminated and truncated of an agent that left without a turn to be told.
+
+        It counts as truncated unless the environment says otherwise: nothing says that the game ended for it.
+        """
+        self._alive.discard(agent)
+        self._done.add(agent)
+        reward = getattr(self.env, "_cumulative_rewards", {}).get(agent, 0.0)
+        ends, cut = bool(self.env.terminations.get(agent)), bool(self.env.truncations.get(agent))
+        return float(reward), ends, cut or not ends
+
+    def _see(self, agent: Any, observation: Any) -> int:
+        """Take in what an agent observes, if anything; return its index."""
+        if agent not in self._index:
+            raise ValueError(f"agent {agent!r} is not among possible_agents {list(self._index)}")
+        i = self._index[agent]
+        if agent not in self._done:
+            self._alive.add(agent)
+        if observation is not None:
+            if agent in self._unchecked:
+                self._ports[i].check(observation)
+                self._unchecked.discard(agent)
+            self._observations[i] = self._ports[i].observe(observation)
+        return i
+
+    def render(self) -> np.ndarray | None:
+        """Return an RGB array, or None unless the environment was made with ``render_mode="rgb_array"``."""
+        return rgb_array(self.env)
+
+    def close(self) -> None:
+        """Close the environment, once."""
+        if not self._closed:
+            self._closed = True
+            self.env.close()

@@ -1,0 +1,27 @@
+"""The entities of a PettingZoo environment, of either kind."""
+
+from typing import Any
+
+from arena.envs.spaces import MASK_KEY, EntityPort, check_spaces
+from arena.errors import ConfigError
+
+
+def ports_of(env: Any) -> tuple[list[Any], list[EntityPort]]:
+    """Return the agents that a PettingZoo environment may have, in its order, and the port of each.
+
+    Raises:
+      ConfigError: it does not know its ``possible_agents``, or its spaces are not supported.
+    """
+    agents = list(getattr(env, "possible_agents", None) or ())
+    if not agents:
+        raise ConfigError(
+            f"the PettingZoo environment {env} has no possible_agents; expected the list of all agents that may "
+            "appear, which fixes the entities of a match"
+        )
+    in_info = bool((getattr(env, "metadata", None) or {}).get(MASK_KEY))
+    ports = [
+        EntityPort(str(agent), env.observation_space(agent), env.action_space(agent), mask_in_info=in_info)
+        for agent in agents
+    ]
+    check_spaces([port.spaces for port in ports])
+    return agents, ports

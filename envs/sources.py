@@ -1,0 +1,182 @@
+"""Where environments come from: Gymnasium's registry, PettingZoo's modules, and anybody's code."""
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+
+from arena.errors import ConfigError
+from arena.registry import EXTRAS, load, missing_package, nearest
+
+# How CPython words a call that does not fit a signature. Other TypeErrors in code of the user's own are its faults,
+# and keep their traceback.
+MISFITS = (
+    "unexpected keyword argument",
+    "required positional argument",
+    "required keyword-only",
+    "multiple values for",
+)
+
+
+def from_gymnasium(use: str, name: str, settings: dict[str, Any], render: bool) -> gymnasium.Env:
+    """Make the environment that Gymnasium has registered under ``name``, with keyword arguments of ``gymnasium.make``.
+
+    Gymnasium's passive checker is off unless ``disable_env_checker: false`` is among the settings: the adapter checks
+    the first observation itself, and a wrapper less is quicker.
+    """
+    if name.startswith("ALE/"):
+        _import("ale_py", use)
+    keywords = {"disable_env_checker": True, **settings}
+    try:
+        return _rendering(lambda **more: gymnasium.make(name, **keywords, **more), settings, render)
+    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        raise missing(error, use) from error
+    except gymnasium.error.Error as error:
+        raise ConfigError(f"unknown environment {use!r}{_similar(name)}: {error}") from error
+    except (TypeError, ValueError, AssertionError) as error:
+        raise refused(use, settings, error, _gymnasium_entry(name)) from error
+
+
+def _similar(name: str) -> str:
+    with contextlib.suppress(ImportError):
+        importlib.import_module("ale_py")  # so that its games are among the names to suggest
+    if f"ALE/{name}" in gymnasium.registry:
+        return f" (did you mean 'gymnasium:ALE/{name}'?)"
+    return nearest(f"gymnasium:{name}", [f"gymnasium:{known}" for known in gymnasium.registry])
+
+
+def _gymnasium_entry(name: str) -> Any:
+    entry = gymnasium.spec(name).entry_point
+    with contextlib.suppress(Exception):
+        return gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+    return None
+
+
+def from_pettingzoo(use: str, name: str, settings: dict[str, Any], render: bool, force_aec: bool) -> Any:
+    """Make the environment of a PettingZoo module: its ``parallel_env`` where there is one, else its AEC ``env``.
+
+    Args:
+      use: what the user wrote, for messages.
+      name: the module, without ``pettingzoo.`` if one likes; ``classic/tictactoe-v3`` is understood as well.
+      settings: keyword arguments.
+      render: ask for RGB frames.
+      force_aec: take ``env`` even where there is a ``parallel_env``.
+    """
+    module = _pettingzoo_module(use, name.replace("/", ".").replace("-v", "_v"))
+    parallel = None if force_aec else getattr(module, "parallel_env", None)
+    make = parallel or getattr(module, "env", None)
+    if make is None:
+        wanted = "env" if force_aec else "parallel_env or env"
+        raise ConfigError(f"{use!r}: {module.__name__} has no {wanted}; expected a PettingZoo environment module")
+    try:
+        return _rendering(lambda **more: make(**settings, **more), settings, render)
+    except ImportError as error:
+        raise missing(error, use) from error
+    except (TypeError, ValueError, AssertionError) as error:
+        raise refused(use, settings, error, getattr(module, "raw_env", make)) from error
+
+
+def _pettingzoo_module(use: str, name: str) -> ModuleType:
+    _import("pettingzoo", use)
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigError(f"{use!r}: expected a module such as pettingzoo:classic.tictactoe_v3, found {name!r}")
+    for candidate in (name, f"pettingzoo.{name}"):
+        try:
+            with warnings.catch_warnings():
+                # Importing a module by its name is fine here, whatever newer way PettingZoo would like better.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                return importlib.import_module(candidate)
+        except ImportError as error:
+            absent = error.name or "?"
+            # Only where the module itself is absent is there another place to look.
+            if absent in EXTRAS or not f"{candidate}.".startswith(f"{absent}."):
+                raise missing(error, use) from error
+    raise ConfigError(
+        f"{use!r}: there is no module {name!r}, nor one in pettingzoo{nearest(name, _pettingzoo_names())}; "
+        "expected for example pettingzoo:classic.tictactoe_v3 or pettingzoo:mpe2.simple_tag_v3"
+    )
+
+
+def _pettingzoo_names() -> list[str]:
+    """Return the versioned environment modules that are installed, as one would write them."""
+    names = []
+    for package, pattern in (("pettingzoo", "*/*_v[0-9]*.py"), ("mpe2", "*_v[0-9]*.py")):
+        spec = importlib.util.find_spec(package)
+        for place in (spec.submodule_search_locations or ()) if spec else ():
+            for path in Path(place).glob(pattern):
+                family = path.parent.name if package == "pettingzoo" else package
+                names.append(f"{family}.{path.stem}")
+    return names
+
+
+def from_code(use: str, reference: str, settings: dict[str, Any], render: bool) -> Any:
+    """Call what ``package.module:name`` or ``path/to/file.py:name`` points to, with the settings."""
+    make = load(reference)
+    if not callable(make):
+        raise ConfigError(f"{use!r}: expected a function or class that makes an environment, found {make!r:.80}")
+    # Many functions have no notion of rendering: ask only those that say they do.
+    if render and "render_mode" in (keywords_of(make) or ()):
+        settings = {"render_mode": "rgb_array", **settings}
+    try:
+        return make(**settings)
+    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        raise missing(error, use) from error
+    except TypeError as error:
+        if not any(misfit in str(error) for misfit in MISFITS):
+            raise
+        raise refused(use, settings, error, make) from error
+
+
+def _rendering(make: Callable[..., Any], settings: dict[str, Any], render: bool) -> Any:
+    """Call ``make`` for frames if asked to; an environment that knows no ``render_mode`` is made without."""
+    if not render or "render_mode" in settings:
+        return make()
+    try:
+        return make(render_mode="rgb_array")
+    except TypeError as error:
+        if "render_mode" not in str(error):
+            raise
+        return make()
+
+
+def _import(package: str, use: str) -> None:
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise missing(error, use) from error
+
+
+def missing(error: Exception, use: str) -> ConfigError:
+    """Say what to install, of a failed import or of Gymnasium's report of one."""
+    cause: BaseException | None = error
+    while cause is not None and not (isinstance(cause, ImportError) and cause.name):
+        cause = cause.__cause__
+    if isinstance(cause, ImportError):
+        return missing_package(cause, repr(use))
+    return ConfigError(f"{use!r}: {error}")
+
+
+def keywords_of(make: Any) -> list[str] | None:
+    """Return the names of the keyword arguments that a callable takes, or None where that cannot be seen."""
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_KEYWORD for p in parameters) and len(parameters) == 1:
+        return None
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+
+
+def refused(use: str, settings: dict[str, Any], error: Exception, make: Any) -> ConfigError:
+    """Say that something refuses its settings, and which it would take."""
+    accepted = keywords_of(make) if make is not None else None
+    remedy = f"; it takes {', '.join(accepted) or 'no settings'}" if accepted is not None else ""
+    reason = str(error).partition(" was raised from the environment creator")[0].rstrip(".")
+    return ConfigError(f"{use!r} refuses its settings {settings}: {reason}{remedy}")

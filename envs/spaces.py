@@ -1,0 +1,248 @@
+"""What the arena asks of spaces, and the functions that bring an entity's values into the form its spaces state."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from arena.envs.interface import EntitySpaces
+from arena.errors import ConfigError
+
+LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+EXPECTED = "any nesting of Dict and Tuple over Box, Discrete, MultiDiscrete and MultiBinary"
+
+MASK_KEY = "action_mask"
+
+
+def check_spaces(entities: Sequence[EntitySpaces]) -> None:
+    """Check that the arena can carry what these entities see and do.
+
+    Raises:
+      ConfigError: there are no entities, two share a name, a space is of a kind that is not supported, or a mask
+        does not fit its action space. The message names the entity and the space.
+    """
+    if not entities:
+        raise ConfigError("expected an environment with at least one entity, found none")
+    names = [entity.name for entity in entities]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"expected a name of its own for each entity, found {name!r} {names.count(name)} times")
+    for entity in entities:
+        for kind, space in (("observation", entity.observation), ("action", entity.action)):
+            problem = _unsupported(space)
+            if problem:
+                raise ConfigError(
+                    f"entity {entity.name!r}: the {kind} space {space} is not supported: found {problem}, "
+                    f"expected {EXPECTED}"
+                )
+        if entity.mask_size and entity.mask_size != mask_size(entity.action):
+            raise ConfigError(
+                f"entity {entity.name!r}: its action mask has {entity.mask_size} flags, its action space "
+                f"{entity.action} needs {mask_size(entity.action) or 'none'}"
+            )
+
+
+def _unsupported(space: Any, place: str = "") -> str:
+    """Return what in ``space`` cannot be carried and where, or an empty string."""
+    where = f" at {place}" if place else ""
+    if isinstance(space, LEAVES):
+        return ""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        inside = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        problems = [_unsupported(sub, f"{place}[{key!r}]") for key, sub in inside]
+        if not problems:
+            return f"an empty {type(space).__name__}{where}"
+        return next((problem for problem in problems if problem), "")
+    return f"{type(space).__name__}{where}"
+
+
+def mask_size(action: spaces.Space) -> int:
+    """Return how many flags an action mask for this space has; 0 where the space cannot have one."""
+    if isinstance(action, spaces.Discrete):
+        return int(action.n)
+    if isinstance(action, spaces.MultiDiscrete):
+        return int(action.nvec.sum())
+    return 0
+
+
+def masked_observation(observation: spaces.Space, action: spaces.Space) -> spaces.Space | None:
+    """Return the observation space without its action mask, or None where the space holds no mask.
+
+    ``Dict(observation=..., action_mask=...)`` is how PettingZoo's board games (and RLlib's) state legal actions. With
+    nothing but ``observation`` beside the mask, that is the observation; otherwise the Dict without the mask is.
+    """
+    if not isinstance(observation, spaces.Dict) or MASK_KEY not in observation.spaces or len(observation.spaces) < 2:
+        return None
+    flags = observation.spaces[MASK_KEY]
+    if not isinstance(flags, (spaces.Box, spaces.MultiBinary)) or int(np.prod(flags.shape)) != mask_size(action):
+        return None
+    rest = {key: sub for key, sub in observation.spaces.items() if key != MASK_KEY}
+    return rest["observation"] if set(rest) == {"observation"} else spaces.Dict(rest)
+
+
+def zeros(space: spaces.Space) -> Any:
+    """Return the value that stands for an entity which is not there: zeros (or the first integer) of its space."""
+    if isinstance(space, spaces.Dict):
+        return {key: zeros(sub) for key, sub in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(zeros(sub) for sub in space.spaces)
+    if isinstance(space, spaces.Discrete):
+        return np.dtype(space.dtype).type(space.start)
+    if isinstance(space, spaces.MultiDiscrete):
+        return np.array(space.start, space.dtype)
+    return np.zeros(space.shape, space.dtype)
+
+
+def reader(space: spaces.Space) -> Callable[[Any], Any]:
+    """Return a function that brings an observation into the form of its space.
+
+    Lists, stacked frames and other dtypes become arrays of the space's dtype; what has that form already is not copied.
+    """
+    if isinstance(space, spaces.Dict):
+        parts = {key: reader(sub) for key, sub in space.spaces.items()}
+        return lambda value: {key: read(value[key]) for key, read in parts.items()}
+    if isinstance(space, spaces.Tuple):
+        items = tuple(reader(sub) for sub in space.spaces)
+        return lambda value: tuple([read(item) for read, item in zip(items, value, strict=True)])
+    if isinstance(space, spaces.Discrete):
+        return _scalar(space)
+    dtype = np.dtype(space.dtype)
+    return lambda value: np.asarray(value, dtype)
+
+
+def _scalar(space: spaces.Discrete) -> Callable[[Any], Any]:
+    # NumPy scalars cannot change: one of the right type serves as its own copy.
+    kind = np.dtype(space.dtype).type
+    return lambda value: value if type(value) is kind else kind(value)
+
+
+def copier(space: spaces.Space) -> Callable[[Any], Any]:
+    """Return a function that copies an action into the form of its space, so that the environment may keep it."""
+    if isinstance(space, spaces.Dict):
+        parts = {key: copier(sub) for key, sub in space.spaces.items()}
+        return lambda value: {key: copy(value[key]) for key, copy in parts.items()}
+    if isinstance(space, spaces.Tuple):
+        items = tuple(copier(sub) for sub in space.spaces)
+        return lambda value: tuple([copy(item) for copy, item in zip(items, value, strict=True)])
+    if isinstance(space, spaces.Discrete):
+        return _scalar(space)
+    dtype = np.dtype(space.dtype)
+    return lambda value: np.array(value, dtype)
+
+
+def check_form(name: str, space: spaces.Space, value: Any) -> None:
+    """Check the form of an observation (nesting and shapes; integers also their range).
+
+    The bounds of a Box are not checked: many published environments leave theirs by a little.
+
+    Raises:
+      ConfigError: the environment contradicts its own space; the message names the entity and both forms.
+    """
+    problem = _mismatch(space, value, "")
+    if problem:
+        raise ConfigError(f"entity {name!r}: the environment returned an observation outside its space: {problem}")
+
+
+def _mismatch(space: spaces.Space, value: Any, place: str) -> str:
+    where = f" at {place}" if place else ""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(value, Mapping) or not set(space.spaces) <= set(value):
+            found = sorted(value) if isinstance(value, Mapping) else type(value).__name__
+            return f"expected a dict with the keys {sorted(space.spaces)}{where}, found {found}"
+        problems = (_mismatch(sub, value[key], f"{place}[{key!r}]") for key, sub in space.spaces.items())
+        return next((problem for problem in problems if problem), "")
+    if isinstance(space, spaces.Tuple):
+        if not isinstance(value, (tuple, list)) or len(value) != len(space.spaces):
+            return f"expected a tuple of {len(space.spaces)}{where}, found {type(value).__name__}"
+        problems = (_mismatch(sub, value[i], f"{place}[{i}]") for i, sub in enumerate(space.spaces))
+        return next((problem for problem in problems if problem), "")
+    try:
+        array = np.asarray(value)
+        fits = array.shape == space.shape and np.issubdtype(array.dtype, np.number) | (array.dtype == np.bool_)
+    except ValueError:  # a list of arrays that differ in shape
+        return f"expected {space}{where}, found {value!r:.80}"
+    if fits and not isinstance(space, spaces.Box):
+        # A finite number of values, which later index tables or one-hot vectors: no rounding here.
+        form = reader(space)(value)
+        fits = space.contains(form) and np.array_equal(form, array)
+    return "" if fits else f"expected {space}{where}, found {value!r:.80} (shape {array.shape}, {array.dtype})"
+
+
+def as_mask(flags: Any, size: int, name: str) -> np.ndarray:
+    """Return action mask flags as an int8 array ``[size]``; a tuple of arrays is joined (MultiDiscrete).
+
+    Raises:
+      ConfigError: the number of flags is not ``size``.
+    """
+    if isinstance(flags, (tuple, list)) and flags and np.ndim(flags[0]):
+        flags = np.concatenate([np.ravel(part) for part in flags])
+    mask = np.asarray(flags, np.int8)
+    if mask.ndim != 1:
+        mask = mask.ravel()
+    if mask.size != size:
+        raise ConfigError(f"entity {name!r}: expected an action mask of {size} flags, found {mask.size}")
+    return mask
+
+
+class EntityPort:
+    """One entity's spaces, and the functions that carry its values between a native environment and the arena.
+
+    Attributes:
+      spaces: what the entity sees and does, with the action mask taken out of the observation.
+      blank: its observation while it is not there.
+      all_allowed: its mask while it does not act: every action allowed; None where it has no mask. Shared: read only.
+      copy_action: copies an action for the environment.
+    """
+
+    __slots__ = ("_key", "_masked", "_read", "all_allowed", "blank", "copy_action", "spaces")
+
+    def __init__(self, name: str, observation: spaces.Space, action: spaces.Space, mask_in_info: bool = False) -> None:
+        """Build the port of one entity.
+
+        Args:
+          name: the entity's name.
+          observation: its native observation space; a mask in it is found and taken out.
+          action: its native action space.
+          mask_in_info: whether the environment promises a mask in ``info["action_mask"]``.
+        """
+        inner = masked_observation(observation, action)
+        self._masked = inner is not None
+        alone = isinstance(observation, spaces.Dict) and set(observation.spaces) == {"observation", MASK_KEY}
+        self._key = "observation" if self._masked and alone else None
+        size = mask_size(action) if self._masked or mask_in_info else 0
+        if mask_in_info and not size:
+            raise ConfigError(
+                f"entity {name!r}: the environment promises action masks, but its action space is {action}; "
+                "expected Discrete or MultiDiscrete"
+            )
+        self.spaces = EntitySpaces(name, observation if inner is None else inner, action, size)
+        check_spaces((self.spaces,))
+        self._read = reader(self.spaces.observation)
+        self.copy_action = copier(action)
+        self.blank = zeros(self.spaces.observation)
+        self.all_allowed = np.ones(size, np.int8) if size else None
+        if self.all_allowed is not None:
+            self.all_allowed.flags.writeable = False
+
+    def check(self, observation: Any) -> None:
+        """Check the form of a native observation; see ``check_form``."""
+        if self._masked:
+            if not isinstance(observation, Mapping) or MASK_KEY not in observation:
+                raise ConfigError(
+                    f"entity {self.spaces.name!r}: the environment returned an observation outside its space: "
+                    f"expected a dict with {MASK_KEY!r}, found {observation!r:.80}"
+                )
+            observation = observation if self._key is None else observation.get(self._key)
+        check_form(self.spaces.name, self.spaces.observation, observation)
+
+    def observe(self, observation: Any) -> Any:
+        """Return a native observation in the form of its space, without its mask."""
+        return self._read(observation if self._key is None else observation[self._key])
+
+    def mask(self, observation: Any, info: Mapping) -> np.ndarray | None:
+        """Return the mask that comes with a native observation and its info; None where the entity has none."""
+        if self.all_allowed is None:
+            return None
+        flags = observation[MASK_KEY] if self._masked else info.get(MASK_KEY)
+        return self.all_allowed if flags is None else as_mask(flags, self.spaces.mask_size, self.spaces.name)
