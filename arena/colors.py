@@ -35,7 +35,7 @@ def to_hex(color: str) -> str:
     """Return a colour as ``#rrggbb``.
 
     Args:
-      color: ``#rgb``, ``#rrggbb``, a name of ``NAMED`` or any CSS name.
+      color: ``#rgb``, ``#rrggbb``, a name of ``NAMED`` or any name that matplotlib knows (CSS names, ``tab:blue``).
 
     Raises:
       ConfigError: it is none of these.
@@ -47,13 +47,12 @@ def to_hex(color: str) -> str:
         return color
     if re.fullmatch("#[0-9a-f]{3}", color):
         return "#" + "".join(digit * 2 for digit in color[1:])
-    from matplotlib.colors import CSS4_COLORS  # a third of a second to import, and rarely needed
+    from matplotlib import colors  # slow to import, and rarely needed
 
-    if color in CSS4_COLORS:
-        return str(CSS4_COLORS[color]).lower()
-    raise ConfigError(
-        f"color: expected #rrggbb or a CSS color name, found {color!r}{nearest(color, [*NAMED, *CSS4_COLORS])}"
-    )
+    if colors.is_color_like(color):
+        return colors.to_hex(color)
+    near = nearest(color, [*NAMED, *colors.CSS4_COLORS])
+    raise ConfigError(f"color: expected #rrggbb or a CSS color name, found {color!r}{near}")
 
 
 def resolve(colors: Mapping[str, str | None]) -> dict[str, str]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import arena
+from arena import colors
+from arena.config import RunConfig
 from arena.database import Database
 from arena.event_files import EventFiles
 from arena.messages import Episode, Episodes, Failure, Progress
@@ -18,6 +20,20 @@ logger = logging.getLogger(__name__)
 
 ALL_UPDATES = 2000
 """Updates of a player whose metrics are all kept. Later ones are kept once a second: weeks of training stay small."""
+
+
+def players_of(config: RunConfig) -> dict[str, PlayerInfo]:
+    """Return what the configuration says of every player; budgets are summed over the rounds that it plays in."""
+    chosen = colors.resolve({name: policy.color for name, policy in config.policies.items()})
+    budgets = dict.fromkeys(config.policies, 0)
+    for round_ in config.round_list():
+        for player in {seat.player for row in round_.rows for seat in row.seats}:
+            budgets[player] += round_.steps
+    players = {}
+    for name, policy in config.policies.items():
+        learns = not policy.frozen and policy.use != "random"
+        players[name] = PlayerInfo(policy.use, chosen[name], learns, budgets[name] if learns else None)
+    return players
 
 
 class _ArenaLog(logging.FileHandler):
