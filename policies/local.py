@@ -1,0 +1,118 @@
+"""Training in one process, without MPI: for trying out an algorithm, for profiling it and for its tests."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from arena.envs.interface import EntitySpaces
+from arena.policies.interface import Policy, Reducer
+from arena.rollout import Rollout
+
+
+class Alone:
+    """The group of a player with one worker."""
+
+    rank = 0
+    size = 1
+
+    def sum_in_place(self, array: np.ndarray) -> None:
+        """Leave ``array`` as it is: it is the sum."""
+
+
+class Lockstep:
+    """The group of a player whose workers are threads of this process; each thread holds one ``member``."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._arrays: list[Any] = [None] * size
+        self._barrier = threading.Barrier(size)
+
+    def run(self, work: Callable[[Reducer], Any]) -> list[Any]:
+        """Call ``work`` with each member in a thread of its own; return what they return, in order.
+
+        Raises:
+          BaseException: what the first member that failed raised; the others are woken up.
+        """
+        results: list[Any] = [None] * self.size
+        errors: list[BaseException] = []
+
+        def call(rank: int) -> None:
+            try:
+                results[rank] = work(_Member(self, rank))
+            except threading.BrokenBarrierError:
+                pass  # another member failed, and says why
+            except BaseException as error:
+                errors.append(error)
+                self._barrier.abort()
+
+        threads = [threading.Thread(target=call, args=(rank,)) for rank in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        return results
+
+
+class _Member:
+    def __init__(self, group: Lockstep, rank: int) -> None:
+        self._group, self.rank, self.size = group, rank, group.size
+
+    def sum_in_place(self, array: np.ndarray) -> None:
+        group = self._group
+        group._arrays[self.rank] = array.copy()
+        group._barrier.wait()
+        array[...] = sum(group._arrays[1:], group._arrays[0])  # in the same order everywhere: the same bits
+        group._barrier.wait()
+
+
+def train(
+    policy: Policy,
+    envs: VectorEnv,
+    steps: int,
+    *,
+    seed: int = 0,
+    group: Reducer | None = None,
+    after_update: Callable[[int, list[float], dict[str, float]], bool] | None = None,
+) -> list[float]:
+    """Let a policy learn on a vector environment; return the returns of all episodes, in the order of their ends.
+
+    Args:
+      policy: built for the single spaces of ``envs``, with one lane per copy.
+      envs: with next-step autoreset.
+      steps: transition steps, rounded up to whole rollouts.
+      seed: of the environments.
+      group: whose gradients are averaged.
+      after_update: gets the steps so far, the returns so far and the metrics; returns whether that is enough.
+    """
+    if envs.metadata.get("autoreset_mode") != AutoresetMode.NEXT_STEP:
+        raise ValueError(f"expected an environment with next-step autoreset, found {envs.metadata}")
+    lanes = slice(0, envs.num_envs)
+    spaces = EntitySpaces("entity", envs.single_observation_space, envs.single_action_space)
+    rollout = Rollout(spaces, policy.extras, horizon=policy.horizon, lanes=envs.num_envs)
+    observations, _ = envs.reset(seed=seed)
+    over = np.zeros(envs.num_envs, bool)
+    starts = ~over
+    rollout.observe(0, lanes, observations, np.zeros(envs.num_envs), over, over, ~over, starts)
+    running, returns, done, enough = np.zeros(envs.num_envs), [], 0, False
+    while done < steps and not enough:
+        for slot in range(policy.horizon):
+            decision = policy.act(observations, starts=starts, lanes=lanes, learning=True)
+            rollout.decide(slot, lanes, decision)
+            observations, rewards, terminated, truncated, _ = envs.step(decision.actions)
+            starts, over = over, terminated | truncated
+            rollout.observe(slot + 1, lanes, observations, rewards, terminated, truncated, ~over, starts)
+            running += rewards
+            returns += running[over].tolist()
+            running[over] = 0
+        rollout.finish(lanes, policy.bootstrap(observations, starts=starts, lanes=lanes))
+        done += int(rollout.acting[:-1].sum())
+        policy.set_progress(min(1.0, done / steps))
+        metrics = policy.learn(rollout, group or Alone())
+        rollout.begin()
+        enough = after_update is not None and after_update(done, returns, metrics)
+    return returns
