@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from arena.config import RunConfig
 from arena.drawing import Drawing, Frame, draw, plain_line
 from arena.errors import ConfigError
 from arena.history import open_records, read_metrics, read_players, read_returns
@@ -64,21 +65,27 @@ class ProgressView:
     """
 
     def __init__(
-        self, records: Records, *, rounds: int = 1, stream: TextIO | None = None, terminal: Terminal | None = None
+        self,
+        records: Records,
+        config: RunConfig | None = None,
+        *,
+        stream: TextIO | None = None,
+        terminal: Terminal | None = None,
     ) -> None:
         """Begin to show what ``records`` knows.
 
         Args:
           records: the live statistics.
-          rounds: how many rounds the run has.
+          config: tells how many rounds the run has; None is one.
           stream: where to; standard output if None.
           terminal: what that is; looked at if None.
         """
         stream = stream or sys.stdout
         self.matches: int | None = None
-        self._records, self._rounds = records, rounds
+        self._records = records
+        self._rounds = 1 if config is None else len(config.round_list())
         self._terminal = terminal or find_terminal(stream)
-        self._console = _console(stream, self._terminal)
+        self._console = make_console(stream, self._terminal)
         self._live: Live | None = None
         if self._terminal.interactive:
             self._live = Live(
@@ -145,7 +152,8 @@ class _Lines(logging.Handler):
         self._view.print(text, "yellow" if warning else "dim")
 
 
-def _console(stream: TextIO, terminal: Terminal) -> Console:
+def make_console(stream: TextIO, terminal: Terminal) -> Console:
+    """Return a console that writes to ``stream`` what suits the terminal at its end."""
     if not terminal.interactive:
         return Console(file=stream, no_color=True, force_terminal=False, highlight=False, width=1000)
     if terminal.width is None:

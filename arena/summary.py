@@ -1,0 +1,120 @@
+"""The table at the end of a run: what every player has done, and where to find the rest."""
+
+import io
+import json
+import logging
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from arena.checkpoint import write_text
+from arena.drawing import compact, duration, number
+from arena.player_statistics import RECENT
+from arena.progress import Terminal, find_terminal, make_console
+from arena.records import Records
+from arena.run_directory import RunDirectory
+
+logger = logging.getLogger(__name__)
+
+
+def write_summary(run: RunDirectory, records: Records) -> str:
+    """Write ``summary.txt`` and ``summary.json``, and return the text for the terminal, in colours if it has them."""
+    summary = summarise(records)
+    try:
+        write_text(run.summary, render(run, summary, Terminal(False)))
+        write_text(run.summary.with_suffix(".json"), json.dumps(summary, indent=1) + "\n")
+    except OSError as error:
+        logger.warning("the summary of %s cannot be written: %s", run, error)
+    terminal = find_terminal(sys.stdout)
+    if terminal.interactive and terminal.width is None:
+        terminal = Terminal(True, *shutil.get_terminal_size())
+    return render(run, summary, terminal)
+
+
+def summarise(records: Records) -> dict[str, Any]:
+    """Return the end of a run as JSON values."""
+    seconds = records.seconds
+    players = {}
+    for name, player in records.players.items():
+        players[name] = {
+            "policy": player.info.use,
+            "color": player.info.color,
+            "learns": player.info.learns,
+            "steps": player.steps,
+            "updates": player.updates,
+            "episodes": player.episodes,
+            "mean_return": player.mean_return,
+            "best_mean_return": player.best,
+            "mean_length": player.mean_length,
+            "wins": player.wins,
+            "draws": player.draws,
+            "losses": player.losses,
+            "steps_per_second": player.steps / seconds if seconds else 0.0,
+        }
+    return {
+        "run": records.run.name,
+        "seconds": seconds,
+        "environment_steps": records.environment_steps,
+        "faults": records.faults,
+        "players": players,
+    }
+
+
+def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> str:
+    """Return what ``summarise`` says as a table, and where things are."""
+    stream = io.StringIO()
+    console = make_console(stream, terminal)
+    console.print(_table(summary))
+    steps, seconds = summary["environment_steps"], summary["seconds"]
+    faults = f", {summary['faults']} faults" if summary["faults"] else ""
+    per_second = compact(steps / seconds) if seconds else "0"
+    console.print(
+        f"  {duration(seconds)} of wall time, {compact(steps)} environment steps ({per_second} per second){faults}"
+    )
+    lines = [("run directory", str(run.path))]
+    if (run.plots / "returns.png").is_file():
+        lines.append(("plots", str(run.plots / "returns.png")))
+    if any(run.tensorboard.glob("*")):
+        lines.append(("curves", f"tensorboard --logdir {run.tensorboard}"))
+    if any(run.players.glob("*/*.safetensors")) or any(run.checkpoints.glob("*/manifest.json")):
+        lines.append(("play them", f"arena eval {run.path}"))
+    for what, where in lines:
+        console.print(f"  [dim]{what:<14}[/dim] {where}", soft_wrap=True)
+    return stream.getvalue()
+
+
+def _table(summary: dict[str, Any]) -> Table:
+    players: dict[str, dict[str, Any]] = summary["players"]
+    outcomes = any(player[kind] for player in players.values() for kind in ("wins", "draws", "losses"))
+    table = Table(box=SIMPLE_HEAD, title=f"[bold]{summary['run']}[/bold]", title_justify="left", title_style="")
+    for title in ("player", "policy"):
+        table.add_column(title)
+    titles = ["steps", "updates", "episodes", f"return, last {RECENT}", f"best {RECENT}"]
+    titles += ["win / draw / loss"] if outcomes else []
+    for title in [*titles, "steps/s"]:
+        table.add_column(title, justify="right")
+    for name, player in players.items():
+        table.add_row(*_row(name, player, outcomes))
+    return table
+
+
+def _row(name: str, player: dict[str, Any], outcomes: bool) -> Sequence[str]:
+    policy = player["policy"].rpartition(":")[2].rpartition("/")[2]
+    mean, best = player["mean_return"], player["best_mean_return"]
+    row = [
+        f"[{player['color']}]●[/] [bold]{name}[/bold]",
+        policy if player["learns"] or policy == "random" else f"{policy}, frozen",
+        f"{player['steps']:,}",
+        f"{player['updates']:,}" if player["learns"] else "",
+        f"{player['episodes']:,}",
+        "–" if mean is None else f"[bold]{number(mean)}[/bold]",
+        "–" if best is None else number(best),
+    ]
+    if outcomes:
+        games = max(player["wins"] + player["draws"] + player["losses"], 1)
+        row.append(" / ".join(f"{player[kind] / games:.0%}" for kind in ("wins", "draws", "losses")))
+    return [*row, compact(player["steps_per_second"])]
