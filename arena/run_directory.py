@@ -1,5 +1,6 @@
 """The run directory: where each thing of a run lies, and whether it can be made there."""
 
+import contextlib
 import errno
 import json
 import os
@@ -30,7 +31,6 @@ class RunDirectory:
             raise ConfigError(f"name: expected a plain name for the run directory, found {name!r}; it may hold no '/'")
         self.name = name
         self.path = Path(root) / name
-        self._made = False
 
     def __str__(self) -> str:
         """Return the path, as messages show it."""
@@ -126,8 +126,6 @@ class RunDirectory:
             raise ConfigError(
                 f"{self}: expected a run to resume, found none there; start it without --resume{_others(self.path)}"
             )
-        else:
-            self._made = True
         try:
             for directory in (self.path, self.tensorboard, self.players, self.checkpoints, self.log, self.plots):
                 directory.mkdir(parents=True, exist_ok=True)
@@ -138,13 +136,19 @@ class RunDirectory:
             raise self._cannot_write(error) from error
 
     def forget(self) -> None:
-        """Remove what ``create`` has made, unless something was learned or resumed since.
+        """Remove what a run has made that ended with a user error before anything was learned.
 
-        Root calls it when a run ends with a user error before it began, so that the corrected configuration can be
-        started under the same name.
+        So the corrected configuration can be started under the same name. Checkpoints and snapshots are never removed,
+        nor are files of somebody else's.
         """
-        if self._made and not any(self.checkpoints.glob("*/manifest.json")) and not any(self.players.glob("*/*")):
-            shutil.rmtree(self.path, ignore_errors=True)
+        if any(self.checkpoints.glob("*/manifest.json")) or any(self.players.glob("*/*")):
+            return
+        for directory in (self.tensorboard, self.players, self.checkpoints, self.log, self.plots):
+            shutil.rmtree(directory, ignore_errors=True)
+        for file in (self.config, self.plan, *self.path.glob(f"{self.database.name}*")):
+            file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
     def _refuse_what_cannot_go_on(self, resume: bool) -> None:
         found = Checkpoints(self.checkpoints).newest() if resume else any(self.checkpoints.glob("*/manifest.json"))

@@ -107,9 +107,14 @@ def test_a_name_that_would_leave_the_root_is_refused(tmp_path, name):
 
 def test_a_run_refused_before_it_began_can_be_started_again(tmp_path):
     run = started(tmp_path, checkpoint=False)
-    run.forget()
+    run.database.write_bytes(b"")
+    run.arena_log.write_text("a line")
+    RunDirectory(tmp_path, "quickstart").forget()
     assert not run.path.exists()
-    started(tmp_path)
+    started(tmp_path, checkpoint=False)
+    (run.path / "notes.txt").write_text("mine")
+    run.forget()
+    assert [path.name for path in run.path.iterdir()] == ["notes.txt"]
 
 
 def test_what_was_learned_is_never_forgotten(tmp_path):
@@ -119,8 +124,6 @@ def test_what_was_learned_is_never_forgotten(tmp_path):
     write_text(snapshot, "weights")
     run.forget()
     assert snapshot.is_file()
-    resumed = RunDirectory(tmp_path, "quickstart")
-    resumed.forget()
     assert run.config.is_file()
 
 
