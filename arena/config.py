@@ -15,21 +15,27 @@ from arena.config_sections import (
     CountOrAuto,
     EnvConfig,
     EnvOverride,
-    MatchConfig,
     PolicyConfig,
     RecordsConfig,
-    RoundConfig,
-    RoundRobinConfig,
-    Table,
     WaitConfig,
     WrapperConfig,
     file_name,
     not_empty,
     player_name,
 )
+from arena.config_table import (
+    MatchConfig,
+    Matches,
+    RoundConfig,
+    RoundRobinConfig,
+    Table,
+    exactly_one,
+    listed,
+    named,
+)
 from arena.errors import ConfigError
 from arena.layout import Seat, ranks_needed
-from arena.validation import Integer, Problem, problems, refusal
+from arena.validation import Integer, Model, Problem, problems, refusal
 from arena.yaml_source import Place, Source, did_you_mean, read, write
 
 __all__ = [
@@ -85,7 +91,7 @@ class Round(NamedTuple):
     copy: dict[str, str]
 
 
-class RunConfig(Table):
+class RunConfig(Model):
     """The whole file."""
 
     name: Annotated[str, BeforeValidator(file_name)] = Field(description="Names the run: its directory is runs/<name>.")
@@ -94,6 +100,10 @@ class RunConfig(Table):
     env: EnvConfig = Field(description="The environment.")
     policies: Annotated[dict[Annotated[str, BeforeValidator(player_name)], PolicyConfig], AfterValidator(not_empty)] = (
         Field(description="The policies by name; each one is a player.")
+    )
+    matches: Matches | None = Field(None, description="Who plays whom: one item for each match.")
+    round_robin: RoundRobinConfig | None = Field(
+        None, description="Instead of matches: each listed policy against each other one."
     )
     rounds: Annotated[tuple[RoundConfig, ...], AfterValidator(not_empty)] | None = Field(
         None, description="Instead of one table: several, played one after the other."
@@ -118,22 +128,20 @@ class RunConfig(Table):
 
     @model_validator(mode="after")
     def _consistent(self) -> "RunConfig":
-        wrong = self.exactly_one(TABLES)
-        for table, place, _ in self._tables():
-            wrong += self._unknown_names(table, place)
-            wrong += self._unplayable(table, place)
-        for number, each in enumerate(self.rounds or ()):
-            wrong += self._impossible_copies(each, ("rounds", number, "copy"))
+        wrong = exactly_one(self, TABLES)
+        for each, place in self._rounds():
+            wrong += self._unknown_names(each, place)
+            wrong += self._unplayable(each, place)
+            wrong += self._impossible_copies(each, (*place, "copy"))
         if wrong:
             raise refusal(wrong)
         return self
 
-    def _tables(self) -> list[tuple[Table, Place, RoundConfig]]:
-        """Return every table of the file, where it is, and the round that it belongs to."""
+    def _rounds(self) -> list[tuple[RoundConfig, Place]]:
+        """Return the rounds as they are written, and where; a file without rounds is one."""
         if self.rounds is not None:
-            return [(each, ("rounds", number), each) for number, each in enumerate(self.rounds)]
-        whole = RoundConfig.model_construct(matches=self.matches, round_robin=self.round_robin)
-        return [(self, (), whole)]
+            return [(each, ("rounds", number)) for number, each in enumerate(self.rounds)]
+        return [(RoundConfig.model_construct(matches=self.matches, round_robin=self.round_robin), ())]
 
     def _unknown_names(self, table: Table, place: Place) -> list[Problem]:
         return [
@@ -142,14 +150,14 @@ class RunConfig(Table):
                 f"there is no policy {name!r} in policies; {did_you_mean(name, list(self.policies))}",
                 name,
             )
-            for name, where in table.named()
+            for name, where in named(table)
             if name not in self.policies
         ]
 
     def _unplayable(self, table: Table, place: Place) -> list[Problem]:
         """Check each match's environment once what it changes is put over the file's."""
         wrong: dict[Problem, None] = {}
-        for match, where in table.table():
+        for match, where in listed(table):
             try:
                 if match.env is not None:
                     match.env.over(self.env)
@@ -160,7 +168,7 @@ class RunConfig(Table):
 
     def _impossible_copies(self, each: RoundConfig, place: Place) -> list[Problem]:
         wrong = []
-        seated = {name: self.policies[name] for name, _ in each.named() if name in self.policies}
+        seated = {name: self.policies[name] for name, _ in named(each) if name in self.policies}
         learning = {name: policy.use for name, policy in seated.items() if not policy.frozen}
         for to, source in each.copy_weights.items():
             for name, word in ((to, OTHERS), (source, BEST)):
@@ -179,12 +187,12 @@ class RunConfig(Table):
 
     def round_list(self) -> tuple[Round, ...]:
         """Return the rounds in the order they are played; a file without ``rounds`` has one."""
-        listed: list[Round] = []
-        for table, _, each in self._tables():
-            rows = tuple(self._row(match) for match, _ in table.table())
+        rounds: list[Round] = []
+        for each, _ in self._rounds():
+            rows = tuple(self._row(match) for match, _ in listed(each))
             for _ in range(each.repeat):
-                listed.append(Round(len(listed), each.steps or self.steps, rows, dict(each.copy_weights)))
-        return tuple(listed)
+                rounds.append(Round(len(rounds), each.steps or self.steps, rows, dict(each.copy_weights)))
+        return tuple(rounds)
 
     def _row(self, match: MatchConfig) -> TableRow:
         env = self.env if match.env is None else match.env.over(self.env)
@@ -215,10 +223,10 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     try:
         return RunConfig.model_validate(source.data, context=context)
     except ValidationError as error:
-        listed = problems(error, RunConfig)
-    listed += _hidden(source.data, listed, context)
-    listed.sort(key=lambda problem: source.order(problem.place))
-    raise ConfigError("\n".join(dict.fromkeys(_line(source, problem) for problem in listed)))
+        wrong = problems(error, RunConfig)
+    wrong += _hidden(source.data, wrong, context)
+    wrong.sort(key=lambda problem: source.order(problem.place))
+    raise ConfigError("\n".join(dict.fromkeys(_line(source, problem) for problem in wrong)))
 
 
 def _line(source: Source, problem: Problem) -> str:
@@ -227,14 +235,14 @@ def _line(source: Source, problem: Problem) -> str:
     return f"{origin}: {problem.text}" if not key or origin == f"--set {key}" else f"{origin}: {key}: {problem.text}"
 
 
-def _hidden(data: dict[str, Any], listed: Sequence[Problem], context: dict[str, Any]) -> list[Problem]:
-    """Return what only shows once the ``listed`` problems are out of the way, so that one start names everything.
+def _hidden(data: dict[str, Any], wrong: Sequence[Problem], context: dict[str, Any]) -> list[Problem]:
+    """Return what only shows once the problems ``wrong`` are out of the way, so that one start names everything.
 
     What a section says wrongly is left to its default and the file is checked again. Where that would make up new
     problems (a list item or a whole section would be missing) the first ones stand alone.
     """
     data = deepcopy(data)
-    for place in {problem.place for problem in listed}:
+    for place in {problem.place for problem in wrong}:
         inside: Any = data
         for part in place[:-1]:
             inside = inside.get(part, {}) if isinstance(inside, dict) else inside[part]
@@ -244,7 +252,7 @@ def _hidden(data: dict[str, Any], listed: Sequence[Problem], context: dict[str, 
     try:
         RunConfig.model_validate(data, context=context)
     except ValidationError as error:
-        places = {problem.place for problem in listed}
+        places = {problem.place for problem in wrong}
         return [
             problem
             for problem in problems(error, RunConfig)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from arena.errors import ConfigError
+from arena.wording import count_of
 
 Role = Literal["root", "environment", "worker", "idle"]
 ROOT = 0
@@ -144,10 +145,14 @@ def _matches(rows: Sequence[Row], ranks: int) -> list[Match]:
     needed = ranks_needed(rows)
     if ranks < needed:
         environments = sum(map(_least, rows))
-        workers = needed - 1 - environments
+        parts = [
+            "1 root",
+            count_of(environments, "environment process", "environment processes"),
+            count_of(needed - 1 - environments, "worker"),
+        ]
         raise ConfigError(
-            f"this table needs {needed} ranks (1 root + {_count(environments, 'environment process', 'es')} + "
-            f"{_count(workers, 'worker')}), found {ranks}; start it with mpirun -n {needed}"
+            f"this table needs {count_of(needed, 'rank')} ({' + '.join(parts)}), found {ranks:,}; "
+            f"start it with mpirun -n {needed}"
         )
     matches: list[Match] = []
     for number, (row, replicas) in enumerate(zip(rows, _replicas(rows, ranks - needed), strict=True)):
@@ -196,7 +201,3 @@ def _seat(sizes: Sequence[int], node_of_rank: Sequence[int]) -> list[tuple[int, 
     for match in sorted(spanning):
         seating[match] = tuple(next(left) for _ in range(sizes[match]))
     return seating
-
-
-def _count(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number} {noun}{'' if number == 1 else plural}"
