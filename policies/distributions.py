@@ -81,23 +81,25 @@ class Categorical:
     ) -> tuple[np.ndarray, np.ndarray]:
         """See ``Distribution``; sampled by inverting the cumulative distribution."""
         logits = outputs if mask is None else np.where(mask != 0, outputs, np.float32(NEVER))
-        if self._present is None:
-            logits = logits.reshape(-1, self.choices, self._width)
-        else:
+        if self._present is not None:
             padded = np.full((len(logits), self.choices, self._width), NOWHERE, np.float32)
             padded[:, self._present] = logits
             logits = padded
-        logits = logits - logits.max(-1, keepdims=True)
-        cumulative = np.exp(logits).cumsum(-1)
-        total = cumulative[..., -1:]
+        # One row per choice. This runs once per step, so it is written for few and cheap calls.
+        logits = logits.reshape(-1, self._width)
+        logits = logits - np.maximum.reduce(logits, 1, keepdims=True)
+        cumulative = np.exp(logits).cumsum(1)
+        total = cumulative[:, -1]
         if deterministic:
-            choice = logits.argmax(-1)
+            choice = logits.argmax(1)
         else:
             # In (0, 1], so that a choice of probability 0 is never reached.
-            level = 1 - random.random(total.shape, np.float32)
-            choice = (cumulative < level * total).sum(-1)
-        chosen = np.take_along_axis(logits, choice[..., None], -1)
-        return choice.astype(np.float32), (chosen - np.log(total))[..., 0].sum(-1)
+            level = 1 - random.random(len(total), np.float32)
+            choice = (cumulative >= (level * total)[:, None]).argmax(1)
+        log_prob = logits[np.arange(len(choice)), choice] - np.log(total)
+        if self.choices > 1:
+            log_prob = log_prob.reshape(-1, self.choices).sum(1)
+        return choice.astype(np.float32).reshape(-1, self.choices), log_prob
 
     def actions(self, choice: np.ndarray) -> np.ndarray:
         """Return ``[N, ...]`` in the space's own numbering."""

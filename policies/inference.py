@@ -13,7 +13,7 @@ Layer = tuple[np.ndarray, np.ndarray, Callable | None]
 class Perceptrons:
     """Policy and value of an ``ActorCritic``, read from views of its weights: whatever changes those changes this.
 
-    Only for what ``serves`` approves: one vector observed, no memory, on the CPU.
+    Only for what ``serves`` approves: a plain vector observed, no memory, on the CPU.
     """
 
     def __init__(self, networks: ActorCritic) -> None:
@@ -34,7 +34,7 @@ class Perceptrons:
         known = {nn.Linear, nn.ReLU, Tanh}
         return (
             networks.memory is None
-            and len(leaves) == 1
+            and networks.actor.encoder.paths == [()]
             and isinstance(leaves[0], Vector)
             and all(type(layer) in known for layer in networks.actor.hidden)
             and networks.policy_head.weight.device.type == "cpu"

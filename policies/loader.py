@@ -36,8 +36,16 @@ def build(use: str, spaces: EntitySpaces, settings: Any, *, lanes: int, seed: in
         try:
             settings = model(**(settings or {}))
         except ValidationError as error:
-            raise ConfigError(f"settings of policy {use!r}: {error}") from error
+            raise ConfigError(f"settings of policy {use!r}: {explain(error)}") from error
     return cls(spaces, settings, lanes=lanes, seed=seed, device=device)
+
+
+def explain(error: ValidationError) -> str:
+    """Return what pydantic found wrong in one line."""
+    return "; ".join(
+        f"{'.'.join(map(str, item['loc']))}: {item['msg']}, found {item['input']!r}".removeprefix(": ")
+        for item in error.errors()
+    )
 
 
 def load_weights(policy: Policy, path: str | Path) -> None:

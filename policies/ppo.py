@@ -118,7 +118,7 @@ class PPO:
         choice, log_prob = self.distribution.sample(
             answer.outputs, self._free(), action_mask, self.random, deterministic
         )
-        if not math.isfinite(log_prob.sum() + choice.sum()):
+        if not math.isfinite(np.add.reduce(log_prob) + np.add.reduce(choice, None)):
             raise FloatingPointError(self._not_finite_while_acting(observations, answer))
         extras = {}
         if learning:
@@ -164,11 +164,10 @@ class PPO:
         return torch.from_numpy(array).to(self.device)
 
     def _not_finite_while_acting(self, observations: Any, answer: Answer) -> str:
-        culprit = "the networks' outputs"
-        for name, leaf in (("observations", leaf) for leaf in tree_leaves(observations)):
-            if np.issubdtype(leaf.dtype, np.floating) and not np.isfinite(leaf).all():
-                culprit = name
-        return f"actions are not finite after update {self.updates}: found {answer.outputs!r}; first in {culprit}"
+        leaves = [leaf for leaf in tree_leaves(observations) if np.issubdtype(leaf.dtype, np.floating)]
+        tensor = "the networks' outputs" if all(np.isfinite(leaf).all() for leaf in leaves) else "the observations"
+        odd = np.flatnonzero(~np.isfinite(answer.outputs).all(-1)).tolist()
+        return f"after update {self.updates}: an action is not finite, first {tensor} (lanes {odd} of this batch)"
 
     # Learning
 

@@ -14,6 +14,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecMonitor
 from torch import nn
 
 from arena.errors import ConfigError
+from arena.policies.loader import explain
 from arena.policies.networks import is_image
 from arena.policies.settings import StableBaselines3Settings
 
@@ -42,7 +43,7 @@ class StableBaselines3:
         try:
             chosen = StableBaselines3Settings(**settings)
         except ValidationError as error:
-            raise ConfigError(f"settings of policy 'sb3': {error}") from error
+            raise ConfigError(f"settings of policy 'sb3': {explain(error)}") from error
         arguments = dict(chosen.arguments)
         if group.size > 1:
             _refuse_lonely_decisions(arguments)
