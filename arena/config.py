@@ -11,7 +11,6 @@ from arena.config_sections import (
     BEST,
     OTHERS,
     CheckpointConfig,
-    Count,
     CountOrAuto,
     EnvConfig,
     EnvOverride,
@@ -35,7 +34,7 @@ from arena.config_table import (
 )
 from arena.errors import ConfigError
 from arena.layout import Seat, ranks_needed
-from arena.validation import Integer, Model, Problem, problems, refusal
+from arena.validation import Count, Index, Model, Problem, problems, refusal
 from arena.yaml_source import Place, Source, did_you_mean, read, write
 
 __all__ = [
@@ -95,7 +94,7 @@ class RunConfig(Model):
     """The whole file."""
 
     name: Annotated[str, BeforeValidator(file_name)] = Field(description="Names the run: its directory is runs/<name>.")
-    seed: Annotated[Integer, Field(ge=0)] = Field(1, description="All random streams derive from it.")
+    seed: Index = Field(1, description="All random streams derive from it.")
     steps: Count = Field(description="Transition steps for each learning policy, pooled over its workers.")
     env: EnvConfig = Field(description="The environment.")
     policies: Annotated[dict[Annotated[str, BeforeValidator(player_name)], PolicyConfig], AfterValidator(not_empty)] = (

@@ -15,7 +15,7 @@ from pydantic import (
 from arena import registry
 from arena.colors import to_hex
 from arena.errors import ConfigError
-from arena.validation import Integer, Model, Number, Problem, check_settings, refusal
+from arena.validation import Count, Index, Model, Number, Problem, check_settings, refusal
 from arena.yaml_source import found
 
 BEST, OTHERS = "best", "others"  # words of ``copy`` that are no names of policies
@@ -51,8 +51,7 @@ def player_name(value: Any) -> Any:
     return value
 
 
-CountOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_one_or_auto)]
-Count = Annotated[Integer, Field(ge=1)]
+CountOrAuto = Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(_one_or_auto)]
 Settings = dict[str, Any]
 
 
@@ -114,7 +113,7 @@ class EnvConfig(Model):
         description="When a copy starts its next episode: with the step after the last one of an episode "
         "(Gymnasium's default), or within it.",
     )
-    max_retry: Annotated[Integer, Field(ge=0)] = Field(
+    max_retry: Index = Field(
         10, description="How often the copies of a match may fail and start again before the match is closed."
     )
 
@@ -169,7 +168,7 @@ class EnvOverride(Model):
         None, description="The wrappers of this match, instead of the file's."
     )
     autoreset: Literal["next_step", "same_step"] | None = Field(None, description="The autoreset mode of this match.")
-    max_retry: Annotated[Integer, Field(ge=0)] | None = Field(None, description="The retries of this match.")
+    max_retry: Index | None = Field(None, description="The retries of this match.")
 
     @field_validator("use")
     @classmethod

@@ -6,9 +6,9 @@ from typing import Annotated, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, field_validator, model_validator
 
-from arena.config_sections import Count, CountOrAuto, EnvOverride, not_empty
+from arena.config_sections import CountOrAuto, EnvOverride, not_empty
 from arena.layout import Seat
-from arena.validation import Integer, Model, Problem, refusal
+from arena.validation import Count, Index, Model, Problem, refusal
 from arena.yaml_source import Place
 
 SeatNames = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
@@ -22,7 +22,7 @@ class MatchConfig(Model):
         json_schema_extra={"items": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}},
     )
     replicas: CountOrAuto = Field(1, description="How many such matches at once; auto: as many as the ranks allow.")
-    entities: tuple[Annotated[Integer, Field(ge=0)], ...] | None = Field(
+    entities: tuple[Index, ...] | None = Field(
         None, description="Which entity each listed name plays, by index; null: 0, 1, 2, ... in the order of seats."
     )
     env: EnvOverride | None = Field(None, description="Put over the file's env for this match.")

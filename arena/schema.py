@@ -45,8 +45,9 @@ def json_schema() -> dict[str, Any]:
 
 def _allow_underscores(number: dict[str, Any]) -> None:
     """Let an editor take ``400_000`` too: a number to the arena, a text to readers of YAML 1.2."""
+    plain = [{"type": number.pop("type"), "minimum": number.pop("minimum")}] if "type" in number else number["anyOf"]
     number["anyOf"] = [
-        *number.get("anyOf", [{"type": number.pop("type", "integer"), "minimum": number.pop("minimum", 1)}]),
+        *plain,
         {"type": "string", "pattern": "^[0-9][0-9_]*$"},
     ]
 

@@ -4,13 +4,24 @@ import json
 from collections.abc import Iterable
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Strict, ValidationError, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from arena.yaml_source import Place, did_you_mean, found, is_integral, nearest
 
 # Numbers as people write them: 1e6 is a whole number, "12" and true are not numbers.
-Integer = Annotated[int, Strict(), BeforeValidator(lambda value: int(value) if is_integral(value) else value)]
+_WHOLE = BeforeValidator(lambda value: int(value) if is_integral(value) else value)
+Count = Annotated[int, Strict(), Field(ge=1), _WHOLE]
+Index = Annotated[int, Strict(), Field(ge=0), _WHOLE]
 Number = Annotated[float, Strict()]
 
 _OURS = "arena"  # type of the errors that are in our words already
