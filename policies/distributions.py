@@ -61,7 +61,7 @@ class Categorical:
     def __init__(self, space: gym_spaces.Discrete | gym_spaces.MultiDiscrete) -> None:
         """Read the sizes from the space."""
         sizes = np.atleast_1d(space.n if isinstance(space, gym_spaces.Discrete) else space.nvec.ravel()).astype(int)
-        self._shape = space.shape
+        self._shape = tuple(space.shape or ())
         self._start = np.ravel(space.start)
         self._dtype = space.dtype
         self.choices = len(sizes)

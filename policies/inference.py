@@ -19,6 +19,7 @@ class Perceptrons:
     def __init__(self, networks: ActorCritic) -> None:
         """Take views of all weights."""
         encoder = networks.actor.encoder.leaves[0]
+        assert isinstance(encoder, Vector)
         self._scale = encoder.scale
         actor = _layers(networks.actor)
         head = _layer(networks.policy_head)
@@ -63,7 +64,8 @@ def _layers(trunk: Trunk) -> list[Layer]:
     return [_layer(modules[i], modules[i + 1]) for i in range(0, len(modules), 2)]
 
 
-def _layer(module: nn.Linear, activation: nn.Module | None = None) -> Layer:
+def _layer(module: nn.Module, activation: nn.Module | None = None) -> Layer:
+    assert isinstance(module, nn.Linear)
     in_place = {nn.ReLU: _relu, Tanh: _tanh}.get(type(activation))
     return module.weight.detach().numpy().T, module.bias.detach().numpy(), in_place
 

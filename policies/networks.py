@@ -34,7 +34,7 @@ class _Tanh(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         (y,) = ctx.saved_tensors
         return torch.addcmul(gradient, gradient, y * y, value=-1)
 
@@ -80,6 +80,9 @@ class Vector(nn.Module):
 class OneHot(nn.Module):
     """Discrete and MultiDiscrete, as one-hot vectors one behind the other."""
 
+    column: torch.Tensor
+    value: torch.Tensor
+
     def __init__(self, space: gym_spaces.Discrete | gym_spaces.MultiDiscrete) -> None:
         """Read the sizes from the space."""
         super().__init__()
@@ -93,7 +96,7 @@ class OneHot(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[N, ...] -> [N, width]``."""
-        return (x.reshape(len(x), -1)[:, self.column] == self.value).float()
+        return torch.eq(x.reshape(len(x), -1)[:, self.column], self.value).float()
 
 
 class Convolution(nn.Module):
@@ -168,8 +171,9 @@ class Encoder(nn.Module):
         """Build an encoder for each leaf, in the order of the space."""
         super().__init__()
         self.paths = leaf_paths(space)
-        self.leaves = nn.ModuleList(_leaf_encoder(leaf, settings) for leaf in leaf_spaces(space))
-        self.width = sum(leaf.width for leaf in self.leaves)
+        encoders = [_leaf_encoder(leaf, settings) for leaf in leaf_spaces(space)]
+        self.leaves = nn.ModuleList(encoders)
+        self.width = sum(encoder.width for encoder in encoders)
 
     def forward(self, observations: Any) -> torch.Tensor:
         """A tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, width]``."""
@@ -177,7 +181,7 @@ class Encoder(nn.Module):
         return features[0] if len(features) == 1 else torch.cat(features, -1)
 
 
-def _leaf_encoder(space: gym_spaces.Space, settings: NetworkSettings) -> Any:
+def _leaf_encoder(space: gym_spaces.Space, settings: NetworkSettings) -> Vector | OneHot | Convolution:
     if is_image(space, settings.encoder):
         assert isinstance(space, gym_spaces.Box)
         return Convolution(space, settings.image_features)
@@ -267,6 +271,8 @@ class ActorCritic(nn.Module):
     Attributes:
       free: the distribution's learned numbers that do not depend on the observation.
     """
+
+    free: torch.Tensor
 
     def __init__(self, space: gym_spaces.Space, outputs: int, free: Sequence[float], settings: NetworkSettings) -> None:
         """Choose the layers that the observation space asks for.

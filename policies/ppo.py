@@ -92,10 +92,10 @@ class PPO:
             "log_prob": ((), np.float32),
             "value": ((), np.float32),
         }
-        self._memory = None
-        if self.networks.memory is not None:
-            width = self.networks.memory.width
-            self._memory = torch.zeros(lanes, 2, width, device=self.device)
+        self.recurrent = self.networks.memory is not None
+        width = self.networks.memory.width if self.networks.memory is not None else 0
+        self._memory = torch.zeros(lanes, 2, width, device=self.device)
+        if self.recurrent:
             self.extras["memory"] = ((2, width), np.float32)  # before the slot
 
     # Acting
@@ -140,7 +140,7 @@ class PPO:
 
     def _recall(self, observations: Any, lanes: slice | None) -> torch.Tensor | None:
         """Return a copy of the lanes' memory, an empty one where none is kept."""
-        if self._memory is None:
+        if not self.recurrent:
             return None
         if lanes is None:
             return self._memory.new_zeros(len(tree_leaves(observations)[0]), *self._memory.shape[1:])
@@ -151,10 +151,10 @@ class PPO:
         if self._fast is not None:
             return Answer(*self._fast(observations, value), None)
         with torch.inference_mode():
+            fresh = None
             if state is not None:
-                fresh = np.zeros(len(state), bool) if starts is None else starts
-                starts = torch.from_numpy(fresh).to(self.device).unsqueeze(0)
-            found = self.networks(map_tree(self._tensor, observations), starts, state)
+                fresh = self._tensor(np.zeros(len(state), bool) if starts is None else starts).unsqueeze(0)
+            found = self.networks(map_tree(self._tensor, observations), fresh, state)
             return Answer(found.outputs.numpy(force=True), found.values.numpy(force=True), found.state)
 
     def _free(self) -> np.ndarray:
@@ -181,9 +181,9 @@ class PPO:
         for rows, chosen in self._minibatches(rollout.valid) if metrics["samples"] else ():
             self.gradient.zero()
             if len(chosen):  # else this worker has nothing to say, but takes part in the average
-                loss, losses = self._losses(batch, rows, chosen, clip)
+                loss, detail = self._losses(batch, rows, chosen, clip)
                 loss.backward()
-                self.gradient.extras.copy_(losses)
+                self.gradient.extras.copy_(detail)
             if not self.gradient.average(group, len(chosen)):
                 continue
             norm = self.gradient.values.norm().item()
@@ -236,7 +236,7 @@ class PPO:
 
     def _reread(self, batch: Batch, rows: torch.Tensor, chosen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what the current weights say about ``chosen``: outputs ``[n, outputs]`` and values ``[n]``."""
-        if self._memory is None:
+        if batch.memory is None:
             answer = self.networks(map_tree(lambda leaf: leaf[chosen], batch.observations))
             return answer.outputs, answer.values
         # rows are all slots of some lanes, [T, lanes]; chosen are the transitions among them.
@@ -290,7 +290,7 @@ class PPO:
             target=flat(target),
             valid=flat(rollout.valid),
             starts=flat(rollout.starts),
-            memory=None if self._memory is None else flat(rollout.extras["memory"]),
+            memory=flat(rollout.extras["memory"]) if self.recurrent else None,
         )
 
     def _minibatches(self, valid: np.ndarray) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -303,10 +303,10 @@ class PPO:
         everything = np.flatnonzero(valid)
         grid = np.arange(horizon * lanes).reshape(horizon, lanes)
         for _ in range(self.settings.epochs):
-            order = self.random.permutation(everything if self._memory is None else lanes)
+            order = self.random.permutation(lanes if self.recurrent else everything)
             for part in np.array_split(order, self.settings.minibatches):
-                rows = part if self._memory is None else grid[:, part]
-                chosen = part if self._memory is None else rows[valid[:, part]]
+                rows = grid[:, part] if self.recurrent else part
+                chosen = rows[valid[:, part]] if self.recurrent else part
                 yield self._tensor(rows), self._tensor(chosen)
 
     def _burn_in(self, rollout: Rollout) -> None:
@@ -326,7 +326,7 @@ class PPO:
             return
         culprits = [name for name, loss in zip(LOSSES, losses, strict=True) if not math.isfinite(loss)]
         for name, parameter in self.networks.named_parameters():
-            if not torch.isfinite(parameter.grad).all():
+            if parameter.grad is not None and not torch.isfinite(parameter.grad).all():
                 culprits.append(f"the gradient of {name}")
         found = culprits[0] if culprits else "the length of the gradient"
         raise FloatingPointError(f"update {self.updates + 1}: {found} is not finite")
@@ -380,12 +380,12 @@ class PPO:
     def worker_state(self) -> dict[str, np.ndarray]:
         """See ``Policy``."""
         state = {"generator": generator_state(self.random)}
-        if self._memory is not None:
+        if self.recurrent:
             state["memory"] = self._memory.numpy(force=True).copy()
         return state
 
     def load_worker_state(self, state: dict[str, Any]) -> None:
         """See ``Policy``."""
         set_generator_state(self.random, state["generator"])
-        if self._memory is not None:
+        if self.recurrent:
             copy_tensors({"memory": self._memory}, {"memory": state["memory"]})

@@ -123,13 +123,13 @@ def _flags(space: gym_spaces.Space) -> int:
 def _sample(space: gym_spaces.Space, count: int, mask: np.ndarray | None, random: np.random.Generator) -> Any:
     """Return ``count`` samples as one array (or nest of arrays); ``mask`` is ``[count, flags]``."""
     if isinstance(space, (gym_spaces.Dict, gym_spaces.Tuple)):
-        keys = list(space.spaces) if isinstance(space, gym_spaces.Dict) else range(len(space.spaces))
-        parts, start = [], 0
-        for key in keys:
-            flags = _flags(space[key])
-            parts.append(_sample(space[key], count, None if mask is None else mask[:, start : start + flags], random))
-            start += flags
-        return dict(zip(keys, parts, strict=True)) if isinstance(space, gym_spaces.Dict) else tuple(parts)
+        subspaces = list(space.spaces.values()) if isinstance(space, gym_spaces.Dict) else space.spaces
+        ends = np.cumsum([_flags(sub) for sub in subspaces])
+        parts = [
+            _sample(sub, count, None if mask is None else mask[:, end - _flags(sub) : end], random)
+            for sub, end in zip(subspaces, ends, strict=True)
+        ]
+        return dict(zip(space.spaces, parts, strict=True)) if isinstance(space, gym_spaces.Dict) else tuple(parts)
     if isinstance(space, gym_spaces.Discrete):
         return (space.start + _categorical(int(space.n), count, mask, random)).astype(space.dtype)
     if isinstance(space, gym_spaces.MultiDiscrete):
@@ -159,7 +159,8 @@ def _box(space: gym_spaces.Box, count: int, random: np.random.Generator) -> np.n
     shape = (count, *space.shape)
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
     if np.issubdtype(space.dtype, np.integer):
-        return random.integers(space.low, space.high, shape, dtype=space.dtype, endpoint=True)
+        whole = random.integers(space.low.astype(np.int64), space.high.astype(np.int64), shape, endpoint=True)
+        return whole.astype(space.dtype)
     above, below = space.bounded_below, space.bounded_above
     if above.all() and below.all():
         return (low + (high - low) * random.random(shape)).astype(space.dtype)

@@ -157,8 +157,8 @@ class _Vector(VecEnv):
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
 
     def reset(self) -> Any:
-        seeds = None if any(seed is None for seed in self._seeds) else [int(seed) for seed in self._seeds]
-        observations, _ = self._env.reset(seed=seeds)
+        seeds = [seed for seed in self._seeds if seed is not None]
+        observations, _ = self._env.reset(seed=seeds or None)  # type: ignore[arg-type]  # it takes one seed per copy too
         self._reset_seeds()
         self._reset_options()
         return _copy(observations)

@@ -13,6 +13,14 @@ from arena.policies.settings import NetworkSettings
 from arena.wire import map_tree
 
 
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def encoder(space, **settings):
     torch.manual_seed(0)
     return Encoder(space, NetworkSettings(**settings))
