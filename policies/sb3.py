@@ -88,11 +88,11 @@ class StableBaselines3:
                 for index, entries in values["state"].items():
                     for key, value in entries.items():
                         state[f"{name}/{index}/{key}"] = torch.as_tensor(value).detach().cpu().clone()
-            elif isinstance(values, torch.Tensor):
-                state[name] = values.detach().cpu().clone()
             else:
                 for key, value in values.items():
                     state[f"{name}/{key}"] = value.detach().cpu().clone()
+        for name, variable in _variables(self.model).items():
+            state[name] = variable.detach().cpu().clone()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -114,8 +114,11 @@ class StableBaselines3:
                         entries.setdefault(int(index), {})[entry] = value
                     parameters[name] = {"state": entries, "param_groups": values["param_groups"]}
                 else:
-                    parameters[name] = tensors[name] if isinstance(values, torch.Tensor) else under
+                    parameters[name] = under
             self.model.set_parameters(parameters)
+            with torch.no_grad():
+                for name, variable in _variables(self.model).items():
+                    variable.copy_(tensors[name])
         except (KeyError, ValueError, RuntimeError) as error:
             raise ConfigError(f"this state does not fit {type(self.model).__name__}: {error}") from error
         self._started = True
@@ -230,6 +233,11 @@ def _optimizers(model: Any) -> Iterable[torch.optim.Optimizer]:
         for part in name.split("."):
             found = getattr(found, part)
         yield found
+
+
+def _variables(model: Any) -> dict[str, torch.Tensor]:
+    """Return what an algorithm learns outside its networks, such as the weight of SAC's entropy."""
+    return {name: getattr(model, name) for name in model._get_torch_save_params()[1]}
 
 
 def _refuse_lonely_decisions(arguments: Mapping[str, Any]) -> None:
