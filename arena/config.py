@@ -18,6 +18,7 @@ from arena.config_sections import (
     RecordsConfig,
     WaitConfig,
     WrapperConfig,
+    device_name,
     file_name,
     not_empty,
     player_name,
@@ -111,9 +112,8 @@ class RunConfig(Model):
     waits: WaitConfig = Field(WaitConfig(), description="How ranks wait for each other.")
     records: RecordsConfig = Field(RecordsConfig(), description="Logs and scalars.")
     run_root: str = Field("runs", description="Where run directories are made, from the current directory.")
-    device: str = Field(
+    device: Annotated[str, AfterValidator(device_name)] = Field(
         "auto",
-        pattern=r"^(auto|cpu|cuda(:\d+)?)$",
         description="What learns: auto (a GPU if there is one), cpu, cuda or cuda:<n>.",
     )
     verify_replicas: bool = Field(
@@ -204,7 +204,7 @@ class RunConfig(Model):
 
     def to_yaml(self) -> str:
         """Return the file with all defaults written out; :func:`load_config` reads it back to an equal config."""
-        return write(self.model_dump(mode="json", by_alias=True))
+        return write(self.model_dump(by_alias=True))
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -241,22 +241,29 @@ def _hidden(data: dict[str, Any], wrong: Sequence[Problem], context: dict[str, A
     problems (a list item or a whole section would be missing) the first ones stand alone.
     """
     data = deepcopy(data)
-    for place in {problem.place for problem in wrong}:
-        inside: Any = data
-        for part in place[:-1]:
-            inside = inside.get(part, {}) if isinstance(inside, dict) else inside[part]
-        if len(place) < 2 or not isinstance(inside, dict):
+    places = {problem.place for problem in wrong}
+    for place in places:
+        section = _at(data, place[:-1])
+        if len(place) < 2 or place[:-1] == ("policies",) or not isinstance(section, dict):
             return []
-        inside.pop(place[-1], None)
+        section.pop(place[-1], None)
     try:
         RunConfig.model_validate(data, context=context)
     except ValidationError as error:
-        places = {problem.place for problem in wrong}
         return [
             problem
             for problem in problems(error, RunConfig)
-            if not any(
-                problem.place[: len(place)] == place or place[: len(problem.place)] == problem.place for place in places
-            )
+            if _at(data, problem.place) is not None  # else it is missing because it was left out just now
+            and not any(place[: len(problem.place)] == problem.place for place in places)
         ]
     return []
+
+
+def _at(data: Any, place: Place) -> Any:
+    """Return what is at a place, None if nothing is."""
+    for part in place:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data

@@ -35,6 +35,13 @@ def file_name(value: Any) -> Any:
     return value
 
 
+def device_name(value: str) -> str:
+    """Refuse a text that names no device."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", value):
+        raise ValueError(f"expected auto, cpu, cuda or cuda:<n>, found {found(value)}")
+    return value
+
+
 def not_empty(value: Any) -> Any:
     """Refuse an empty list or mapping."""
     if not value:
@@ -194,7 +201,9 @@ class PolicyConfig(Model):
     """A policy, and the player that it makes."""
 
     use: str = Field(description="The algorithm: random, ppo, sb3, package.module:Class or path/to/file.py:Class.")
-    settings: Settings = Field({}, description="Its settings, listed below for the built-in ones.")
+    settings: Settings = Field(
+        {}, validate_default=True, description="Its settings, listed below for the built-in ones."
+    )
     color: str | None = Field(
         None,
         description="Its colour in plots and on the terminal, a name or #rrggbb; null takes the next of a palette.",

@@ -168,4 +168,4 @@ def check_settings(model: type[BaseModel], settings: dict[str, Any]) -> dict[str
         ]
     if checked is None or wrong:
         raise refusal(wrong)
-    return checked.model_dump(mode="json")
+    return checked.model_dump()
