@@ -37,7 +37,7 @@ EXTRAS = {
     "pygame": ["pygame-ce>=2.5"],
     "classic": ["pygame-ce>=2.5"],
     "sb3": ["stable-baselines3>=2.6"],
-    "video": ["imageio>=2.34", "imageio-ffmpeg>=0.5"],
+    "video": ["imageio>=2.34", "imageio-ffmpeg>=0.5", "pygame-ce>=2.5"],
 }
 EXTRAS["all"] = sorted({requirement for listed in EXTRAS.values() for requirement in listed} - set(EXTRAS["mpi"]))
 # Box2D has wheels up to Python 3.13 and needs swig and a compiler beyond: not a price for having everything else.
@@ -75,10 +75,13 @@ setup(
         "mpi4py>=4.1",
         "PyYAML>=6.0",
         "pydantic>=2.9",
+        "pydantic-core",  # pydantic says which
         "rich>=13.7",
         "safetensors>=0.4.5",
         "tensorboardX>=2.6.2",
         "matplotlib>=3.8",
+        "pillow>=10",
+        "drawsvg>=2.3",
     ],
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["arena = arena.launch:main"]},

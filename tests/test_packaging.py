@@ -1,0 +1,194 @@
+"""What is installed is whole, lies under one name, and is what was tested."""
+
+import ast
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from arena import registry
+
+ROOT = Path(__file__).parents[1]
+# Folder in the checkout -> folder in an installation.
+PLACES = {"arena": "arena", "envs": "arena/envs", "policies": "arena/policies"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel of this checkout, built from a copy so that no build folder is left behind."""
+    work = tmp_path_factory.mktemp("wheel")
+    for name in ("setup.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, work)
+    for folder in PLACES:
+        shutil.copytree(ROOT / folder, work / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", "out", "."]
+    subprocess.run(build, cwd=work, check=True, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}, timeout=200)
+    (built,) = (work / "out").glob("*.whl")
+    return zipfile.ZipFile(built)
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: zipfile.ZipFile) -> Message:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return Parser().parsestr(wheel.read(name).decode())
+
+
+def sources() -> Iterator[tuple[Path, str]]:
+    """Yield each module of the checkout and where an installation has it."""
+    for folder, installed in PLACES.items():
+        for path in (ROOT / folder).rglob("*.py"):
+            yield path, f"{installed}/{path.relative_to(ROOT / folder).as_posix()}"
+
+
+def requirements(metadata: Message) -> Iterator[tuple[Requirement, bool]]:
+    """Yield each requirement that counts on this Python, and whether it belongs to the core rather than to an extra."""
+    extras = metadata.get_all("Provides-Extra") or []
+    for text in metadata.get_all("Requires-Dist") or []:
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            yield requirement, True
+        elif any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
+            yield requirement, False
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins() -> dict[str, Requirement]:
+    """Return what constraints.txt pins on this Python, by package."""
+    lines = (line.split("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines())
+    parsed = [Requirement(line) for line in lines if line]
+    return {canonical(pin.name): pin for pin in parsed if pin.marker is None or pin.marker.evaluate()}
+
+
+def test_wheel_holds_every_module_under_one_name(wheel: zipfile.ZipFile) -> None:
+    held = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert {place for _, place in sources()} <= held
+    assert {name.split("/")[0] for name in held} == {"arena"}, "an installation must own one name"
+
+
+def test_wheel_is_typed(wheel: zipfile.ZipFile) -> None:
+    """Without the marker, type checkers of users ignore every annotation in it."""
+    assert "arena/py.typed" in wheel.namelist()
+
+
+def test_wheel_works_without_the_checkout(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path / "site")
+    # -S leaves out the editable installation, which would lead back to the checkout.
+    path = os.pathsep.join([str(tmp_path / "site"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+    code = "import arena.envs.touchdown as t, arena.policies.settings as s; print(t.__file__, s.__file__)"
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert ran.stdout.count(str(tmp_path / "site" / "arena")) == 2
+
+
+@pytest.mark.parametrize("where", ["checkout", "elsewhere", "beside a clone called arena"])
+def test_editable_installation_is_found_from(where: str, tmp_path: Path) -> None:
+    """A folder called arena must not be taken for the package: set up with launch/test.sh if this fails."""
+    if where == "beside a clone called arena":
+        (tmp_path / "arena" / "launch").mkdir(parents=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", "import arena.envs, arena.launch, arena.policies; print(arena.envs.__file__)"],
+        cwd=ROOT if where == "checkout" else tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert Path(ran.stdout.strip()) == ROOT / "envs" / "__init__.py"
+
+
+def test_the_console_script_starts() -> None:
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
+    ran = subprocess.run(
+        [Path(sys.executable).parent / "arena", "--help"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert script.value == "arena.launch:main"
+    assert ran.returncode == 0, ran.stderr
+    assert "--dry-run" in ran.stdout
+
+
+def test_every_requirement_is_pinned_to_a_version_that_satisfies_it(metadata: Message) -> None:
+    pinned = pins()
+    for requirement, _ in requirements(metadata):
+        pin = pinned.get(canonical(requirement.name))
+        assert pin is not None, f"constraints.txt has no line for {requirement}"
+        (version,) = pin.specifier
+        assert version.operator == "==", f"{pin} pins no exact version"
+        assert requirement.specifier.contains(version.version), f"{pin} does not satisfy {requirement}"
+
+
+def test_the_suite_runs_on_the_pinned_versions() -> None:
+    """Figures and fixes are measured on what is installed here; a fresh clone gets what is pinned."""
+    pinned = pins()
+    installed = {canonical(found.name): found.version for found in importlib.metadata.distributions()}
+    differing = {
+        name: f"pinned {pinned[name].specifier}, installed {version}"
+        for name, version in installed.items()
+        # A build may add to the version what it was built for: 2.13.0+cpu.
+        if name in pinned and not pinned[name].specifier.contains(version.split("+")[0])
+    }
+    assert not differing
+
+
+def test_pygame_is_installed_once(metadata: Message) -> None:
+    """pygame and pygame-ce are two packages with one module: the second to come breaks the first."""
+    assert "pygame" not in {canonical(requirement.name) for requirement, _ in requirements(metadata)}
+    assert "pygame" not in pins()
+
+
+def test_extras_that_errors_suggest_exist_and_bring_the_package(metadata: Message) -> None:
+    brought: dict[str, set[str]] = {}
+    for text in metadata.get_all("Requires-Dist") or []:
+        requirement = Requirement(text)
+        for extra in re.findall(r'extra == "(.+?)"', str(requirement.marker or "")):
+            brought.setdefault(extra, set()).add(canonical(requirement.name))
+    provided = importlib.metadata.packages_distributions()
+    for package, extra in registry.EXTRAS.items():
+        assert extra in brought, f"registry.EXTRAS suggests arena[{extra}], which setup.py does not have"
+        names = {canonical(name) for name in provided.get(package, [package])}
+        assert names & brought[extra], f"arena[{extra}] does not install {package}"
+
+
+def test_whatever_is_imported_is_declared(metadata: Message) -> None:
+    """Everything that modules import is a requirement of the core, or has an extra that errors can suggest."""
+    core = {canonical(requirement.name) for requirement, is_core in requirements(metadata) if is_core}
+    provided = importlib.metadata.packages_distributions()
+    undeclared = {
+        f"{path.relative_to(ROOT)}: {package}"
+        for path, _ in sources()
+        for package in imported_packages(path)
+        if package not in registry.EXTRAS and not core & {canonical(name) for name in provided.get(package, [package])}
+    }
+    assert not undeclared
+
+
+def imported_packages(path: Path) -> set[str]:
+    """Return the top-level packages that a module imports anywhere, less Python's own and ours."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found.add(node.module.split(".")[0])
+    return found - set(sys.stdlib_module_names) - {"arena"}
