@@ -372,7 +372,7 @@ def test_an_action_that_does_not_exist_names_the_entity(entity: int) -> None:
     [
         ({"team_size": 0}, "team_size: expected a whole number of at least 1, found 0"),
         ({"max_steps": 2.5}, "max_steps: expected a whole number of at least 1, found 2.5"),
-        ({"actions": "descrete"}, "actions: expected discrete or continuous"),
+        ({"actions": "analogue"}, "actions: expected discrete or continuous"),
         ({"observations": {"blue": "vector"}}, "observations: expected vector or image for both teams"),
         ({"colors": {"green": "red"}}, "colors: expected the teams blue and red, found green"),
         ({"colors": {"red": "reddd"}}, "found 'reddd' .did you mean 'red'"),
