@@ -1,5 +1,6 @@
 """The SQLite file of a run: its tables, and writes that are batched, retried and never fatal."""
 
+import contextlib
 import logging
 import sqlite3
 import time
@@ -150,6 +151,8 @@ class Database:
         if not written:
             logger.warning("%d rows of the records %s could not be written", len(self._waiting), self.path)
         if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA journal_mode = DELETE")  # leaves no empty journal lying about
             self._connection.close()
             self._connection = None
         return written

@@ -13,7 +13,15 @@ from arena.wire import ActionMessage, Block, SlotWriter, action_reader, blocks_o
 class Acting(Protocol):
     """The part of a policy that plays; see ``arena.policies.interface.Policy``."""
 
-    def act(self, observations: Any, **keywords: Any) -> Any:
+    def act(
+        self,
+        observations: Any,
+        *,
+        action_mask: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+        lanes: slice | None = None,
+        deterministic: bool = False,
+    ) -> Any:
         """Return a ``Decision`` for N lanes."""
 
 

@@ -21,6 +21,7 @@ from arena.history import open_records, read_metrics, read_players, read_returns
 from arena.player_statistics import PlayerStatistics, Speed
 from arena.records import Records
 from arena.run_directory import RunDirectory
+from arena.start import started_by_mpi
 
 REDRAW_EVERY = 0.5
 """Seconds between two drawings on a terminal: quick enough to look alive, slow enough to read."""
@@ -45,8 +46,9 @@ class Terminal(NamedTuple):
 def find_terminal(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Terminal:
     """Return what ``stream`` goes to.
 
-    Under mpirun rank 0 writes into a pipe, with a terminal at its other end: whoever started mpirun from one says so
-    with ``ARENA_TERMINAL=120x40``. Anything but a size there (``ARENA_TERMINAL=plain``) asks for plain lines.
+    What rank 0 writes to is no sign of it: some launchers give their ranks a pseudo terminal and write what comes out
+    of it to a file. Whoever started the launcher from a terminal says so with ``ARENA_TERMINAL=120x40``; where nobody
+    did, the launcher's own output is looked at. Anything but a size (``ARENA_TERMINAL=plain``) asks for plain lines.
     """
     said = environment.get("ARENA_TERMINAL", "")
     width, _, height = said.partition("x")
@@ -54,7 +56,22 @@ def find_terminal(stream: TextIO, environment: Mapping[str, str] = os.environ) -
         return Terminal(False)
     if width.isdecimal() and height.isdecimal():
         return Terminal(True, max(int(width), 40), max(int(height), 8))
-    return Terminal(not said and stream.isatty())
+    if said:
+        return Terminal(False)
+    return _terminal_of_launcher() if started_by_mpi() is not None else Terminal(stream.isatty())
+
+
+def _terminal_of_launcher() -> Terminal:
+    """Return what the parent process (mpirun, where that is on this machine) writes to."""
+    try:
+        with open(f"/proc/{os.getppid()}/fd/1", "wb", buffering=0, opener=_without_controlling) as output:
+            return Terminal(True, *os.get_terminal_size(output.fileno()))
+    except OSError:  # no such file system, somebody else's process, or no terminal
+        return Terminal(False)
+
+
+def _without_controlling(path: str, flags: int) -> int:
+    return os.open(path, (flags | os.O_NOCTTY) & ~(os.O_CREAT | os.O_TRUNC))
 
 
 class ProgressView:

@@ -1,7 +1,7 @@
 """What a policy is built with where there is no match: spaces without an environment, a group of one."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import gymnasium
 from gymnasium.vector.utils import batch_space
@@ -18,9 +18,8 @@ def _refuse(*_: Any, **__: Any) -> NoReturn:
 
 
 class _Env(gymnasium.Env):
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
-
     def __init__(self, entity: EntitySpaces) -> None:
+        self.metadata = {"render_modes": []}
         self.observation_space, self.action_space = entity.observation, entity.action
 
     reset = step = _refuse
@@ -55,10 +54,10 @@ def _parallel_env(entities: Sequence[EntitySpaces]) -> Any:
     from pettingzoo import ParallelEnv
 
     class StandIn(ParallelEnv):
-        metadata: ClassVar[dict[str, Any]] = {"name": "stand_in", "render_modes": []}
         reset = step = _refuse
 
         def __init__(self) -> None:
+            self.metadata = {"name": "stand_in", "render_modes": []}
             self.possible_agents = self.agents = [entity.name for entity in entities]
             self.observation_spaces = {entity.name: entity.observation for entity in entities}
             self.action_spaces = {entity.name: entity.action for entity in entities}

@@ -5,7 +5,6 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -19,6 +18,11 @@ from arena.records import Records
 from arena.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
+
+OUTCOMES = "win / draw / loss"
+
+WIDE = 104
+"""Characters that the whole table needs; narrower terminals get it without policies, updates and speeds."""
 
 
 def write_summary(run: RunDirectory, records: Records) -> str:
@@ -68,7 +72,7 @@ def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> st
     """Return what ``summarise`` says as a table, and where things are."""
     stream = io.StringIO()
     console = make_console(stream, terminal)
-    console.print(_table(summary))
+    console.print(_table(summary, narrow=console.width < WIDE))
     steps, seconds = summary["environment_steps"], summary["seconds"]
     faults = f", {summary['faults']} faults" if summary["faults"] else ""
     per_second = compact(steps / seconds) if seconds else "0"
@@ -87,34 +91,33 @@ def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> st
     return stream.getvalue()
 
 
-def _table(summary: dict[str, Any]) -> Table:
+def _table(summary: dict[str, Any], *, narrow: bool) -> Table:
     players: dict[str, dict[str, Any]] = summary["players"]
     outcomes = any(player[kind] for player in players.values() for kind in ("wins", "draws", "losses"))
     table = Table(box=SIMPLE_HEAD, title=f"[bold]{summary['run']}[/bold]", title_justify="left", title_style="")
-    for title in ("player", "policy"):
-        table.add_column(title)
-    titles = ["steps", "updates", "episodes", f"return, last {RECENT}", f"best {RECENT}"]
-    titles += ["win / draw / loss"] if outcomes else []
-    for title in [*titles, "steps/s"]:
-        table.add_column(title, justify="right")
-    for name, player in players.items():
-        table.add_row(*_row(name, player, outcomes))
+    cells = {name: _cells(name, player) for name, player in players.items()}
+    left_out = {"policy", "updates", "steps/s"} if narrow else set()
+    left_out |= set() if outcomes else {OUTCOMES}
+    for title in next(iter(cells.values())):
+        if title not in left_out:
+            table.add_column(title, justify="left" if title in ("player", "policy") else "right", no_wrap=True)
+    for row in cells.values():
+        table.add_row(*(cell for title, cell in row.items() if title not in left_out))
     return table
 
 
-def _row(name: str, player: dict[str, Any], outcomes: bool) -> Sequence[str]:
-    policy = player["policy"].rpartition(":")[2].rpartition("/")[2]
+def _cells(name: str, player: dict[str, Any]) -> dict[str, str]:
+    policy = player["policy"].rpartition(":")[2]
     mean, best = player["mean_return"], player["best_mean_return"]
-    row = [
-        f"[{player['color']}]●[/] [bold]{name}[/bold]",
-        policy if player["learns"] or policy == "random" else f"{policy}, frozen",
-        f"{player['steps']:,}",
-        f"{player['updates']:,}" if player["learns"] else "",
-        f"{player['episodes']:,}",
-        "–" if mean is None else f"[bold]{number(mean)}[/bold]",
-        "–" if best is None else number(best),
-    ]
-    if outcomes:
-        games = max(player["wins"] + player["draws"] + player["losses"], 1)
-        row.append(" / ".join(f"{player[kind] / games:.0%}" for kind in ("wins", "draws", "losses")))
-    return [*row, compact(player["steps_per_second"])]
+    games = max(player["wins"] + player["draws"] + player["losses"], 1)
+    return {
+        "player": f"[{player['color']}]●[/] [bold]{name}[/bold]",
+        "policy": policy if player["learns"] or policy == "random" else f"{policy}, frozen",
+        "steps": f"{player['steps']:,}",
+        "updates": f"{player['updates']:,}" if player["learns"] else "",
+        "episodes": f"{player['episodes']:,}",
+        f"last {RECENT}": "–" if mean is None else f"[bold]{number(mean)}[/bold]",
+        f"best {RECENT}": "–" if best is None else number(best),
+        OUTCOMES: " / ".join(f"{player[kind] / games:.0%}" for kind in ("wins", "draws", "losses")),
+        "steps/s": compact(player["steps_per_second"]),
+    }

@@ -1,13 +1,16 @@
 """The live view: fits every terminal, costs next to nothing, and leaves plain lines where there is no terminal."""
 
+import fcntl
 import io
 import logging
 import os
 import pty
 import re
 import select
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -204,6 +207,28 @@ def test_the_terminal_on_the_other_side_of_mpirun_is_believed(records):
     assert find_terminal(pipe, {"ARENA_TERMINAL": "120x40", "TERM": "dumb"}) == Terminal(False)
 
 
+@pytest.mark.parametrize("launcher_on_terminal", [True, False])
+def test_a_pseudo_terminal_from_the_launcher_is_not_taken_for_a_real_one(launcher_on_terminal):
+    """mpirun gives its ranks a terminal of its own, also where it writes to a file itself."""
+    rank = "import sys; from arena.progress import find_terminal; print(find_terminal(sys.stdout), file=sys.stderr)"
+    launcher = f"""
+import os, pty, subprocess, sys
+inner, outer = pty.openpty()
+subprocess.run([sys.executable, "-c", {rank!r}], stdout=outer)
+"""
+    environment = {**os.environ, "TERM": "xterm", "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "6"}
+    environment.pop("ARENA_TERMINAL", None)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 111, 0, 0))
+    output = theirs if launcher_on_terminal else subprocess.DEVNULL
+    done = subprocess.run(
+        [sys.executable, "-c", launcher], check=True, stdout=output, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    os.close(ours)
+    os.close(theirs)
+    assert done.stderr.strip() == str(Terminal(True, 111, 33) if launcher_on_terminal else Terminal(False))
+
+
 def test_on_a_real_terminal_it_draws_and_through_a_pipe_it_does_not(records):
     """One program, once on a pseudo terminal and once on a pipe."""
     code = f"""
@@ -220,7 +245,8 @@ records.close(0)
 assert "torch" not in sys.modules
 """
     environment = {**os.environ, "TERM": "xterm-256color"}
-    environment.pop("ARENA_TERMINAL", None)
+    for variable in ("ARENA_TERMINAL", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"):
+        environment.pop(variable, None)
     ours, theirs = pty.openpty()
     process = subprocess.Popen([sys.executable, "-c", code], stdout=theirs, env=environment)
     shown = b""
