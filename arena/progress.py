@@ -202,7 +202,8 @@ def frame_of_run(run: RunDirectory, at: float = 1.0) -> Frame:
         )
     if not lengths:
         raise ConfigError(f"{run}: expected a run that has finished episodes, found none in its records")
-    reports = {name: [series, *metrics.get(name, {}).values()] for name, series in returns.items()}
+    # An episode's row has the steps that were known when the news of it came, later than it ended.
+    reports = {name: list(metrics.get(name, {"": series}).values()) for name, series in returns.items()}
     ended = max(series.times[-1] for listed in reports.values() for series in listed)
     until = begun + at * (ended - begun)
     for name, series in returns.items():

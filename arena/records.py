@@ -85,6 +85,7 @@ class Records:
         self.environment_steps = 0
         self.faults = 0
         self.started = time.time()
+        self._ended: float | None = None
         self._seconds_before = 0.0
         self._speed = Speed()
         self._log = open_arena_log(run.arena_log)
@@ -128,7 +129,7 @@ class Records:
     @property
     def seconds(self) -> float:
         """Wall time of the run so far, that of earlier lives up to the checkpoint included."""
-        return self._seconds_before + time.time() - self.started
+        return self._seconds_before + (self._ended or time.time()) - self.started
 
     def state(self) -> dict[str, Any]:
         """Return, as JSON values for a checkpoint's manifest, what the statistics of a resumed run go on from."""
@@ -267,7 +268,8 @@ class Records:
 
     def close(self, exit: int) -> None:  # noqa: A002 (named like the column)
         """Note how this life ends, and write everything."""
-        row = (time.time(), exit, self.life)
+        self._ended = time.time()
+        row = (self._ended, exit, self.life)
         self._database.add("UPDATE runs SET ended = ?, exit = ? WHERE life = ?", row)
         if self._events is not None:
             self._show_episodes()
