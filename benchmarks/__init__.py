@@ -1,0 +1,1 @@
+"""Measurements that the README cites, each one a module to run."""

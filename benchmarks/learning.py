@@ -1,0 +1,185 @@
+"""How well a configuration learns: ``python -m benchmarks.learning CONFIG --seeds 1-10 --threshold 475``.
+
+Runs the configuration once for each seed, one after the other, and reads the figures from the records of each run. A
+line of the table is one learning policy of one run; returns are means over the policy's entities in an episode.
+"""
+
+import argparse
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from arena.config import load_config
+from arena.errors import ConfigError
+
+WINDOW = 100
+"""Episodes that a mean return is taken over."""
+
+EPISODES = """
+    SELECT e.id, e.ended_at, AVG(x.return), MAX(x.steps), MIN(x.outcome)
+    FROM episodes e JOIN episode_entities x ON x.episode = e.id
+    WHERE x.player = ? AND e.cause IS NULL GROUP BY e.id ORDER BY e.id
+"""
+UPDATES = "SELECT time, MAX(steps) FROM metrics WHERE player = ? GROUP BY updates ORDER BY updates"
+
+
+class Curve(NamedTuple):
+    """What a player's finished episodes came to, in the order of their ends.
+
+    Attributes:
+      returns: mean over the player's entities, of each episode.
+      steps: transition steps that the player had taken, all workers together, when the episode was over.
+      outcomes: win, draw or loss, None where the environment does not say.
+    """
+
+    returns: list[float]
+    steps: list[int]
+    outcomes: list[str | None]
+
+    def first(self) -> float | None:
+        """Return the mean return of the first episodes, a window of them."""
+        return statistics.fmean(self.returns[:WINDOW]) if self.returns else None
+
+    def last(self) -> float | None:
+        """Return the mean return of the last episodes, a window of them."""
+        return statistics.fmean(self.returns[-WINDOW:]) if self.returns else None
+
+    def reached(self, threshold: float) -> int | None:
+        """Return the steps after which the last ``WINDOW`` episodes first had this mean return, or None."""
+        total = 0.0
+        for index, value in enumerate(self.returns):
+            total += value - (self.returns[index - WINDOW] if index >= WINDOW else 0.0)
+            if index >= WINDOW - 1 and total / WINDOW >= threshold - 1e-6:
+                return self.steps[index]
+        return None
+
+    def won(self) -> tuple[int, int, int] | None:
+        """Return how many of the last episodes were won, drawn and lost, where the environment says so."""
+        known = [outcome for outcome in self.outcomes[-WINDOW:] if outcome is not None]
+        return (known.count("win"), known.count("draw"), known.count("loss")) if known else None
+
+
+def read_curve(records: Path, player: str) -> Curve:
+    """Return a player's episodes from a run's records.
+
+    An episode counts as over when the first update after it was: its transitions are among that update's. Policies
+    that report no updates have the steps that the root knew of when it heard of the episode.
+    """
+    connection = sqlite3.connect(f"file:{records}?mode=ro", uri=True)
+    try:
+        updates = connection.execute(UPDATES, (player,)).fetchall()
+        curve = Curve([], [], [])
+        following = 0
+        for _, ended_at, value, steps, outcome in connection.execute(EPISODES, (player,)):
+            # Episodes of several matches arrive in batches, so that their ends are not quite in order.
+            following = max(0, following - 1)
+            while following < len(updates) and updates[following][0] < ended_at:
+                following += 1
+            curve.returns.append(value)
+            curve.steps.append(updates[following][1] if following < len(updates) else steps)
+            curve.outcomes.append(outcome)
+        return curve
+    finally:
+        connection.close()
+
+
+def wall_seconds(records: Path) -> float:
+    """Return how long a finished run took, from the first rank's start to the last record."""
+    connection = sqlite3.connect(f"file:{records}?mode=ro", uri=True)
+    try:
+        started, ended = connection.execute("SELECT MIN(started), MAX(ended) FROM runs").fetchone()
+        return (ended or started) - started
+    finally:
+        connection.close()
+
+
+def train(config: Path, overrides: Sequence[str], log: Path) -> None:
+    """Run a configuration under mpirun.
+
+    Raises:
+      SystemExit: the run failed; its last lines are shown.
+    """
+    options = [part for override in overrides for part in ("--set", override)]
+    line = [sys.executable, "-m", "arena.launch", str(config), *options]
+    with log.open("w", encoding="utf-8") as out:
+        code = subprocess.run(line, stdout=out, stderr=subprocess.STDOUT, check=False).returncode
+    if code:
+        told = "\n".join(log.read_text("utf-8", errors="replace").splitlines()[-20:])
+        raise SystemExit(f"{told}\n{config}: the run ended with exit code {code}")
+
+
+def seeds(text: str) -> list[int]:
+    """Return the numbers of ``1-10`` or ``1,2,5``."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the parsed command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=__doc__.partition("\n")[0])
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--seeds", type=seeds, default=[1], metavar="1-10", help="seeds to run, one after the other")
+    parser.add_argument("--threshold", type=float, help=f"mean return of {WINDOW} episodes to look for")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the file")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the run directories there")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run, print the table, and return the exit code."""
+    args = parse(argv)
+    try:
+        config = load_config(args.config, args.set)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    learning = [name for name, policy in config.policies.items() if policy.use != "random" and not policy.frozen]
+    goal = "" if args.threshold is None else f"{f'steps to {args.threshold:g}':>14} "
+    print(f"{'seed':>4}  {'policy':<12} {goal}{'first 100':>10} {'last 100':>10} {'won/drawn/lost':>15} {'seconds':>8}")
+    reached: dict[str, list[int | None]] = {name: [] for name in learning}
+    with tempfile.TemporaryDirectory(prefix="arena-learning-") as scratch:
+        root = args.keep or Path(scratch)
+        root.mkdir(parents=True, exist_ok=True)
+        for seed in args.seeds:
+            name = f"{config.name}-{seed}"
+            train(
+                args.config,
+                [*args.set, f"seed={seed}", f"name={name}", f"run_root={root.resolve()}"],
+                Path(scratch) / f"{name}.log",
+            )
+            records = root / name / "arena.sqlite"
+            seconds = wall_seconds(records)
+            for player in learning:
+                curve = read_curve(records, player)
+                if args.threshold is not None:
+                    reached[player].append(curve.reached(args.threshold))
+                print(_line(seed, player, curve, args.threshold, seconds), flush=True)
+    for player, found in reached.items():
+        if found:
+            steps = [each for each in found if each is not None]
+            middle = f", median {statistics.median(steps):,.0f} steps, most {max(steps):,}" if steps else ""
+            print(f"{player}: {len(steps)} of {len(found)} seeds reached {args.threshold:g}{middle}")
+    return 0
+
+
+def _line(seed: int, player: str, curve: Curve, threshold: float | None, seconds: float) -> str:
+    goal = ""
+    if threshold is not None:
+        steps = curve.reached(threshold)
+        goal = f"{'never' if steps is None else format(steps, ','):>14} "
+    first, last = (f"{value:>10.2f}" if value is not None else f"{'-':>10}" for value in (curve.first(), curve.last()))
+    won = curve.won()
+    told = f"{'/'.join(map(str, won)) if won else '-':>15}"
+    return f"{seed:>4}  {player:<12} {goal}{first} {last} {told} {seconds:>8.0f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
