@@ -271,12 +271,12 @@ class EnvironmentProcess:
     def _restart(self, batch: int, copy: int, final: Timestep, sides: dict[int, Side]) -> None:
         """In same-step mode: show the next episode's first observation beside the last one's outcome."""
         number = self._slices[batch].start + copy
+        for s, side in sides.items():  # before the reset: the environment may reuse what it returned
+            entities = self._match.seats[s].entities
+            side.finals[copy] = [(_copied(final.observations[e]), final.infos[e]) for e in entities]
         timestep = self._copies[number].reset()
         self._running[number].begin(timestep)
         merged = timestep._replace(rewards=final.rewards, terminated=final.terminated, truncated=final.truncated)
-        for s, side in sides.items():
-            entities = self._match.seats[s].entities
-            side.finals[copy] = [(_copied(final.observations[e]), final.infos[e]) for e in entities]
         self._write(batch, copy, merged, sides, started=True, over=True)
 
     def _write(

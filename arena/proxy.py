@@ -284,8 +284,9 @@ class ParallelEnvProxy(ParallelEnv):
         entities = seat.offer.entities
         self.possible_agents = [entity.name for entity in entities]
         self.agents: list[str] = []
-        self.observation_spaces = {entity.name: entity.observation for entity in entities}
-        self.action_spaces = {entity.name: entity.action for entity in entities}
+        # Copies: spaces draw random samples, and each agent of each proxy draws from a stream of its own.
+        self.observation_spaces = {entity.name: deepcopy(entity.observation) for entity in entities}
+        self.action_spaces = {entity.name: deepcopy(entity.action) for entity in entities}
         self._positions = {entity.name: position for position, entity in enumerate(entities)}
         self._homes = {
             entities[position].name: (b, place)

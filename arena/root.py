@@ -1,5 +1,6 @@
 """The root process: says who plays, keeps the records, decides when matches end; steps nothing and never waits blindly."""
 
+import json
 import signal
 import sys
 import time
@@ -42,6 +43,7 @@ class Root:
 
     Attributes:
       stopping: whether a signal asked the run to end early.
+      ranks: for each rank that had a part, its role and whether it has loaded torch (only workers should).
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Root:
         self._rounds = config.round_list()
         self._next_view = 0.0
         self.stopping = False
+        self.ranks: dict[int, dict[str, Any]] = {}
         self._steps: dict[str, int] = {}
         self._steps_before: dict[str, int] = {}
         self._updates: dict[str, int] = {}
@@ -164,6 +167,12 @@ class Root:
             self._steps_before = before
             self._round_index += 1
 
+    def describe_ranks(self) -> None:
+        """Write what each rank was to ``log/ranks.json``."""
+        self.ranks[0] = {"role": "root", "loaded_torch": "torch" in sys.modules}
+        described = [{"rank": rank, **facts} for rank, facts in sorted(self.ranks.items())]
+        (self._run.log / "ranks.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
+
     # Mail -----------------------------------------------------------------------------------------------------
 
     def handle(self, message: Any) -> None:
@@ -242,8 +251,7 @@ class _Round:
                     self._order = None
         elif isinstance(message, RoundOver):
             self._busy.discard(message.rank)
-            if message.loaded_torch and message.role != "worker":
-                self._root._records.note("WARNING", f"rank {message.rank} ({message.role}) has loaded torch")
+            self._root.ranks[message.rank] = {"role": message.role, "loaded_torch": message.loaded_torch}
         else:
             self._root.handle(message)
 

@@ -155,6 +155,7 @@ class _Rank:
                 self.world.meet(reading, "all ranks at the end of the round")
                 root.complete_checkpoint(order, (), round_over=True)
             view.close()
+            root.describe_ranks()
             records.close(exit=0)
             self._conclude(records)
         except BaseException as error:

@@ -1,5 +1,6 @@
 """The worker process: sits on one seat, runs one policy, learns with the other workers of its player."""
 
+import hashlib
 import inspect
 import random
 import time
@@ -310,7 +311,7 @@ class InnerDoorWorker(Worker):
           RuntimeError: they differ; the workers are named.
         """
         digests = np.zeros(self.channel.size)
-        digests[self.channel.rank] = replica_digest(self.policy.weights())
+        digests[self.channel.rank] = replica_digest(self.policy.state_dict())
         self.channel.sum_in_place(digests)
         odd = np.flatnonzero(digests != digests[0])
         if odd.size:
@@ -443,13 +444,11 @@ class _OpenDoorPlayer:
         return actions if isinstance(actions, Decision) else Decision(actions, {})
 
 
-def replica_digest(weights: dict[str, Any]) -> float:
-    """Return a number (exact in float64) that two workers share only if their weights are the same, bit for bit."""
-    import hashlib
-
+def replica_digest(state: dict[str, Any]) -> float:
+    """Return a number (exact in float64) that two workers share only if their states are the same, bit for bit."""
     digest = hashlib.sha256()
-    for name in sorted(weights):
-        digest.update(np.ascontiguousarray(weights[name].detach().cpu().numpy()).tobytes())
+    for name in sorted(state):
+        digest.update(np.ascontiguousarray(state[name].detach().cpu().numpy()).tobytes())
     return float(int.from_bytes(digest.digest()[:6], "little"))
 
 

@@ -7,11 +7,11 @@ from .launching import player, run_arena, succeed
 ENVIRONMENTS = ["CartPole-v1", "Acrobot-v1", "MountainCarContinuous-v0", "Pendulum-v1", "Blackjack-v1", "Taxi-v4"]
 
 
-def table(use, policy, settings=None, num_envs=1, **env):
+def table(use, policy, policy_settings=None, num_envs=1, **env):
     return {
         "steps": 1000,
         "env": {"use": use, "num_envs": num_envs, **env},
-        "policies": {"checker": {"use": policy, "settings": settings or {}}},
+        "policies": {"checker": {"use": policy, "settings": policy_settings or {}}},
         "matches": [{"seats": ["checker"]}],
     }
 

@@ -1,0 +1,59 @@
+"""The gradient path: replicas stay the same, and many workers learn what one would learn from all their data."""
+
+import pytest
+
+from .launching import player, run_arena, succeed
+
+QUICK = {"hidden": [16, 16], "horizon": 32, "epochs": 2, "minibatches": 2}
+
+
+def four_workers(policy, settings=None, **more):
+    """Six ranks: the root, one environment process, four workers of one player."""
+    return {
+        "steps": 6000,
+        "env": {"use": "touchdown", "settings": {"team_size": 2}, "num_envs": 4},
+        "policies": {"one": {"use": policy, "settings": settings or {}}},
+        "matches": [{"seats": ["one"] * 4}],
+        **more,
+    }
+
+
+def test_weights_are_bit_identical_across_workers_after_every_update(tmp_path):
+    outcome = succeed(run_arena(tmp_path, four_workers("ppo", QUICK, verify_replicas=True)))
+    assert " -n 6 " in outcome.output
+
+
+def test_critics_of_every_player_are_synchronised(tmp_path):
+    config = four_workers("ppo", QUICK, verify_replicas=True)
+    config["policies"] = {"blue": {"use": "ppo", "settings": QUICK}, "red": {"use": "ppo", "settings": QUICK}}
+    config["matches"] = [{"seats": ["blue", "blue", "red", "red"]}]
+    succeed(run_arena(tmp_path, config))
+
+
+def test_a_replica_that_drifts_by_one_bit_ends_the_job_and_is_named(tmp_path):
+    config = four_workers(player("updates:Diverges"), QUICK, verify_replicas=True)
+    outcome = run_arena(tmp_path, config)
+    assert outcome.code == 1
+    assert "after update 1 the weights of workers [1] of 'one' differ from worker 0's" in outcome.errors
+
+
+def test_one_update_of_many_workers_is_one_update_on_all_their_data(tmp_path):
+    output = succeed(run_arena(tmp_path, four_workers(player("updates:OneUpdate")))).output
+    assert output.count("one update of 4 workers differs by") == 4
+
+
+@pytest.mark.parametrize("updates", [30])
+def test_a_worker_that_stops_early_does_not_hold_up_its_group(tmp_path, updates):
+    config = four_workers(player("behaviours:Averages"), {"updates": updates, "early": 5})
+    config["env"]["num_envs"] = 1
+    output = succeed(run_arena(tmp_path, config)).output
+    assert "worker 1 made 5 updates" in output
+    assert all(f"worker {rank} made {updates} updates" in output for rank in (0, 2, 3))
+
+
+def test_different_collectives_on_different_workers_are_an_error_not_a_hang(tmp_path):
+    config = four_workers(player("behaviours:Disagrees"))
+    config["env"]["num_envs"] = 1
+    outcome = run_arena(tmp_path, config)
+    assert outcome.code == 1
+    assert "called different collectives at the same time" in outcome.errors
