@@ -12,9 +12,9 @@ from arena.gradients import FlatGradient
 from arena.policies.adam import FlatAdam
 from arena.policies.distributions import distribution
 from arena.policies.generator import generator_state, new_generator, set_generator_state
-from arena.policies.inference import Perceptrons
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import ActorCritic, Answer, copy_tensors
+from arena.policies.perceptrons import Perceptrons
 from arena.policies.returns import advantages
 from arena.policies.settings import PPOSettings
 from arena.rollout import Rollout
@@ -115,9 +115,7 @@ class PPO:
         answer = self._answer(observations, starts, before, value=learning)
         if answer.state is not None and lanes is not None:
             self._memory[lanes] = answer.state
-        choice, log_prob = self.distribution.sample(
-            answer.outputs, self._free(), action_mask, self.random, deterministic
-        )
+        choice, log_prob = self.distribution.sample(answer.outputs, self._free, action_mask, self.random, deterministic)
         if not math.isfinite(np.add.reduce(log_prob) + np.add.reduce(choice, None)):
             raise FloatingPointError(self._not_finite_while_acting(observations, answer))
         extras = {}
@@ -149,7 +147,7 @@ class PPO:
     def _answer(self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None, value: bool) -> Answer:
         """Ask the networks about N lanes; outputs and values are NumPy arrays."""
         if self._fast is not None:
-            return Answer(*self._fast(observations, value), None)
+            return Answer(*self._fast.act(observations, value), None)
         with torch.inference_mode():
             fresh = None
             if state is not None:
@@ -157,8 +155,11 @@ class PPO:
             found = self.networks(map_tree(self._tensor, observations), fresh, state)
             return Answer(found.outputs.numpy(force=True), found.values.numpy(force=True), found.state)
 
+    @property
     def _free(self) -> np.ndarray:
-        return self.networks.free.numpy(force=True)
+        """The distribution's free numbers; on the CPU a view, so that it follows the optimizer's steps."""
+        free = self.networks.free
+        return free.detach().numpy() if self.device.type == "cpu" else free.numpy(force=True)
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)
@@ -236,6 +237,8 @@ class PPO:
 
     def _reread(self, batch: Batch, rows: torch.Tensor, chosen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what the current weights say about ``chosen``: outputs ``[n, outputs]`` and values ``[n]``."""
+        if self._fast is not None:
+            return self._fast.learn(batch.observations[chosen])
         if batch.memory is None:
             answer = self.networks(map_tree(lambda leaf: leaf[chosen], batch.observations))
             return answer.outputs, answer.values

@@ -7,7 +7,8 @@ from gymnasium import spaces as gym_spaces
 from gymnasium.vector.utils import batch_space
 
 from arena.errors import ConfigError
-from arena.policies.inference import Perceptrons
+from arena.gradients import FlatGradient
+from arena.policies.perceptrons import Perceptrons
 from arena.policies.networks import ActorCritic, Convolution, Encoder, Memory, Tanh, Vector, copy_tensors
 from arena.policies.settings import NetworkSettings
 from arena.wire import map_tree
@@ -120,13 +121,34 @@ def test_the_fast_forward_pass_computes_what_the_networks_do(activation, shared,
     for _ in range(2):
         x = np.random.default_rng(0).normal(size=(6, 2, 2)).astype(np.float32)
         expected = networks(torch.from_numpy(x))
-        outputs, values = fast(x, True)
+        outputs, values = fast.act(x, True)
         np.testing.assert_allclose(outputs, expected.outputs.detach().numpy(), atol=1e-5)
         np.testing.assert_allclose(values, expected.values.detach().numpy(), atol=1e-5)
-        assert fast(x, False)[1] is None
+        assert fast.act(x, False)[1] is None
         with torch.no_grad():  # and it keeps up with weights that change
             for parameter in networks.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.1)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("shared", [None, True], ids=["apart", "shared"])
+@pytest.mark.parametrize("hidden", [None, (), (7, 5, 3)], ids=str)
+def test_the_fast_backward_pass_gives_the_gradients_of_torch(activation, shared, hidden):
+    space = gym_spaces.Box(0, 255, (2, 2), np.uint8)
+    networks = actor_critic(space, activation=activation, shared=shared, hidden=hidden)
+    x = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (9, 2, 2), np.uint8))
+
+    def loss(outputs, values):
+        return (outputs.softmax(-1)[:, 0] * values).sum() + values.square().mean()
+
+    gradient = FlatGradient(networks.parameters())
+    answer = networks(x)
+    loss(answer.outputs, answer.values).backward()
+    expected = gradient.values.clone()
+    gradient.values.fill_(5.0)  # is overwritten
+    loss(*Perceptrons(networks).learn(x)).backward()
+    assert expected.abs().max() > 0.1
+    torch.testing.assert_close(gradient.values, expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +158,7 @@ def test_the_fast_forward_pass_computes_what_the_networks_do(activation, shared,
         (gym_spaces.Box(-1, 1, (2,)), {"lstm": 4}),
         (gym_spaces.Box(-1, 1, (2,)), {"activation": "elu"}),
         (gym_spaces.Discrete(3), {}),
+        (gym_spaces.Dict(a=gym_spaces.Box(-1, 1, (2,))), {}),
     ],
     ids=str,
 )
