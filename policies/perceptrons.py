@@ -172,5 +172,11 @@ def _layers(trunk: Trunk) -> list[Layer]:
 
 def _layer(module: nn.Module, activation: type | None) -> Layer:
     assert isinstance(module, nn.Linear)
-    gradients = [None if p.grad is None else p.grad.numpy() for p in (module.weight, module.bias)]
-    return Layer(module.weight.detach().numpy(), module.bias.detach().numpy(), *gradients, activation)
+    weight, bias = module.weight, module.bias
+    return Layer(
+        weight.detach().numpy(),
+        bias.detach().numpy(),
+        None if weight.grad is None else weight.grad.numpy(),
+        None if bias.grad is None else bias.grad.numpy(),
+        activation,
+    )

@@ -8,8 +8,8 @@ from gymnasium.vector.utils import batch_space
 
 from arena.errors import ConfigError
 from arena.gradients import FlatGradient
-from arena.policies.perceptrons import Perceptrons
 from arena.policies.networks import ActorCritic, Convolution, Encoder, Memory, Tanh, Vector, copy_tensors
+from arena.policies.perceptrons import Perceptrons
 from arena.policies.settings import NetworkSettings
 from arena.wire import map_tree
 
