@@ -11,19 +11,22 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from arena.config import load_config
 from arena.errors import ConfigError
+from arena.player_statistics import mean_by_player, outcomes_of
 
 WINDOW = 100
 """Episodes that a mean return is taken over."""
 
-EPISODES = """
-    SELECT e.id, e.ended_at, AVG(x.return), MAX(x.steps), MIN(x.outcome)
+ENTITIES = """
+    SELECT e.id, e.ended_at, x.player, x.return, x.outcome, x.steps
     FROM episodes e JOIN episode_entities x ON x.episode = e.id
-    WHERE x.player = ? AND e.cause IS NULL GROUP BY e.id ORDER BY e.id
+    WHERE e.cause IS NULL ORDER BY e.id, x.entity
 """
 UPDATES = "SELECT time, MAX(steps) FROM metrics WHERE player = ? GROUP BY updates ORDER BY updates"
 
@@ -34,7 +37,7 @@ class Curve(NamedTuple):
     Attributes:
       returns: mean over the player's entities, of each episode.
       steps: transition steps that the player had taken, all workers together, when the episode was over.
-      outcomes: win, draw or loss, None where the environment does not say.
+      outcomes: win, draw or loss, None where it met no other player.
     """
 
     returns: list[float]
@@ -59,7 +62,7 @@ class Curve(NamedTuple):
         return None
 
     def won(self) -> tuple[int, int, int] | None:
-        """Return how many of the last episodes were won, drawn and lost, where the environment says so."""
+        """Return how many of the last episodes were won, drawn and lost, where it met other players."""
         known = [outcome for outcome in self.outcomes[-WINDOW:] if outcome is not None]
         return (known.count("win"), known.count("draw"), known.count("loss")) if known else None
 
@@ -75,14 +78,18 @@ def read_curve(records: Path, player: str) -> Curve:
         updates = connection.execute(UPDATES, (player,)).fetchall()
         curve = Curve([], [], [])
         following = 0
-        for _, ended_at, value, steps, outcome in connection.execute(EPISODES, (player,)):
+        for _, rows in groupby(connection.execute(ENTITIES), key=itemgetter(0)):
+            _, ended_at, players, returns, outcomes, steps = zip(*rows, strict=True)
+            if player not in players:
+                continue
             # Episodes of several matches arrive in batches, so that their ends are not quite in order.
-            following = max(0, following - 1)
-            while following < len(updates) and updates[following][0] < ended_at:
+            while following > 0 and updates[following - 1][0] >= ended_at[0]:
+                following -= 1
+            while following < len(updates) and updates[following][0] < ended_at[0]:
                 following += 1
-            curve.returns.append(value)
-            curve.steps.append(updates[following][1] if following < len(updates) else steps)
-            curve.outcomes.append(outcome)
+            curve.returns.append(mean_by_player(players, returns)[player])
+            curve.steps.append(updates[following][1] if following < len(updates) else steps[players.index(player)])
+            curve.outcomes.append(outcomes_of(players, returns, outcomes)[player])
         return curve
     finally:
         connection.close()

@@ -1,0 +1,121 @@
+"""The configurations that come with the arena: a file that does not run as it stands greets every newcomer."""
+
+import re
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from arena.config import load_config
+from arena.layout import plan
+from arena.preflight import check_environments
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted((ROOT / "configs").glob("*.yaml"))
+EXPECTED = {
+    "quickstart",
+    "cartpole",
+    "acrobot",
+    "pendulum",
+    "pong",
+    "simple_tag",
+    "tictactoe",
+    "connect_four",
+    "round_robin_2v2",
+    "multi_entity",
+    "evolution",
+    "custom_policy",
+    "sb3",
+}
+ALONE = {"evolution": ["--set", "rounds.0.steps=500", "--set", "rounds.0.repeat=1", "--set", "rounds.1.steps=500"]}
+
+
+def run(*arguments, timeout=120):
+    return subprocess.run(
+        [sys.executable, "-m", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def test_every_promised_configuration_is_there():
+    assert {path.stem for path in FILES} >= EXPECTED
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_it_loads_and_every_round_has_a_plan_that_its_header_counts_rightly(path):
+    config = load_config(path)
+    assert config.name == path.stem  # so that no two of them fight for a run directory
+    header = re.match(r"(#.*\n)+", path.read_text("utf-8"))[0]
+    assert f"python -m arena.launch configs/{path.name}" in header
+    told = re.search(r"\b(\d+) ranks\b", header.replace("151 ranks.", "151 ranks"))
+    assert told is not None and int(told[1]) == config.ranks_needed()
+    for round_ in config.round_list():
+        planned = plan(round_.rows, [0] * config.ranks_needed())
+        assert not [a for a in planned.assignments if a.role == "idle"]
+        assert set(planned.groups) == set(config.policies)  # nobody is configured and never plays
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_its_environments_can_be_made_and_have_the_entities_that_its_seats_play(path):
+    check_environments(load_config(path))
+
+
+def test_the_round_robin_is_30_matches_on_151_ranks():
+    shown = run("arena.launch", "configs/round_robin_2v2.yaml", "--dry-run")
+    assert shown.returncode == 0, shown.stderr
+    assert (
+        "151 ranks: 1 root, 30 environment processes, 120 workers, 0 idle; 30 matches of 6 pairings x 5 replicas"
+        in shown.stdout
+    )
+    for player in ("red", "blue", "green", "yellow"):
+        assert f"group {player}: 30 workers of ppo" in shown.stdout
+
+
+def test_the_round_robin_written_short_is_the_same_table(tmp_path):
+    path = ROOT / "configs" / "round_robin_2v2.yaml"
+    line = re.search(r"# +(round_robin: .*)", path.read_text("utf-8"))[1]
+    data = yaml.safe_load(path.read_text("utf-8"))
+    del data["matches"]
+    short = tmp_path / "short.yaml"
+    short.write_text(yaml.safe_dump({**data, **yaml.safe_load(line)}), encoding="utf-8")
+    (written,), (expanded,) = load_config(path).round_list(), load_config(short).round_list()
+    assert [(row.seats, row.replicas) for row in written.rows] == [(row.seats, row.replicas) for row in expanded.rows]
+
+
+@pytest.mark.parametrize(
+    "name", ["quickstart", "simple_tag", "tictactoe", "multi_entity", "evolution", "custom_policy", "sb3"]
+)
+def test_it_runs_to_its_end(name, tmp_path):
+    few = ALONE.get(name, ["--set", "steps=500"])
+    done = run("arena.launch", f"configs/{name}.yaml", "--set", f"run_root={tmp_path}", *few)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    with sqlite3.connect(tmp_path / name / "arena.sqlite") as records:
+        assert records.execute("SELECT exit FROM runs").fetchall() == [(0,)]
+        assert records.execute("SELECT what FROM faults").fetchall() == []
+    for player, policy in load_config(ROOT / "configs" / f"{name}.yaml").policies.items():
+        if policy.use != "random":
+            snapshots = [int(path.stem) for path in (tmp_path / name / "players" / player).glob("*.safetensors")]
+            assert snapshots and max(snapshots) >= 500, player
+
+
+def test_the_learning_benchmark_reads_its_figures_from_the_records(tmp_path):
+    done = run(
+        "benchmarks.learning",
+        "configs/cartpole.yaml",
+        *("--seeds", "3", "--threshold", "10", "--set", "steps=4000", "--keep", tmp_path),
+    )
+    assert done.returncode == 0, done.stderr
+    seed, player, steps, first, last, *_ = done.stdout.splitlines()[1].split()
+    assert (seed, player) == ("3", "learner")
+    # A hundred episodes of CartPole played at random take some 2,200 steps, and none of them is shorter than 8.
+    assert 800 <= int(steps.replace(",", "")) <= 5_000
+    assert 8 < float(first) and 8 < float(last)
+    assert "learner: 1 of 1 seeds reached 10" in done.stdout
+    assert (tmp_path / "cartpole-3" / "arena.sqlite").exists()
