@@ -27,7 +27,7 @@ class _Place(NamedTuple):
     """One entity of one copy in a seat's record: the observations, flat views of the rest, and where it lies there."""
 
     entity: int
-    index: int
+    offset: int
     write: Callable[[Any], None]
     mask: np.ndarray | None
 
@@ -285,12 +285,12 @@ class EnvironmentProcess:
         """Write one copy's timestep into every seat's record."""
         observations, rewards, terminated, truncated, infos, acting, masks, ended = timestep
         for seat in self._records[batch]:
-            for entity, index, write, mask in seat.places[copy]:
+            for entity, offset, write, mask in seat.places[copy]:
                 write(observations[entity])
-                seat.rewards[index] = rewards[entity]
-                seat.terminated[index] = terminated[entity]
-                seat.truncated[index] = truncated[entity]
-                seat.acting[index] = acting[entity]
+                seat.rewards[offset] = rewards[entity]
+                seat.terminated[offset] = terminated[entity]
+                seat.truncated[offset] = truncated[entity]
+                seat.acting[offset] = acting[entity]
                 if mask is not None and masks[entity] is not None:
                     mask[...] = masks[entity]
             seat.started[copy] = started

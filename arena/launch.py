@@ -17,9 +17,10 @@ from arena.errors import ConfigError
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Return the parsed command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m arena.launch",
+        prog="arena",
         description="Train the policies of a configuration file, over MPI.",
-        epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun it starts itself.",
+        epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun it starts itself. "
+        "arena eval runs/NAME plays the trained players of a run.",
     )
     parser.add_argument("config", type=Path, help="the YAML file")
     parser.add_argument(
@@ -40,6 +41,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 0 done or stopped in order, 2 for a user error, else 1."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["eval"]:
+        from arena.evaluate import main as evaluate
+
+        return evaluate(arguments[1:])
     args = parse(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load, so before anything else
     if start.started_by_mpi() is not None and not args.dry_run:
@@ -55,21 +60,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def dry_run(args: argparse.Namespace) -> int:
     """Print (and draw) the plan of every round."""
-    from arena.config import load_config
-    from arena.layout import plan, ranks_needed
+    from arena.config import Round, load_config
+    from arena.layout import plan
     from arena.plan_view import describe
 
     config = load_config(args.config, args.set)
+    ranks = args.ranks or config.ranks_needed()
+    per_node = args.ranks_per_node or ranks
+    shown: list[Round] = []
     for round_ in config.round_list():
-        ranks = args.ranks or ranks_needed(round_.rows)
-        per_node = args.ranks_per_node or ranks
+        same = next((earlier for earlier in shown if earlier.rows == round_.rows), None)
+        if same is not None:
+            print(f"round {round_.index} is planned like round {same.index}")
+            continue
+        shown.append(round_)
         planned = plan(round_.rows, [rank // per_node for rank in range(ranks)])
         print(describe(planned, config, round_))
         if args.diagram is not None and round_.index == 0:
+            from arena.colors import resolve
             from arena.diagram import draw_plan
 
-            colors = {name: policy.color for name, policy in config.policies.items() if policy.color}
-            args.diagram.write_text(draw_plan(planned, colors, config.name), encoding="utf-8")
+            frozen = [name for name, policy in config.policies.items() if policy.frozen or policy.use == "random"]
+            colors = resolve({name: policy.color for name, policy in config.policies.items()})
+            args.diagram.write_text(draw_plan(planned, colors, config.name, frozen=frozen), encoding="utf-8")
             print(f"drawn to {args.diagram}")
     return 0
 
@@ -77,17 +90,17 @@ def dry_run(args: argparse.Namespace) -> int:
 def start_under_mpi(args: argparse.Namespace, arguments: Sequence[str]) -> int:
     """Check everything that can be checked beforehand, then start mpirun and wait for it."""
     from arena.config import load_config
-    from arena.layout import plan, ranks_needed
+    from arena.layout import plan
     from arena.preflight import check_environments
     from arena.run_directory import RunDirectory
 
     config = load_config(args.config, args.set)
     rounds = config.round_list()
-    ranks = args.ranks or max(ranks_needed(round_.rows) for round_ in rounds)
+    ranks = args.ranks or config.ranks_needed()
     for round_ in rounds:
         plan(round_.rows, [0] * ranks)
     check_environments(config)
-    RunDirectory(config.run_root, config.name)
+    RunDirectory(config.run_root, config.name).check(resume=args.resume)
     return start.run(start.command(start.find_mpirun(), ranks, _without_ranks(arguments)))
 
 

@@ -119,7 +119,7 @@ class RoundStart(NamedTuple):
     """Root to all, at the start of a round.
 
     Attributes:
-      index: of the round; -1 says that there is none left and the run is over.
+      number: of the round; -1 says that there is none left and the run is over.
       checkpoint: directory to load players from, or None.
       sources: player -> the player whose weights it starts from, where that is not itself.
       steps: transition steps that each player has taken in this round already (a resumed round).
@@ -127,7 +127,7 @@ class RoundStart(NamedTuple):
       updates: gradient updates that each player has made so far.
     """
 
-    index: int
+    number: int
     checkpoint: str | None
     sources: dict[str, str]
     steps: dict[str, int]

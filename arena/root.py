@@ -60,8 +60,8 @@ class Root:
         self._steps: dict[str, int] = {}
         self._steps_before: dict[str, int] = {}
         self._updates: dict[str, int] = {}
-        self._round_index = 0
-        self._resumed_steps: dict[str, int] = {}
+        self._round_number = 0
+        self._learning: list[str] = []
         self._newest: Path | None = None
 
     def listen_to_signals(self) -> None:
@@ -79,45 +79,42 @@ class Root:
     # Resuming -------------------------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Go on from the newest complete checkpoint.
-
-        Raises:
-          ConfigError: there is none (checked by the run directory before).
-        """
+        """Go on from the newest complete checkpoint: in its round, or in the next one where that one was finished."""
         newest = self._checkpoints.newest()
-        assert newest is not None
+        assert newest is not None, "the run directory has refused to resume without a checkpoint"
         for warning in newest.warnings:
             self._records.note("WARNING", warning)
         manifest = newest.manifest
         self._newest = newest.path
-        self._round_index = manifest["round"]
-        self._resumed_steps = dict(manifest["round_steps"])
+        self._round_number = manifest["round"]
+        self._steps = dict(manifest["round_steps"])
         self._steps_before = dict(manifest["steps_before"])
         self._updates = dict(manifest["updates"])
-        self._records.restore(manifest["statistics"])
+        self._records.restore(manifest["statistics"], manifest["number"])
         self._records.note("INFO", f"resumed from checkpoint {newest.path}")
+        # Judged by the steps, so that a finished run can be resumed with a larger budget.
+        budget = self._rounds[self._round_number].steps if self._round_number < len(self._rounds) else 0
+        if manifest["finished"] and all(self._steps.get(player, 0) >= budget for player in manifest["learning"]):
+            self._turn_over()
 
     # Rounds ---------------------------------------------------------------------------------------------------
 
     def next_round(self) -> RoundStart:
         """Return what to tell everybody at the start of the next round, or at the end of the run."""
-        if self.stopping or self._round_index >= len(self._rounds):
+        if self.stopping or self._round_number >= len(self._rounds):
             return RoundStart(-1, None, {}, {}, {}, {})
-        index = self._round_index
-        fresh = not self._resumed_steps
-        sources = self._resolve_copies(self._rounds[index - 1]) if fresh and index else {}
-        start = RoundStart(
-            index,
-            None if self._newest is None else str(self._newest),
-            sources,
-            self._resumed_steps,
-            self._steps_before,
-            self._updates,
-        )
-        self._steps = dict(self._resumed_steps)
-        self._resumed_steps = {}
-        self._records.begin_round(index, sources)
-        return start
+        number = self._round_number
+        sources = self._resolve_copies(self._rounds[number - 1]) if number and not self._steps else {}
+        newest = None if self._newest is None else str(self._newest.resolve())
+        self._records.begin_round(number, sources)
+        return RoundStart(number, newest, sources, self._steps, self._steps_before, self._updates)
+
+    def _turn_over(self) -> None:
+        """Count the round's steps to what came before, and go to the next round."""
+        for player, steps in self._steps.items():
+            self._steps_before[player] = self._steps_before.get(player, 0) + steps
+        self._steps = {}
+        self._round_number += 1
 
     def _resolve_copies(self, last: Round) -> dict[str, str]:
         """Return player -> whose weights it takes, with ``best`` and ``others`` resolved by the last round's returns."""
@@ -136,36 +133,46 @@ class Root:
 
     def supervise(self, plan: Plan) -> None:
         """Keep the records of one round and end its matches, until every busy rank has said that it is through."""
-        _Round(self, plan).run()
+        round_ = _Round(self, plan)
+        round_.run()
+        self._learning = round_.learning()
 
     def order_checkpoint(self) -> WriteCheckpoint:
         """Begin the next checkpoint."""
         number, self._number = self._number, self._number + 1
         return WriteCheckpoint(number, str(self._checkpoints.begin(number)))
 
-    def complete_checkpoint(self, order: WriteCheckpoint, expected: Iterable[str], *, round_over: bool) -> None:
-        """Declare a checkpoint complete; a disk that refuses costs this checkpoint, not the run."""
-        finished = round_over and not self.stopping
-        before = dict(self._steps_before)
-        if finished:
-            for player, steps in self._steps.items():
-                before[player] = before.get(player, 0) + steps
+    def complete_checkpoint(self, order: WriteCheckpoint, learning: Iterable[str], *, finished: bool) -> None:
+        """Declare a checkpoint complete; a disk that refuses costs this checkpoint, not the run.
+
+        Args:
+          order: what ``order_checkpoint`` returned.
+          learning: the players whose parts must be there.
+          finished: whether the round is over with it.
+        """
+        learning = list(learning)
         manifest = {
-            "round": self._round_index + finished,
-            "round_steps": {} if finished else self._steps,
-            "steps_before": before,
-            "steps": {p: self._steps_before.get(p, 0) + s for p, s in self._steps.items()},
+            "round": self._round_number,
+            "round_steps": self._steps,
+            "steps_before": self._steps_before,
             "updates": self._updates,
+            "learning": learning,
+            "finished": finished,
             "statistics": self._records.state(),
         }
         try:
-            self._newest = self._checkpoints.complete(order.number, manifest, expected)
+            self._newest = self._checkpoints.complete(order.number, manifest)
             self._records.note("INFO", f"checkpoint {order.number} is complete")
         except OSError as error:
             self._records.note("WARNING", f"checkpoint {order.number} is left out: {error}")
+
+    def end_round(self, order: WriteCheckpoint) -> None:
+        """Close the round with the checkpoint that everybody has written."""
+        finished = not self.stopping
+        self.complete_checkpoint(order, self._learning, finished=finished)
+        self._records.end_round()
         if finished:
-            self._steps_before = before
-            self._round_index += 1
+            self._turn_over()
 
     def describe_ranks(self) -> None:
         """Write what each rank was to ``log/ranks.json``."""
@@ -203,9 +210,10 @@ class Root:
             self._run.forget()
         self._world.abort(code)
 
-    def refresh(self) -> None:
-        """Draw the view and flush the records, not more often than useful."""
+    def refresh(self, matches: int = 0) -> None:
+        """Draw the view and flush the records, not more often than useful; ``matches`` are running."""
         now = time.monotonic()
+        self._view.matches = matches
         if now >= self._next_view:
             self._next_view = now + VIEW_EVERY
             self._view.update()
@@ -227,6 +235,7 @@ class _Round:
         self._next_checkpoint = time.monotonic() + root._config.checkpoint.every
 
     def run(self) -> None:
+        """Take mail until every busy rank is through."""
         while self._busy:
             mail = self._root._mailbox.poll()
             if mail is None:
@@ -234,7 +243,7 @@ class _Round:
                 self._tick()
             else:
                 self._take(*mail)
-            self._root.refresh()
+            self._root.refresh(matches=len(self._open))
 
     def _take(self, sender: int, message: Any) -> None:
         if isinstance(message, Joined):
@@ -246,8 +255,7 @@ class _Round:
             if self._order is not None and message.number == self._order.number:
                 self._missing_parts.discard(message.player)
                 if not self._missing_parts:
-                    parts = [f"{p}.safetensors" for p in self._learning()]
-                    self._root.complete_checkpoint(self._order, parts, round_over=False)
+                    self._root.complete_checkpoint(self._order, self.learning(), finished=False)
                     self._order = None
         elif isinstance(message, RoundOver):
             self._busy.discard(message.rank)
@@ -255,7 +263,8 @@ class _Round:
         else:
             self._root.handle(message)
 
-    def _learning(self) -> list[str]:
+    def learning(self) -> list[str]:
+        """Return the players that learn in this round."""
         return [player for player, joined in self._joined.items() if joined.learns]
 
     def _is_finished(self, player: str) -> bool:
@@ -270,7 +279,7 @@ class _Round:
         """Close each match whose learning players (or all, where none learns) have finished."""
         if not self._all_joined():
             return
-        learning = set(self._learning())
+        learning = set(self.learning())
         for index in sorted(self._open):
             players = {seat.player for seat in self._plan.matches[index].seats}
             if all(self._is_finished(player) for player in (players & learning) or players):
@@ -295,7 +304,7 @@ class _Round:
 
     def _stop(self) -> None:
         """Let the groups that learn update by update stop together, then close every match."""
-        together = [p for p in self._learning() if self._joined[p].inner_door]
+        together = [p for p in self.learning() if self._joined[p].inner_door]
         if not self._told_to_stop:
             self._told_to_stop = True
             for rank in self._leaders(together):
@@ -309,7 +318,7 @@ class _Round:
         if now < self._next_checkpoint:
             return
         self._next_checkpoint = now + self._root._config.checkpoint.every
-        learning = self._learning()
+        learning = self.learning()
         if not learning:
             return
         if self._order is not None:

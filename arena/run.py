@@ -74,19 +74,6 @@ def _plan_as_data(planned: Any) -> dict[str, Any]:
     }
 
 
-def players_of(config: RunConfig) -> dict[str, Any]:
-    """Return what the records need to know of each player: its policy, colour and budget over all rounds."""
-    from arena.colors import resolve
-    from arena.player_statistics import PlayerInfo
-
-    budget = sum(round_.steps for round_ in config.round_list())
-    colors = resolve({name: policy.color for name, policy in config.policies.items()})
-    return {
-        name: PlayerInfo(policy.use, colors[name], not policy.frozen, budget)
-        for name, policy in config.policies.items()
-    }
-
-
 def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> Waiter:
     """Return how this rank waits: a rank that shares its core gives it away at once, others spin for a while."""
     crowded = world.oversubscribed()
@@ -125,41 +112,52 @@ class _Rank:
 
     def be_root(self, resume: bool) -> None:
         """Go through all rounds as rank 0."""
-        from arena.progress import ProgressView
-        from arena.records import Records
-        from arena.root import Root, keep_reading
-
-        records = Records(
-            self.run,
-            players_of(self.config),
-            host=self.world.host,
-            ranks=self.world.size,
-            tensorboard=self.config.records.tensorboard,
-        )
-        view = ProgressView(records, self.config)
-        root = Root(self.world, self.mailbox, self.config, self.run, records, view)
-        root.listen_to_signals()
-        reading = keep_reading(root, self.waiter)
+        root: Any = None
         try:
+            from arena.progress import ProgressView
+            from arena.records import Records, players_of
+            from arena.root import Root
+
+            records = Records(
+                self.run,
+                players_of(self.config),
+                host=self.world.host,
+                ranks=self.world.size,
+                tensorboard=self.config.records.tensorboard,
+            )
+            view = ProgressView(records, self.config)
+            root = Root(self.world, self.mailbox, self.config, self.run, records, view)
+            root.listen_to_signals()
             if resume:
                 root.resume()
-            while True:
-                start: RoundStart = self.world.share(root.next_round(), reading)
-                if start.index < 0:
-                    break
-                planned = plan(self.rounds[start.index].rows, self.world.nodes)
-                self.world.split_group(None, reading)
-                root.supervise(planned)
-                order = root.order_checkpoint()
-                self.world.share(order, reading)
-                self.world.meet(reading, "all ranks at the end of the round")
-                root.complete_checkpoint(order, (), round_over=True)
+            self._lead(root)
             view.close()
             root.describe_ranks()
             records.close(exit=0)
             self._conclude(records)
         except BaseException as error:
-            root.fail(self._failure(error))
+            failure = self._failure(error)
+            if root is not None:
+                root.fail(failure)
+            print(f"error: the root failed:\n{failure.text}", file=sys.stderr, flush=True)
+            self.world.abort(1)
+
+    def _lead(self, root: Any) -> None:
+        """Announce one round after the other and supervise it."""
+        from arena.root import keep_reading
+
+        reading = keep_reading(root, self.waiter)
+        while True:
+            start: RoundStart = self.world.share(root.next_round(), reading)
+            if start.number < 0:
+                return
+            planned = plan(self.rounds[start.number].rows, self.world.nodes)
+            self.world.split_group(None, reading)
+            root.supervise(planned)
+            order = root.order_checkpoint()
+            self.world.share(order, reading)
+            self.world.meet(reading, "all ranks at the end of the round")
+            root.end_round(order)
 
     def _conclude(self, records: Any) -> None:
         from arena.plots import write_plots
@@ -185,9 +183,9 @@ class _Rank:
 
     def _follow_round(self) -> bool:
         start: RoundStart = self.world.share(None, self.waiter)
-        if start.index < 0:
+        if start.number < 0:
             return False
-        round_ = self.rounds[start.index]
+        round_ = self.rounds[start.number]
         planned = plan(round_.rows, self.world.nodes)
         me = planned.assignments[self.world.rank]
         self.role, self.player = me.role, me.player

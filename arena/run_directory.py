@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,30 @@ class RunDirectory:
             _keep_and_write(self.plan, json.dumps(plan, indent=1) + "\n")
         except OSError as error:
             raise self._cannot_write(error) from error
+
+    def check(self, resume: bool) -> None:
+        """Raise what ``create`` would raise, as far as that can be told before, and leave nothing behind.
+
+        Raises:
+          ConfigError: see ``create``.
+        """
+        self._is_new(resume)
+        existing = next(place for place in (self.path, *self.path.absolute().parents) if place.exists())
+        try:
+            with tempfile.TemporaryFile(dir=existing) as file:
+                file.write(b"arena")
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def _is_new(self, resume: bool) -> bool:
+        if self.path.is_dir() and any(self.path.iterdir()):
+            self._refuse_what_cannot_go_on(resume)
+            return False
+        if resume:
+            raise ConfigError(
+                f"{self}: expected a run to resume, found none there; start it without --resume{_others(self.path)}"
+            )
+        return True
 
     def forget(self) -> None:
         """Remove what a run has made that ended with a user error before anything was learned.

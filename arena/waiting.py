@@ -9,8 +9,8 @@ class HangError(RuntimeError):
     """Something that this rank waits for did not come within ``abort_after``."""
 
 
-def _ignore() -> None:
-    pass
+def do_nothing() -> None:
+    """What a rank with nothing to look after does while it waits."""
 
 
 class Waiter:
@@ -34,7 +34,7 @@ class Waiter:
         warn_after: float,
         abort_after: float,
         on_warn: Callable[[str], None],
-        on_idle: Callable[[], None] = _ignore,
+        on_idle: Callable[[], None] = do_nothing,
     ) -> None:
         self.spin = spin
         self.yielding = yielding

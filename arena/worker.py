@@ -24,6 +24,7 @@ from arena.rollout import Rollout
 from arena.run_directory import RunDirectory
 from arena.seat import Seat, SeatOffer
 from arena.seeding import derive_seed
+from arena.waiting import do_nothing
 
 HOUSEKEEPING_EVERY = 0.2
 """Seconds between two looks into the mailbox."""
@@ -429,7 +430,12 @@ class OpenDoorWorker(Worker):
                 model(block.spaces, None, lanes=copies * len(block.positions), seed=derive_seed(self.seed, "rest", b))
                 for b, block in enumerate(self.seat.blocks)
             ]
-        Driver(self.seat, players, deterministic=False).play(self.channel.serve)
+        # The others may wait for this worker inside a collective while it waits for them at the environment.
+        self.context.waiter.on_idle = self.channel.serve
+        try:
+            Driver(self.seat, players, deterministic=False).play(self.channel.serve)
+        finally:
+            self.context.waiter.on_idle = do_nothing
 
 
 class _OpenDoorPlayer:

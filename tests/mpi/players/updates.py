@@ -49,6 +49,7 @@ def fill(policy, workers):
             # Actions come from the data, so that they do not depend on how many lanes are decided at once.
             actions = (draw(()) * 10).astype(np.int64) % 3
             decision = policy.act(observations, lanes=everything, learning=True)
+            decision.extras["choice"][...] = actions.reshape(decision.extras["choice"].shape)
             decision.extras["log_prob"][...] = np.log(1 / 3) + 0.01 * draw(())
             rollout.decide(slot, everything, decision._replace(actions=actions))
     return rollout
