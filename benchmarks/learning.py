@@ -28,7 +28,7 @@ ENTITIES = """
     FROM episodes e JOIN episode_entities x ON x.episode = e.id
     WHERE e.cause IS NULL ORDER BY e.id, x.entity
 """
-UPDATES = "SELECT time, MAX(steps) FROM metrics WHERE player = ? GROUP BY updates ORDER BY updates"
+UPDATES = "SELECT MIN(time), steps FROM metrics WHERE player = ? GROUP BY steps ORDER BY steps"
 
 
 class Curve(NamedTuple):

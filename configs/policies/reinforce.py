@@ -15,10 +15,10 @@ class Reinforce:  # noqa: D101
         group.broadcast(self.net)  # all workers start from the same weights
         self.state_dict, self.load_state_dict = self.net.state_dict, self.net.load_state_dict
 
-    def act(self, observation):
+    def act(self, observation):  # noqa: D102
         return Categorical(logits=self.net(torch.as_tensor(observation))).sample().numpy()
 
-    def run(self, steps):
+    def run(self, steps):  # noqa: D102
         while steps > 0:
             observations, actions, returns = [], [], []
             while len(returns) < self.batch:
