@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,7 +79,16 @@ def command(mpirun: str, ranks: int, arguments: Sequence[str]) -> list[str]:
 def run(line: Sequence[str]) -> int:
     """Run mpirun to its end and return its exit code; see the module about signals."""
     print("+ " + shlex.join(line), flush=True)
-    child = subprocess.Popen(line, env=environment(), start_new_session=True, preexec_fn=_die_with_parent)  # noqa: PLW1509
+    child = subprocess.Popen(
+        line,
+        env=environment(),
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 (no threads run yet)
+    )
+    assert child.stderr is not None
+    errors = threading.Thread(target=_pass_on, args=(child.stderr.fileno(),), daemon=True)
+    errors.start()
     asked = 0
 
     def hand_on(number: int, _frame: object) -> None:
@@ -93,9 +103,51 @@ def run(line: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, hand_on)
     code = child.wait()
+    errors.join(timeout=1.0)  # a stray grandchild may hold the pipe open
     if asked > 1:
         return 130
     return code if code >= 0 else 128 - code
+
+
+BANNER = b"-" * 74
+"""What mpirun frames its own messages with."""
+
+NOISE = (b"MPI_ABORT was invoked", b"prterun has exited due to process", b"exited with non-zero status")
+"""Messages of mpirun that only repeat, at length, what the arena has said already."""
+
+
+def _pass_on(source: int) -> None:
+    """Copy mpirun's standard error to ours as it comes, without the messages that are only noise."""
+    held = b""
+    while chunk := os.read(source, 65536):
+        held = _without_noise(held + chunk)
+    _write_error(held)
+
+
+def _without_noise(data: bytes) -> bytes:
+    """Write what can be written of ``data``; return what must wait for more: the start of a framed message."""
+    while data:
+        start = data.find(BANNER)
+        if start < 0:
+            # A frame may be arriving in pieces.
+            tail = len(data) - len(data.rstrip(b"-"))
+            _write_error(data[: len(data) - tail])
+            return data[len(data) - tail :] if tail else b""
+        _write_error(data[:start])
+        end = data.find(BANNER, start + len(BANNER))
+        if end < 0:
+            return data[start:]
+        message, data = data[start : end + len(BANNER)], data[end + len(BANNER) :]
+        if any(noise in message for noise in NOISE):
+            data = data.removeprefix(b"\n")
+        else:
+            _write_error(message)
+    return b""
+
+
+def _write_error(data: bytes) -> None:
+    sys.stderr.buffer.write(data)
+    sys.stderr.flush()
 
 
 def _die_with_parent() -> None:

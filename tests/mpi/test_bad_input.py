@@ -1,0 +1,127 @@
+"""What a user gets wrong is refused with one clear message, exit code 2 and no traceback, before anything is learned."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from .launching import player, run_arena, write_config
+
+GOOD = {
+    "steps": 200,
+    "env": {"use": "touchdown", "settings": {"team_size": 1, "max_steps": 40}},
+    "policies": {"blue": {"use": "ppo", "settings": {"horizon": 16}}, "red": {"use": "random"}},
+    "matches": [{"seats": ["blue", "red"]}],
+}
+
+
+def changed(**changes):
+    return {**GOOD, **changes}
+
+
+CASES = {
+    "unknown key": (changed(polices={}), ["polices", "did you mean 'policies'"]),
+    "unknown setting": (
+        changed(policies={"blue": {"use": "ppo", "settings": {"learning_rat": 1}}, "red": {"use": "random"}}),
+        ["config.yaml:", "policies.blue.settings.learning_rat", "learning_rate"],
+    ),
+    "wrong type": (changed(steps="many"), ["steps", "expected", "many"]),
+    "unknown environment": (changed(env={"use": "touchdwn"}), ["touchdwn", "did you mean 'touchdown'"]),
+    "unknown gymnasium id": (changed(env={"use": "gymnasium:CartPol-v1"}), ["CartPol-v1", "CartPole-v1"]),
+    "unknown policy": (
+        changed(policies={"blue": {"use": "pppo"}, "red": {"use": "random"}}),
+        ["pppo", "did you mean 'ppo'"],
+    ),
+    "missing package": (
+        changed(env={"use": player("wants_a_package:make")}),
+        ["a_package_that_is_not_there", "pip install a_package_that_is_not_there"],
+    ),
+    "seat naming no policy": (changed(matches=[{"seats": ["blue", "rde"]}]), ["rde", "did you mean 'red'"]),
+    "entity out of range": (
+        changed(matches=[{"seats": ["blue", "red"], "entities": [0, 7]}]),
+        ["entity 7 is out of range", "2 entities"],
+    ),
+    "too many seats": (
+        changed(matches=[{"seats": ["blue", "red", "red"]}]),
+        ["seats play 3 entities", "has 2 (blue_0, red_0)"],
+    ),
+    "action space": (
+        changed(env={"use": player("wants_a_package:odd_space")}, matches=[{"seats": ["blue"]}]),
+        ["action", "Text"],
+    ),
+    "a setting of one's own policy": (
+        changed(policies={"blue": {"use": player("behaviours:Restless"), "settings": {"speed": 3}}, "red": {"use": "random"}}),
+        ["policies.blue.settings", "speed"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_clear_message(tmp_path, case):
+    config, told = CASES[case]
+    outcome = run_arena(tmp_path, config, timeout=60)
+    assert outcome.code == 2, outcome.errors
+    assert "Traceback" not in outcome.errors + outcome.output
+    for words in told:
+        assert words in outcome.errors, outcome.errors
+    assert "MPI_ABORT" not in outcome.errors
+    assert not outcome.directory.exists(), "a refused run leaves nothing behind"
+
+
+def under_mpirun(place, config, ranks):
+    """Start as on a cluster, with a number of ranks of one's own."""
+    mpirun = os.path.join(os.path.dirname(sys.executable), "mpirun")
+    line = [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "arena.launch"]
+    return subprocess.run(
+        [*line, str(write_config(place, config))],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        check=False,
+    )
+
+
+def test_too_few_ranks_name_the_number_that_is_needed(tmp_path):
+    done = under_mpirun(tmp_path, GOOD, 3)
+    assert done.returncode == 2
+    assert done.stderr.count("needs 4 ranks") == 1
+    assert "mpirun -n 4" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_key_under_mpirun_is_told_once(tmp_path):
+    done = under_mpirun(tmp_path, changed(polices={}), 4)
+    assert done.returncode == 2
+    assert done.stderr.count("polices") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_policy_that_cannot_take_the_action_space(tmp_path):
+    config = changed(
+        env={"use": "gymnasium:CartPole-v1"},
+        policies={"blue": {"use": "sb3", "settings": {"algorithm": "SAC"}}},
+        matches=[{"seats": ["blue"]}],
+    )
+    outcome = run_arena(tmp_path, config, timeout=60)
+    assert outcome.code == 2, outcome.errors
+    assert "SAC" in outcome.errors
+    assert "Discrete" in outcome.errors
+    assert "Traceback" not in outcome.errors
+
+
+def test_a_run_that_exists_is_not_overwritten(tmp_path):
+    assert run_arena(tmp_path, GOOD).code == 0
+    outcome = run_arena(tmp_path, GOOD)
+    assert outcome.code == 2
+    assert "--resume" in outcome.errors
+    assert "Traceback" not in outcome.errors
+
+
+def test_an_unwritable_run_directory(tmp_path):
+    (tmp_path / "runs").write_text("a file in the way")
+    outcome = run_arena(tmp_path, GOOD)
+    assert outcome.code == 2
+    assert "run_root" in outcome.errors
+    assert "Traceback" not in outcome.errors
