@@ -1,19 +1,10 @@
 """One flat buffer that all gradients are views of, so that a group averages them with a single reduction."""
 
 from collections.abc import Iterable
-from typing import Protocol
 
-import numpy as np
 import torch
 
-
-class Summing(Protocol):
-    """What the average needs of a group."""
-
-    size: int
-
-    def sum_in_place(self, array: np.ndarray) -> None:
-        """Replace ``array`` by its sum over the group."""
+from arena.policies.interface import Reducer
 
 
 class FlatGradient:
@@ -61,7 +52,7 @@ class FlatGradient:
                 view.copy_(parameter.grad)
             parameter.grad = view
 
-    def average(self, group: Summing, weight: float = 1.0) -> float:
+    def average(self, group: Reducer, weight: float = 1.0) -> float:
         """Replace gradients and extras by their average over the group, each worker's counted ``weight`` times.
 
         The result is the same, bit for bit, on every worker: a decision may be taken on it. Where all weights are
