@@ -30,7 +30,7 @@ EXPECTED = {
     "custom_policy",
     "sb3",
 }
-ALONE = {"evolution": ["--set", "rounds.0.steps=500", "--set", "rounds.0.repeat=1", "--set", "rounds.1.steps=500"]}
+ALONE = {"evolution": ["--set", "steps=500", "--set", "rounds.0.repeat=2"]}
 
 
 def run(*arguments, timeout=120):
