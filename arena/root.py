@@ -142,23 +142,30 @@ class Root:
         number, self._number = self._number, self._number + 1
         return WriteCheckpoint(number, str(self._checkpoints.begin(number)))
 
-    def complete_checkpoint(self, order: WriteCheckpoint, learning: Iterable[str], *, finished: bool) -> None:
+    def complete_checkpoint(
+        self, order: WriteCheckpoint, learning: Iterable[str], parts: Iterable[CheckpointPart] = (), *, finished: bool
+    ) -> None:
         """Declare a checkpoint complete; a disk that refuses costs this checkpoint, not the run.
 
         Args:
           order: what ``order_checkpoint`` returned.
-          learning: the players whose parts must be there.
+          learning: the players that learn.
+          parts: what their groups said of their parts: they may have learned on since, the parts have not.
           finished: whether the round is over with it.
         """
-        learning = list(learning)
+        parts = list(parts)
+        steps = {**self._steps, **{part.player: part.steps for part in parts}}
+        statistics = self._records.state()
+        for player, count in steps.items():
+            statistics["players"][player]["steps"] = self._steps_before.get(player, 0) + count
         manifest = {
             "round": self._round_number,
-            "round_steps": self._steps,
+            "round_steps": steps,
             "steps_before": self._steps_before,
-            "updates": self._updates,
-            "learning": learning,
+            "updates": {**self._updates, **{part.player: part.updates for part in parts}},
+            "learning": list(learning),
             "finished": finished,
-            "statistics": self._records.state(),
+            "statistics": statistics,
         }
         try:
             self._newest = self._checkpoints.complete(order.number, manifest)
@@ -231,7 +238,7 @@ class _Round:
         self._open = set(range(len(plan.matches)))
         self._told_to_stop = False
         self._order: WriteCheckpoint | None = None
-        self._missing_parts: set[str] = set()
+        self._parts: dict[str, CheckpointPart] = {}
         self._next_checkpoint = time.monotonic() + root._config.checkpoint.every
 
     def run(self) -> None:
@@ -253,9 +260,11 @@ class _Round:
             self._close_matches()
         elif isinstance(message, CheckpointPart):
             if self._order is not None and message.number == self._order.number:
-                self._missing_parts.discard(message.player)
-                if not self._missing_parts:
-                    self._root.complete_checkpoint(self._order, self.learning(), finished=False)
+                self._parts[message.player] = message
+                if self._parts.keys() >= set(self.learning()):
+                    # An open-door worker knows its own steps only; those of its group are in the records.
+                    parts = [part for part in self._parts.values() if self._joined[part.player].inner_door]
+                    self._root.complete_checkpoint(self._order, self.learning(), parts, finished=False)
                     self._order = None
         elif isinstance(message, RoundOver):
             self._busy.discard(message.rank)
@@ -322,15 +331,14 @@ class _Round:
         if not learning:
             return
         if self._order is not None:
-            self._root._records.note(
-                "WARNING", f"checkpoint {self._order.number} is left out: no part from {sorted(self._missing_parts)}"
-            )
+            late = sorted(set(learning) - self._parts.keys())
+            self._root._records.note("WARNING", f"checkpoint {self._order.number} is left out: no part from {late}")
         try:
             self._order = self._root.order_checkpoint()
         except OSError as error:
             self._root._records.note("WARNING", f"a checkpoint is left out: {error}")
             return
-        self._missing_parts = set(learning)
+        self._parts = {}
         for rank in self._leaders(learning):
             self._root._mailbox.post(rank, self._order)
 

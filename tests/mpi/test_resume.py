@@ -1,0 +1,145 @@
+"""An interrupted run loses nothing that a checkpoint holds, and goes on where it was."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from arena.checkpoint import read_tensors
+
+from .launching import run_arena, succeed, write_config
+
+BUDGET = 40_000
+
+
+def cartpole(**more):
+    return {
+        "steps": BUDGET,
+        "checkpoint": {"every": 0.5, "keep": 2},
+        "env": {"use": "gymnasium:CartPole-v1", "num_envs": 8},
+        "policies": {"p": {"use": "ppo", "settings": {"horizon": 64, "epochs": 10}}},
+        "matches": [{"seats": ["p"], "replicas": 2}],
+        **more,
+    }
+
+
+def start(place, config, *arguments, under_mpirun=False):
+    """Start a run and return once it has written a checkpoint."""
+    path = write_config(place, config)
+    line = [sys.executable, "-m", "arena.launch", str(path), *arguments]
+    if under_mpirun:
+        line = [os.path.join(os.path.dirname(sys.executable), "mpirun"), "--oversubscribe", "-n", "5", *line]
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **root}, start_new_session=True
+    )
+    checkpoints = place / "runs/run/checkpoints"
+    known = {p.name for p in checkpoints.glob("[0-9]*")} if checkpoints.exists() else set()
+    deadline = time.monotonic() + 60
+    while not {p.parent.name for p in checkpoints.glob("*/manifest.json")} - known:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "no checkpoint was written"
+        time.sleep(0.05)
+    return process
+
+
+def newest(place):
+    checkpoints = place / "runs/run/checkpoints"
+    number = max(int(path.parent.name) for path in checkpoints.glob("[0-9]*/manifest.json"))
+    return checkpoints / str(number), json.loads((checkpoints / str(number) / "manifest.json").read_text())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_checkpoints_and_ends_with_zero_and_resume_finishes_the_budget(tmp_path, number):
+    process = start(tmp_path, cartpole())
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
+    path, manifest = newest(tmp_path)
+    assert 0 < manifest["round_steps"]["p"] < BUDGET
+    assert not manifest["finished"]
+    outcome = succeed(run_arena(tmp_path, cartpole(), "--resume"))
+    _, after = newest(tmp_path)
+    step = 2 * 8 * 64  # two workers, eight copies, one horizon
+    assert BUDGET <= after["round_steps"]["p"] < BUDGET + step
+    with sqlite3.connect(outcome.directory / "arena.sqlite") as database:
+        lives = database.execute("SELECT life, exit, resumed FROM runs").fetchall()
+        updates = database.execute("SELECT count(DISTINCT updates), max(updates) FROM metrics").fetchone()
+    assert [life[:2] for life in lives] == [(1, 0), (2, 0)]
+    assert json.loads(lives[1][2]) == {"p": manifest["round_steps"]["p"]}
+    assert updates[0] == updates[1] == after["updates"]["p"], "an update is missing from the records, or counted twice"
+
+
+def test_sigusr1_to_mpirun_itself_checkpoints_and_ends_with_zero(tmp_path):
+    process = start(tmp_path, cartpole(), under_mpirun=True)
+    process.send_signal(signal.SIGUSR1)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
+
+
+def test_everything_killed_goes_on_from_the_newest_whole_checkpoint(tmp_path):
+    process = start(tmp_path, cartpole(steps=2_000_000))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=30)
+    time.sleep(1)  # mpirun lives in a session of its own and ends when its parent is gone
+    path, manifest = newest(tmp_path)
+    steps = manifest["round_steps"]["p"]
+    outcome = succeed(run_arena(tmp_path, cartpole(steps=steps + 5000), "--resume"))
+    assert f"resumed from checkpoint {path}" in (outcome.directory / "log/arena.log").read_text()
+    _, after = newest(tmp_path)
+    assert after["round_steps"]["p"] >= steps + 5000
+
+
+def test_only_the_last_checkpoints_are_kept(tmp_path):
+    succeed(run_arena(tmp_path, cartpole(checkpoint={"every": 0.2, "keep": 2})))
+    assert len(list((tmp_path / "runs/run/checkpoints").iterdir())) == 2
+
+
+def test_a_finished_run_resumes_to_nothing_and_to_more_with_a_larger_budget(tmp_path):
+    succeed(run_arena(tmp_path, cartpole(steps=3000)))
+    _, first = newest(tmp_path)
+    succeed(run_arena(tmp_path, cartpole(steps=3000), "--resume"))
+    _, second = newest(tmp_path)
+    assert second["updates"] == first["updates"]
+    succeed(run_arena(tmp_path, cartpole(steps=6000), "--resume"))
+    _, third = newest(tmp_path)
+    assert third["updates"]["p"] > first["updates"]["p"]
+
+
+def test_between_rounds_the_best_player_is_copied_over_the_others(tmp_path):
+    settings = {"horizon": 32, "epochs": 1}
+    config = {
+        "steps": 2000,
+        "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4},
+        "policies": {
+            "a": {"use": "ppo", "settings": settings},
+            "b": {"use": "ppo", "settings": settings},
+            "c": {"use": "ppo", "settings": {**settings, "learning_rate": 1e-12}},
+        },
+        "rounds": [
+            {"matches": [{"seats": [name]} for name in "abc"], "copy": {"others": "best"}},
+            # In the second round nobody learns anything to speak of: what they play with is what they were given.
+            {"matches": [{"seats": [name]} for name in "abc"], "steps": 1},
+        ],
+    }
+    for name in "ab":
+        config["policies"][name]["settings"] = {**settings, "learning_rate": 1e-12}
+    outcome = succeed(run_arena(tmp_path, config))
+    with sqlite3.connect(outcome.directory / "arena.sqlite") as database:
+        copies = json.loads(database.execute("SELECT copies FROM rounds WHERE round = 1").fetchone()[0])
+    assert len(copies) == 2
+    best = set(copies.values()).pop()
+    final = {name: read_tensors(max((outcome.directory / "players" / name).iterdir(), key=_steps)) for name in "abc"}
+    for name in copies:
+        for key, value in final[best].items():
+            np.testing.assert_allclose(final[name][key], value, atol=1e-6)
+
+
+def _steps(path):
+    return int(path.stem)
