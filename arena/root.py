@@ -1,4 +1,4 @@
-"""The root process: says who plays, keeps the records, decides when matches end; steps nothing and never waits blindly."""
+"""The root process: says who plays, keeps the records, decides when matches end; steps nothing, never waits blindly."""
 
 import json
 import signal
@@ -117,7 +117,7 @@ class Root:
         self._round_number += 1
 
     def _resolve_copies(self, last: Round) -> dict[str, str]:
-        """Return player -> whose weights it takes, with ``best`` and ``others`` resolved by the last round's returns."""
+        """Return player -> whose weights it takes; ``best`` and ``others`` are resolved by the last round's returns."""
         copies: dict[str, str] = {}
         if not last.copy or self._newest is None:
             return copies
@@ -257,6 +257,9 @@ class _Round:
             self._joined[message.player] = message
         elif isinstance(message, Finished):
             self._finished[message.player].add(message.worker)
+            if message.player in self._joined and self._is_finished(message.player):
+                steps = self._root._records.steps(message.player)
+                self._root._records.note("INFO", f"{message.player} has spent its budget: {steps:,} steps")
             self._close_matches()
         elif isinstance(message, CheckpointPart):
             if self._order is not None and message.number == self._order.number:

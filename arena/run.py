@@ -13,7 +13,7 @@ from arena.comms import GroupChannel, Mailbox, World
 from arena.config import RunConfig, WaitConfig, load_config
 from arena.context import Context
 from arena.errors import ConfigError
-from arena.layout import plan
+from arena.layout import Role, plan
 from arena.logs import open_log
 from arena.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
 from arena.run_directory import RunDirectory
@@ -57,7 +57,11 @@ def _agree_on_config(
         try:
             config = load_config(path, overrides)
             plans = [plan(round_.rows, world.nodes) for round_ in config.round_list()]
-            described = {"ranks": world.size, "hosts": sorted(set(world.hosts)), "rounds": [_plan_as_data(p) for p in plans]}
+            described = {
+                "ranks": world.size,
+                "hosts": sorted(set(world.hosts)),
+                "rounds": [_plan_as_data(p) for p in plans],
+            }
             RunDirectory(config.run_root, config.name).create(config.to_yaml(), described, resume)
         except ConfigError as error:
             config = None
@@ -91,6 +95,24 @@ def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> 
     )
 
 
+def _part(context: Context) -> str:
+    """Say what a rank does in a round, for its log."""
+    me = context.me
+    if me.match is None:
+        return f"{me.role} on {context.world.host}"
+    match = context.plan.matches[me.match]
+    env = context.round.rows[match.row].env
+    if me.seat is None:
+        seats = ", ".join(seat.player for seat in match.seats)
+        return f"environment process of match {match.index}: {env.use} x{env.num_envs}, seats {seats}"
+    seat = match.seats[me.seat]
+    group = context.plan.groups[seat.player]
+    return (
+        f"worker on seat {me.seat} of match {match.index}, entities {list(seat.entities)}: {seat.player} "
+        f"({context.config.policies[seat.player].use}), worker {group.index(me.rank)} of {len(group)}"
+    )
+
+
 class _Rank:
     """This process through all rounds."""
 
@@ -106,7 +128,8 @@ class _Rank:
         self.world, self.mailbox, self.waiter = world, mailbox, waiter
         self.config, self.run, self.log = config, run, log
         self.rounds = config.round_list()
-        self.role, self.player = "root" if world.rank == 0 else "idle", None
+        self.role: Role = "root" if world.rank == 0 else "idle"
+        self.player: str | None = None
 
     # The root -------------------------------------------------------------------------------------------------
 
@@ -128,6 +151,8 @@ class _Rank:
             view = ProgressView(records, self.config)
             root = Root(self.world, self.mailbox, self.config, self.run, records, view)
             root.listen_to_signals()
+            nodes = len(set(self.world.nodes))
+            records.note("INFO", f"{self.run} begins: {self.world.size} ranks on {nodes} node(s), life {records.life}")
             if resume:
                 root.resume()
             self._lead(root)
@@ -189,13 +214,12 @@ class _Rank:
         planned = plan(round_.rows, self.world.nodes)
         me = planned.assignments[self.world.rank]
         self.role, self.player = me.role, me.player
-        context = Context(
-            self.world, self.mailbox, self.waiter, self.config, round_, start, planned, me, self.log
-        )
+        context = Context(self.world, self.mailbox, self.waiter, self.config, round_, start, planned, me, self.log)
         place = None
         if me.player is not None:
             place = sorted(planned.groups).index(me.player), planned.groups[me.player].index(me.rank)
         channel = self.world.split_group(place, self.waiter)
+        self.log.info("round %d: %s", start.number, _part(context))
         worker = None
         if me.role == "environment":
             self._serve_environment(context)
@@ -217,6 +241,7 @@ class _Rank:
     def _serve_environment(self, context: Context) -> None:
         from arena.environment import EnvironmentProcess
 
+        assert context.me.match is not None
         match = context.plan.matches[context.me.match]
         _, workers = context.plan.match_ranks(match.index)
         process = EnvironmentProcess(
@@ -235,7 +260,7 @@ class _Rank:
     def _serve_worker(self, context: Context, channel: GroupChannel | None) -> Any:
         from arena.worker import make_worker
 
-        assert channel is not None
+        assert channel is not None and context.me.match is not None
         environment, _ = context.plan.match_ranks(context.me.match)
         worker = make_worker(context, channel, environment)
         worker.serve()

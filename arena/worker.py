@@ -214,8 +214,8 @@ class InnerDoorWorker(Worker):
         if self.policy.horizon > 0 and len(seat.blocks) > 1:
             names = ", ".join(e.name for e in seat.offer.entities)
             raise ConfigError(
-                f"policy {use!r} shares its parameters among the entities of a seat ({names}), but their spaces differ; "
-                "give entities with different spaces seats of their own"
+                f"policy {use!r} shares its parameters among the entities of a seat ({names}), but their spaces "
+                "differ; give entities with different spaces seats of their own"
             )
         self._restore()
         self.driver = Driver(seat, self.policies, deterministic=self.settings.deterministic_actions)
@@ -259,7 +259,7 @@ class InnerDoorWorker(Worker):
         try:
             if self.learns and self.steps < self.budget:
                 self._learn()
-            if self.learns:
+            if self.learns and self.channel.rank == 0:  # for all: they stopped together
                 self.finish()
             self.driver.play(self._after_exchange)
         except MatchOver:
@@ -317,7 +317,8 @@ class InnerDoorWorker(Worker):
         odd = np.flatnonzero(digests != digests[0])
         if odd.size:
             raise RuntimeError(
-                f"after update {self.updates} the weights of workers {odd.tolist()} of {self.player!r} differ from worker 0's"
+                f"after update {self.updates} the weights of workers {odd.tolist()} of {self.player!r} "
+                "differ from worker 0's"
             )
 
     def _after_exchange(self) -> None:
