@@ -80,7 +80,12 @@ class Seat:
     """
 
     def __init__(
-        self, world: World, mailbox: Mailbox, environment_rank: int, wants_infos: Callable[[SeatOffer], bool], waiter: Waiter
+        self,
+        world: World,
+        mailbox: Mailbox,
+        environment_rank: int,
+        wants_infos: Callable[[SeatOffer], bool],
+        waiter: Waiter,
     ) -> None:
         self.offer: SeatOffer = mailbox.take(environment_rank, waiter, "the offer of a seat")
         self.blocks: tuple[Block, ...] = blocks_of(self.offer.entities)

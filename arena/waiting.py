@@ -1,4 +1,4 @@
-"""Bounded and polite waiting: spin while the answer is microseconds away, then yield, then sleep with growing pauses."""
+"""Bounded and polite waiting: spin while the answer is microseconds away, then yield, then sleep for ever longer."""
 
 import os
 import time

@@ -51,10 +51,9 @@ class Worker:
         self.policy_class = registry.policy_class(self.settings.use)
         self.open_door = hasattr(self.policy_class, "run")
         match = plan.matches[me.match]
-        self.seed = derive_seed(
-            config.seed, "round", context.round.index, "row", match.row, "replica", match.replica, "seat", me.seat
-        )
+        self.seed = derive_seed(context.seed, "row", match.row, "replica", match.replica, "seat", me.seat)
         _seed_libraries(self.seed)
+        torch.set_num_threads(_threads(context))
         self.seat = Seat(context.world, context.mailbox, environment_rank, self._wants_infos, context.waiter)
         self.budget = context.round.steps
         self.steps = context.start.steps.get(self.player, 0)
@@ -485,6 +484,12 @@ def _device(context: Context) -> str:
         return "cpu"
     here = [r for r, node in enumerate(context.world.nodes) if node == context.me.node and r < context.world.rank]
     return f"cuda:{len(here) % torch.cuda.device_count()}"
+
+
+def _threads(context: Context) -> int:
+    """Return the threads for this worker's torch: as configured, or its share of the cores."""
+    threads = context.config.threads_per_rank
+    return threads if threads != "auto" else context.world.cores_per_rank()
 
 
 def _seed_libraries(seed: int) -> None:

@@ -87,9 +87,9 @@ def test_a_full_disk_leaves_the_old_file_and_no_rubbish(tmp_path):
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # the kernel refuses to write beyond: EFBIG
     try:
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="File too large"):
             write_text(tmp_path / "big.txt", "x" * 100_000)
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="File too large"):
             write_tensors(path, {"weight": np.zeros(100_000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

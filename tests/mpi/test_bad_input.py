@@ -1,4 +1,4 @@
-"""What a user gets wrong is refused with one clear message, exit code 2 and no traceback, before anything is learned."""
+"""What a user gets wrong is refused with one clear message, exit code 2 and no traceback, before any learning."""
 
 import os
 import subprocess
@@ -51,7 +51,12 @@ CASES = {
         ["action", "Text"],
     ),
     "a setting of one's own policy": (
-        changed(policies={"blue": {"use": player("behaviours:Restless"), "settings": {"speed": 3}}, "red": {"use": "random"}}),
+        changed(
+            policies={
+                "blue": {"use": player("behaviours:Restless"), "settings": {"speed": 3}},
+                "red": {"use": "random"},
+            }
+        ),
         ["policies.blue.settings", "speed"],
     ),
 }

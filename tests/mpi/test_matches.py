@@ -1,4 +1,4 @@
-"""What goes wrong elsewhere in matches: early resets, early stops, odd actions, remaps, settings per match, failures."""
+"""What goes wrong elsewhere in matches: early resets and stops, odd actions, remaps, settings per match, failures."""
 
 import json
 import re
@@ -119,7 +119,7 @@ def test_twenty_rounds_leak_no_communicators_and_streams_differ_between_workers(
         "rounds": [{"matches": [{"seats": ["both", "both"]}], "repeat": 20}],
     }
     outcome = succeed(run_arena(tmp_path, config, timeout=200))
-    handles = [int(found) for found in re.findall(r"^communicator (\d+)", outcome.output, re.M)]
+    handles = [int(found) for found in re.findall(r"^communicator (\d+)", outcome.output, re.MULTILINE)]
     assert len(handles) == 40
     assert max(handles) - min(handles) <= 1, handles
     with sqlite3.connect(outcome.directory / "arena.sqlite") as database:

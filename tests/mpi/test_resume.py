@@ -37,7 +37,12 @@ def start(place, config, *arguments, under_mpirun=False):
         line = [os.path.join(os.path.dirname(sys.executable), "mpirun"), "--oversubscribe", "-n", "5", *line]
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **root}, start_new_session=True
+        line,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **root},
+        start_new_session=True,
     )
     checkpoints = place / "runs/run/checkpoints"
     known = {p.name for p in checkpoints.glob("[0-9]*")} if checkpoints.exists() else set()
@@ -59,9 +64,9 @@ def newest(place):
 def test_a_signal_checkpoints_and_ends_with_zero_and_resume_finishes_the_budget(tmp_path, number):
     process = start(tmp_path, cartpole())
     process.send_signal(number)
-    output, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=30)
     assert process.returncode == 0, errors
-    path, manifest = newest(tmp_path)
+    _, manifest = newest(tmp_path)
     assert 0 < manifest["round_steps"]["p"] < BUDGET
     assert not manifest["finished"]
     outcome = succeed(run_arena(tmp_path, cartpole(), "--resume"))

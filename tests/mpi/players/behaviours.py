@@ -8,7 +8,6 @@ import torch
 from pettingzoo import ParallelEnv
 
 
-
 class Steady:
     """Plays whole episodes with random actions and remembers how they ended."""
 
@@ -166,5 +165,3 @@ class Disagrees:
     def run(self, steps):
         self.env.reset()
         self.group.sum(np.zeros(3 + self.group.rank))
-
-

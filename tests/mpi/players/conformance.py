@@ -10,7 +10,6 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 
-
 class ChecksGymnasium:
     """Runs Gymnasium's ``check_env`` on the proxy."""
 
@@ -69,9 +68,7 @@ class ComparesWithSyncVectorEnv:
         assert ended > 3, "the comparison never saw an episode end"
         same(self.env.reset(seed=[7] * self.env.num_envs), theirs.reset(seed=[7] * self.env.num_envs))
         mask = np.arange(self.env.num_envs) % 2 == 0
-        same(
-            self.env.reset(seed=11, options={"reset_mask": mask}), theirs.reset(seed=11, options={"reset_mask": mask})
-        )
+        same(self.env.reset(seed=11, options={"reset_mask": mask}), theirs.reset(seed=11, options={"reset_mask": mask}))
         print(f"identical to SyncVectorEnv over {ended} episodes", flush=True)
 
 
@@ -92,5 +89,3 @@ def same(a, b):
     else:
         np.testing.assert_array_equal(a, b)
         assert np.asarray(a).dtype == np.asarray(b).dtype
-
-

@@ -84,7 +84,7 @@ class Diverges(PPO):
         metrics = super().learn(rollout, group)
         if group.rank == 1:
             weights = self.weights()
-            name = sorted(weights)[0]
+            name = min(weights)
             weights[name] = weights[name] + 1e-7
             self.load_weights(weights)
         return metrics
