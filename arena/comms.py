@@ -8,6 +8,7 @@ has completed, all members are at the same place and the collective itself canno
 import os
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import mpi4py
@@ -24,6 +25,10 @@ from mpi4py import MPI  # noqa: E402 (the thread level must be set first)
 _MAIL, _DIRECT = 1, 2
 # Tags of a seat's four streams, per batch.
 _ACTIONS, _RECORD, _ACTIONS_SIDE, _RECORD_SIDE, _STREAMS = 0, 1, 2, 3, 4
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class World:
@@ -52,7 +57,11 @@ class World:
 
     def oversubscribed(self) -> bool:
         """Whether this node has more ranks than cores for them."""
-        return self.ranks_here > len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else False
+        return self.ranks_here > _cores()
+
+    def cores_per_rank(self) -> int:
+        """Return how many cores each rank of this node may use, at least one."""
+        return max(1, _cores() // self.ranks_here)
 
     def share(self, thing: Any, waiter: Waiter) -> Any:
         """Give every rank what the root has. All ranks call it; pickled, for use between rounds only."""
@@ -121,7 +130,7 @@ class Mailbox:
     def flush(self, waiter: Waiter) -> None:
         """Wait until everything that was sent is under way for good."""
         for request in self._under_way:
-            waiter.until(lambda r=request: bool(r.Test()), lambda: "messages to leave")
+            waiter.until(request.Test, lambda: "messages to leave")
         self._under_way = []
 
     def close(self) -> None:
@@ -207,7 +216,7 @@ class MatchChannel:
             for b, records in enumerate(self.records)
         ]
         self._open = list(range(len(batch_copies)))
-        self._next = 0
+        self._next = self._ready_batch = 0
         self._sides: list[MPI.Request] = []
         for receives in self._receives:
             MPI.Prequest.Startall(receives)
@@ -248,8 +257,11 @@ class MatchChannel:
         return None
 
     def _remember_ready(self) -> bool:
-        self._ready_batch = self._find_ready()
-        return self._ready_batch is not None
+        found = self._find_ready()
+        if found is None:
+            return False
+        self._ready_batch = found
+        return True
 
     def take_side(self, batch: int, seat: int) -> Any:
         """Return what a worker sent beside its message (its header said so)."""
@@ -284,14 +296,14 @@ class MatchChannel:
     def close(self) -> None:
         """Wait until the last records have left and free the requests."""
         for batch, (sends, receives) in enumerate(zip(self._sends, self._receives, strict=True)):
-            self._waiter.until(lambda s=sends: MPI.Request.Testall(s), lambda: "the last records to leave")
+            self._waiter.until(partial(MPI.Request.Testall, sends), lambda: "the last records to leave")
             for receive in receives if batch in self._open else ():
                 receive.Cancel()
                 receive.Wait()
             for request in (*sends, *receives):
                 request.Free()
         for side in self._sides:
-            self._waiter.until(lambda s=side: bool(s.Test()), lambda: "the last side messages to leave")
+            self._waiter.until(side.Test, lambda: "the last side messages to leave")
 
 
 class _Meeting(NamedTuple):

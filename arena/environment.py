@@ -36,12 +36,12 @@ class _SeatRecord(NamedTuple):
     """One seat's record of one batch, with flat memory views (cheaper to assign to than arrays)."""
 
     record: Record
-    rewards: memoryview
-    terminated: memoryview
-    truncated: memoryview
-    acting: memoryview
-    started: memoryview
-    over: memoryview
+    rewards: "memoryview[float]"
+    terminated: "memoryview[bool]"
+    truncated: "memoryview[bool]"
+    acting: "memoryview[bool]"
+    started: "memoryview[bool]"
+    over: "memoryview[bool]"
     places: list[list[_Place]]
 
 
@@ -116,10 +116,10 @@ class EnvironmentProcess:
                     self._copies[0].turn_based,
                 ),
             )
-        self._channel = MatchChannel(
-            world, worker_ranks, seat_blocks, [s.stop - s.start for s in self._slices], waiter
-        )
-        answers: list[SeatAnswer] = [mailbox.take(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks]
+        self._channel = MatchChannel(world, worker_ranks, seat_blocks, [s.stop - s.start for s in self._slices], waiter)
+        answers: list[SeatAnswer] = [
+            mailbox.take(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
+        ]
         self._reads_infos = [i for i, answer in enumerate(answers) if answer.wants_infos]
         self._running = [_Running() for _ in range(env.num_envs)]
         self._readers = [
@@ -184,8 +184,16 @@ class EnvironmentProcess:
                     mask = None if masks is None else masks[copy, place]
                     row.append(_Place(entity, copy * count + position, writer.write, mask))
             places.append(row)
-        arrays = (record.rewards, record.terminated, record.truncated, record.acting, record.started, record.over)
-        return _SeatRecord(record, *(memoryview(a.reshape(-1)) for a in arrays), places)
+        return _SeatRecord(
+            record,
+            rewards=record.rewards.data.cast("B").cast("d"),
+            terminated=_flags(record.terminated),
+            truncated=_flags(record.truncated),
+            acting=_flags(record.acting),
+            started=_flags(record.started),
+            over=_flags(record.over),
+            places=places,
+        )
 
     # Serving --------------------------------------------------------------------------------------------------
 
@@ -395,6 +403,11 @@ class EnvironmentProcess:
             self._channel.send_to(batch, seat)
         for seat in others:
             self._channel.wait(batch, seat)
+
+
+def _flags(array: np.ndarray) -> "memoryview[bool]":
+    """Return a flat memory view of a contiguous array of flags."""
+    return array.data.cast("B").cast("?")
 
 
 def _copied(observation: Any) -> Any:

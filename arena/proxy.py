@@ -184,7 +184,6 @@ class VectorEnvProxy(gymnasium.vector.VectorEnv):
         self.action_space = batch_space(entity.action, offer.copies)
         mode = AutoresetMode.SAME_STEP if offer.same_step else AutoresetMode.NEXT_STEP
         self.metadata = {"autoreset_mode": mode}
-        self._mask_size = entity.mask_size
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
@@ -217,12 +216,13 @@ class VectorEnvProxy(gymnasium.vector.VectorEnv):
 
     def action_masks(self) -> np.ndarray | None:
         """Return the flags of the actions that are allowed now, ``[num_envs, flags]``, or None."""
-        return np.concatenate([r.action_masks[0][:, 0] for r in self._records]) if self._mask_size else None
+        masks = [mask[:, 0] for record in self._records if (mask := record.action_masks[0]) is not None]
+        return np.concatenate(masks) if masks else None
 
     def _seeds(self, seed: int | list[int | None] | None) -> list[int | None] | None:
         if seed is None:
             return None
-        seeds = [seed + i for i in range(self.num_envs)] if isinstance(seed, int) else list(seed)
+        seeds: list[int | None] = list(range(seed, seed + self.num_envs)) if isinstance(seed, int) else list(seed)
         if len(seeds) != self.num_envs:
             raise ValueError(f"expected {self.num_envs} seeds, one for each copy, found {len(seeds)}")
         return seeds

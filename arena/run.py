@@ -32,7 +32,8 @@ def play(path: Path, overrides: Sequence[str], *, resume: bool) -> int:
         return code
     mailbox = Mailbox(world)
     run = RunDirectory(config.run_root, config.name)
-    log = open_log(run.log, f"rank-{world.rank:05d}", per_rank=config.records.log == "rank")
+    alone = config.records.log == "rank"
+    log = open_log(run.log, f"rank-{world.rank:05d}" if alone else f"node-{world.nodes[world.rank]:05d}")
 
     def warn(text: str) -> None:
         log.warning(text)
@@ -219,7 +220,7 @@ class _Rank:
         if me.player is not None:
             place = sorted(planned.groups).index(me.player), planned.groups[me.player].index(me.rank)
         channel = self.world.split_group(place, self.waiter)
-        self.log.info("round %d: %s", start.number, _part(context))
+        self.log.info("rank %d, round %d: %s", me.rank, start.number, _part(context))
         worker = None
         if me.role == "environment":
             self._serve_environment(context)
@@ -251,7 +252,7 @@ class _Rank:
             match=match,
             worker_ranks=workers,
             row=context.round.rows[match.row],
-            seed=self.config.seed,
+            seed=context.seed,
         )
         self.waiter.on_idle = process.housekeeping
         process.serve()

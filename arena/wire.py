@@ -18,6 +18,7 @@ Record (environment process to worker)::
 Every array starts at a multiple of 64 bytes, a cache line.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -105,6 +106,10 @@ class _Carver:
         self._wanted.append((start, shape, dtype))
         return len(self._wanted) - 1
 
+    def want_leaves(self, space: spaces.Space, *leading: int) -> Tree:
+        """Want an array ``[*leading, ...]`` for each leaf of a space; return the tree of their numbers."""
+        return map_space(space, lambda leaf: self.want((*leading, *leaf_shape(leaf)), leaf_dtype(leaf)))
+
     def carve(self) -> tuple[np.ndarray, list[np.ndarray]]:
         # Over-allocate and shift, so that the first byte is aligned too.
         raw = np.zeros(self.size + ALIGNMENT, np.uint8)
@@ -141,13 +146,7 @@ class ActionMessage:
     def __init__(self, blocks: Sequence[Block], copies: int) -> None:
         carver = _Carver()
         header = carver.want((HEADER_WORDS,), np.int64)
-        wanted = [
-            map_space(
-                block.spaces.action,
-                lambda s, k=len(block.positions): carver.want((copies, k, *leaf_shape(s)), leaf_dtype(s)),
-            )
-            for block in blocks
-        ]
+        wanted = [carver.want_leaves(block.spaces.action, copies, len(block.positions)) for block in blocks]
         self.buffer, arrays = carver.carve()
         self.header = arrays[header]
         self.actions: list[Tree] = [map_tree(lambda i: arrays[i], tree) for tree in wanted]
@@ -172,28 +171,27 @@ def make_record(blocks: Sequence[Block], copies: int) -> Record:
     """Allocate the record of a seat with these blocks, for one batch of ``copies`` environment copies."""
     entities = sum(len(block.positions) for block in blocks)
     carver = _Carver()
-    fixed = [
-        carver.want((HEADER_WORDS,), np.int64),
-        carver.want((copies, entities), np.float64),
-        *(carver.want((copies, entities), np.bool_) for _ in range(3)),
-        *(carver.want((copies,), np.bool_) for _ in range(2)),
-    ]
+    header = carver.want((HEADER_WORDS,), np.int64)
+    rewards = carver.want((copies, entities), np.float64)
+    terminated, truncated, acting = (carver.want((copies, entities), np.bool_) for _ in range(3))
+    started, over = (carver.want((copies,), np.bool_) for _ in range(2))
     observations, masks = [], []
     for block in blocks:
         k = len(block.positions)
-        observations.append(
-            map_space(
-                block.spaces.observation,
-                lambda s, k=k: carver.want((copies, k, *leaf_shape(s)), leaf_dtype(s)),
-            )
-        )
+        observations.append(carver.want_leaves(block.spaces.observation, copies, k))
         masks.append(carver.want((copies, k, block.spaces.mask_size), np.int8) if block.spaces.mask_size else None)
     buffer, arrays = carver.carve()
     record = Record(
-        buffer,
-        *(arrays[i] for i in fixed),
-        [map_tree(lambda i: arrays[i], tree) for tree in observations],
-        [None if i is None else arrays[i] for i in masks],
+        buffer=buffer,
+        header=arrays[header],
+        rewards=arrays[rewards],
+        terminated=arrays[terminated],
+        truncated=arrays[truncated],
+        acting=arrays[acting],
+        started=arrays[started],
+        over=arrays[over],
+        observations=[map_tree(lambda i: arrays[i], tree) for tree in observations],
+        action_masks=[None if i is None else arrays[i] for i in masks],
     )
     for mask in record.action_masks:
         if mask is not None:
@@ -204,15 +202,11 @@ def make_record(blocks: Sequence[Block], copies: int) -> Record:
 def batch_slices(copies: int, batches: int) -> tuple[slice, ...]:
     """Split ``copies`` environment copies into ``batches`` contiguous parts that differ by at most one copy."""
     edges = [round(i * copies / batches) for i in range(batches + 1)]
-    return tuple(slice(a, b) for a, b in zip(edges, edges[1:], strict=False))
+    return tuple(slice(start, stop) for start, stop in itertools.pairwise(edges))
 
 
 class SlotWriter:
-    """Writes one entity's observations into its place in a record, for one copy; built once, called every step.
-
-    Raises:
-      ValueError: an observation's shape differs from its space (the message names both).
-    """
+    """Writes one entity's observations into its place in a record, for one copy; built once, called every step."""
 
     __slots__ = ("_name", "_plain", "_views")
 
@@ -222,6 +216,11 @@ class SlotWriter:
         self._plain = self._views if isinstance(self._views, np.ndarray) else None
 
     def write(self, observation: Any) -> None:
+        """Write one observation.
+
+        Raises:
+          ValueError: its shape differs from its space's (the message names both).
+        """
         view = self._plain
         if view is not None and getattr(observation, "shape", None) == view.shape:
             view[...] = observation
