@@ -37,12 +37,9 @@ class Group:
         """
         flat = self._gradients.get(model)
         if flat is None:
-            gradients = [parameter.grad for parameter in model.parameters() if parameter.requires_grad]
-            flat = FlatGradient(model.parameters())
-            for parameter, gradient in zip((p for p in model.parameters() if p.requires_grad), gradients, strict=True):
-                parameter.grad = gradient
-            self._gradients[model] = flat
-        flat.gather()
+            flat = self._gradients[model] = FlatGradient(model.parameters())
+        else:
+            flat.gather()
         flat.average(self, weight)
 
     def broadcast(self, model: torch.nn.Module) -> None:
