@@ -1,0 +1,217 @@
+"""Which module may import which: what keeps MPI in one module and torch out of the processes that only step games."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PLACES = {"arena": "arena", "envs": "arena.envs", "policies": "arena.policies"}
+CONTRACTS = {"arena.envs.interface", "arena.policies.interface"}
+"""What the engine agreed on with environments and policies; all else of theirs it reaches by name, by the registry."""
+
+PURE = ("arena.wire", "arena.layout", "arena.config", "arena.league")
+"""Beginnings of the names of modules that work without MPI and without torch."""
+
+PROCESSES = {"arena.comms", "arena.root", "arena.environment", "arena.worker"}
+"""What an environment or a policy never touches, so that it runs in any process and in none of ours."""
+
+WITHOUT_TORCH = (
+    "arena.launch",
+    "arena.run",
+    "arena.root",
+    "arena.environment",
+    "arena.env_manager",
+    "arena.records",
+    "arena.progress",
+    "arena.plots",
+    "arena.summary",
+    "arena.policies.settings",
+    "arena.envs",
+)
+"""What root and environment processes load (names of modules, or of packages with all that is in them)."""
+
+
+class Imports(NamedTuple):
+    """What a module imports, by full name.
+
+    Attributes:
+      first: when it is imported itself.
+      ever: also later, inside functions.
+    """
+
+    first: frozenset[str]
+    ever: frozenset[str]
+
+
+def module_names() -> dict[str, Path]:
+    found = {}
+    for folder, package in PLACES.items():
+        for path in (ROOT / folder).rglob("*.py"):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            found[".".join([package, *(part for part in parts if part != "__init__")])] = path
+    return found
+
+
+def nodes(tree: ast.AST, *, functions: bool) -> Iterator[ast.AST]:
+    """Yield what runs in a module, with functions' bodies if wanted, without what is there for type checkers only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and not functions:
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        yield node
+        yield from nodes(node, functions=functions)
+
+
+def names_in(found: Iterable[ast.AST], module: str, is_package: bool, known: Iterable[str]) -> Iterator[str]:
+    for node in found:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = module.split(".")[: (1 - node.level if is_package else -node.level) or None]
+                base = ".".join([*parents, *([base] if base else [])])
+            for alias in node.names:
+                below = f"{base}.{alias.name}"
+                yield below if below in known else base
+
+
+def imports_of(source: str, module: str, known: Iterable[str], *, is_package: bool = False) -> Imports:
+    tree = ast.parse(source)
+
+    def names(functions: bool) -> frozenset[str]:
+        return frozenset(names_in(nodes(tree, functions=functions), module, is_package, known))
+
+    return Imports(names(functions=False), names(functions=True))
+
+
+MODULES = module_names()
+IMPORTS = {
+    name: imports_of(path.read_text("utf-8"), name, MODULES, is_package=path.name == "__init__.py")
+    for name, path in MODULES.items()
+}
+
+
+def below(name: str, packages: Iterable[str]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def loaded_first(name: str) -> set[str]:
+    """Return the arena's modules that importing ``name`` imports directly, and the packages around them."""
+    named = IMPORTS[name].first
+    around = {".".join(target.split(".")[:i]) for target in named for i in range(1, target.count(".") + 1)}
+    # The packages around a module itself are being imported already.
+    return {target for target in named | {a for a in around if not below(name, [a])} if target in MODULES}
+
+
+def way_to(name: str, targets: Iterable[str]) -> list[str] | None:
+    """Return the chain of imports by which importing ``name`` loads one of ``targets``, or None if it does not."""
+    came_from: dict[str, str | None] = {name: None}
+    waiting = [name]
+    while waiting:
+        module = waiting.pop()
+        hits = [target for target in IMPORTS[module].first if below(target, targets)]
+        if hits:
+            chain = [hits[0]]
+            step: str | None = module
+            while step is not None:
+                chain.append(step)
+                step = came_from[step]
+            return chain[::-1]
+        for target in loaded_first(module) - came_from.keys():
+            came_from[target] = module
+            waiting.append(target)
+    return None
+
+
+def chosen(beginnings: Iterable[str]) -> list[str]:
+    """Return the modules of these names or packages, and those whose name goes on with an underscore."""
+    return sorted(n for n in MODULES if any(below(n, [b]) or n.startswith(f"{b}_") for b in beginnings))
+
+
+def test_only_comms_speaks_mpi():
+    assert {name for name, imports in IMPORTS.items() if any(below(i, ["mpi4py"]) for i in imports.ever)} == {
+        "arena.comms"
+    }
+
+
+@pytest.mark.parametrize("name", chosen(PURE))
+def test_layouts_and_configuration_work_without_mpi_and_torch(name):
+    assert way_to(name, ["mpi4py", "torch"]) is None
+
+
+def test_the_rule_for_layouts_and_configuration_finds_them():
+    assert {"arena.wire", "arena.layout", "arena.config", "arena.config_sections"} <= set(chosen(PURE))
+
+
+@pytest.mark.parametrize("name", chosen(["arena.envs", "arena.policies"]))
+def test_environments_and_policies_know_nothing_of_processes(name):
+    assert not [target for target in IMPORTS[name].ever if below(target, PROCESSES)]
+    assert way_to(name, PROCESSES) is None
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not below(name, ["arena.envs", "arena.policies"])])
+def test_the_engine_knows_no_environment_and_no_policy_but_their_contracts(name):
+    known = {target for target in IMPORTS[name].first if below(target, ["arena.envs", "arena.policies"])}
+    assert known <= CONTRACTS
+
+
+@pytest.mark.parametrize("name", chosen(WITHOUT_TORCH))
+def test_what_root_and_environment_processes_load_does_not_import_torch(name):
+    assert way_to(name, ["torch"]) is None
+
+
+def test_what_workers_load_does():
+    """The search finds torch where it is, several imports away."""
+    assert way_to("arena.policies.sb3", ["torch"]) is not None
+    assert way_to("arena.worker", ["mpi4py"]) is not None
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    try:
+        order = list(TopologicalSorter({name: loaded_first(name) for name in MODULES}).static_order())
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+    assert set(order) == set(MODULES)
+
+
+def test_root_and_environment_processes_start_without_torch():
+    """Packages of others count too: one of them importing torch would cost every such process seconds and memory."""
+    names = ["arena.root", "arena.environment", "arena.records", "arena.progress", "arena.run", "arena.envs.factory"]
+    code = f"import sys, {', '.join(names)}; print('torch' in sys.modules, 'arena.comms' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout.split() == ["False", "True"], done.stderr
+
+
+def test_reading_the_imports_of_a_module():
+    source = """
+import os.path, torch
+from typing import TYPE_CHECKING
+from arena import registry
+from . import wire
+from .errors import ConfigError
+if TYPE_CHECKING:
+    from arena.comms import World
+try:
+    import yaml
+except ImportError:
+    yaml = None
+class Model:
+    import json
+    def method(self):
+        import mpi4py.MPI
+"""
+    known = ["arena.registry", "arena.wire", "arena.errors", "arena.comms"]
+    first, ever = imports_of(source, "arena.worker", known)
+    ours = {"arena.registry", "arena.wire", "arena.errors"}
+    assert first == {"os.path", "torch", "typing", "yaml", "json"} | ours
+    assert ever == first | {"mpi4py.MPI"}
+    assert imports_of("from .rows import Rows", "arena.diagram", known, is_package=True).first == {"arena.diagram.rows"}
+    assert imports_of("from ..wire import Block", "arena.env_manager.base", known).first == {"arena.wire"}
