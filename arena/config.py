@@ -122,7 +122,7 @@ class RunConfig(Model):
         description="Compare the weights of a group's workers after every update; for debugging, it costs time.",
     )
     threads_per_rank: CountOrAuto = Field(
-        "auto", description="Threads of a worker's torch; auto shares the node's cores among its workers."
+        "auto", description="Threads of a worker's torch; auto shares the node's cores among its ranks."
     )
 
     @model_validator(mode="after")

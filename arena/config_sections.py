@@ -120,9 +120,6 @@ class EnvConfig(Model):
         description="When a copy starts its next episode: with the step after the last one of an episode "
         "(Gymnasium's default), or within it.",
     )
-    max_retry: Index = Field(
-        10, description="How often the copies of a match may fail and start again before the match is closed."
-    )
 
     @field_validator("use")
     @classmethod
@@ -175,7 +172,6 @@ class EnvOverride(Model):
         None, description="The wrappers of this match, instead of the file's."
     )
     autoreset: Literal["next_step", "same_step"] | None = Field(None, description="The autoreset mode of this match.")
-    max_retry: Index | None = Field(None, description="The retries of this match.")
 
     @field_validator("use")
     @classmethod

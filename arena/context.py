@@ -7,6 +7,7 @@ from arena.comms import Mailbox, World
 from arena.config import Round, RunConfig
 from arena.layout import Assignment, Plan
 from arena.messages import RoundStart
+from arena.seeding import derive_seed
 from arena.waiting import Waiter
 
 
@@ -32,3 +33,8 @@ class Context(NamedTuple):
     plan: Plan
     me: Assignment
     log: logging.Logger
+
+    @property
+    def seed(self) -> int:
+        """What this round's random streams derive from: other ones in each round, and after each resume."""
+        return derive_seed(self.config.seed, "round", self.start.number, *sorted(map(str, self.start.steps.items())))
