@@ -7,6 +7,7 @@ run checkpoints at the next update and exits with 0. A second signal ends everyt
 
 import ctypes
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -95,7 +96,6 @@ def run(line: Sequence[str]) -> int:
         nonlocal asked
         asked += 1
         if asked == 1:
-            print("\nstopping at the next update; once more ends at once", file=sys.stderr, flush=True)
             child.send_signal(signal.SIGUSR1)
         else:
             child.send_signal(signal.SIGTERM)
@@ -109,8 +109,8 @@ def run(line: Sequence[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-BANNER = b"-" * 74
-"""What mpirun frames its own messages with."""
+BANNER = re.compile(rb"(?<!-)-{74}\n")
+"""What mpirun frames its own messages with; it may follow a line that a rank has not ended yet."""
 
 NOISE = (b"MPI_ABORT was invoked", b"prterun has exited due to process", b"exited with non-zero status")
 """Messages of mpirun that only repeat, at length, what the arena has said already."""
@@ -126,23 +126,17 @@ def _pass_on(source: int) -> None:
 
 def _without_noise(data: bytes) -> bytes:
     """Write what can be written of ``data``; return what must wait for more: the start of a framed message."""
-    while data:
-        start = data.find(BANNER)
-        if start < 0:
-            # A frame may be arriving in pieces.
-            tail = len(data) - len(data.rstrip(b"-"))
-            _write_error(data[: len(data) - tail])
-            return data[len(data) - tail :] if tail else b""
-        _write_error(data[:start])
-        end = data.find(BANNER, start + len(BANNER))
-        if end < 0:
-            return data[start:]
-        message, data = data[start : end + len(BANNER)], data[end + len(BANNER) :]
-        if any(noise in message for noise in NOISE):
-            data = data.removeprefix(b"\n")
-        else:
+    while opening := BANNER.search(data):
+        _write_error(data[: opening.start()])
+        closing = BANNER.search(data, opening.end())
+        if closing is None:
+            return data[opening.start() :]
+        message, data = data[opening.start() : closing.end()], data[closing.end() :]
+        if not any(noise in message for noise in NOISE):
             _write_error(message)
-    return b""
+    whole = len(data.rstrip(b"-"))  # a banner may be arriving in pieces
+    _write_error(data[:whole])
+    return data[whole:]
 
 
 def _write_error(data: bytes) -> None:
