@@ -259,7 +259,7 @@ class _Round:
             self._finished[message.player].add(message.worker)
             if message.player in self._joined and self._is_finished(message.player):
                 steps = self._root._records.steps(message.player)
-                self._root._records.note("INFO", f"{message.player} has spent its budget: {steps:,} steps")
+                self._root._records.note("INFO", f"{message.player} is finished after {steps:,} steps")
             self._close_matches()
         elif isinstance(message, CheckpointPart):
             if self._order is not None and message.number == self._order.number:
@@ -319,6 +319,7 @@ class _Round:
         together = [p for p in self.learning() if self._joined[p].inner_door]
         if not self._told_to_stop:
             self._told_to_stop = True
+            self._root._records.note("WARNING", "asked to stop: at the next update; a second signal ends at once")
             for rank in self._leaders(together):
                 self._root._mailbox.post(rank, StopLearning())
         if all(self._is_finished(player) for player in together):
