@@ -15,7 +15,7 @@ from pydantic import (
 from arena import registry
 from arena.colors import to_hex
 from arena.errors import ConfigError
-from arena.validation import Count, Index, Model, Number, Problem, check_settings, refusal
+from arena.validation import Count, Model, Number, Problem, check_settings, refusal
 from arena.yaml_source import found
 
 BEST, OTHERS = "best", "others"  # words of ``copy`` that are no names of policies

@@ -73,9 +73,7 @@ def train(
         for _ in range(epochs):
             np.random.shuffle(real)  # noqa: NPY002
             for chosen in np.array_split(real, minibatches):
-                _, log_prob, entropy, value = agent.decide(
-                    observations.flatten(0, 1)[chosen], actions.flatten()[chosen]
-                )
+                _, log_prob, _, value = agent.decide(observations.flatten(0, 1)[chosen], actions.flatten()[chosen])
                 advantage = advantages.flatten()[chosen]
                 advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
                 ratio = (log_prob - log_probs.flatten()[chosen]).exp()
