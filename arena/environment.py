@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium import spaces
 
 from arena import registry
 from arena.comms import Mailbox, MatchChannel, World
@@ -21,6 +22,9 @@ from arena.wire import MATCH_OVER, RESET, Record, SlotWriter, action_reader, bat
 
 REPORT_EVERY = 1.0
 """Seconds between two reports of finished episodes."""
+
+LOOK_EVERY = 0.05
+"""Seconds between two looks into the mailbox: how long a match plays on once the root has closed it."""
 
 
 class _Place(NamedTuple):
@@ -132,6 +136,7 @@ class EnvironmentProcess:
         self._episodes: list[Episode] = []
         self._steps = 0
         self._closing = False
+        self._next_look = 0.0
         self._next_report = time.monotonic() + REPORT_EVERY
 
     # Setting up -----------------------------------------------------------------------------------------------
@@ -165,7 +170,11 @@ class EnvironmentProcess:
 
         def sample() -> Any:
             masks = running.timestep.action_masks if running.timestep else None
-            return space.sample(masks[index]) if masks and entity.mask_size else space.sample()
+            if not masks or masks[index] is None:
+                return space.sample()
+            if isinstance(space, spaces.MultiDiscrete):
+                return space.sample(tuple(np.split(masks[index], np.cumsum(space.nvec.reshape(-1))[:-1])))
+            return space.sample(masks[index])
 
         return sample
 
@@ -211,8 +220,12 @@ class EnvironmentProcess:
             else:
                 self._step(batch)
             self._channel.send(batch)
-            if time.monotonic() > self._next_report:
-                self._report()
+            now = time.monotonic()
+            if now > self._next_look:
+                self._next_look = now + LOOK_EVERY
+                self.housekeeping()
+                if now > self._next_report:
+                    self._report()
         self._report()
         self._channel.close()
         self._manager.close()
@@ -228,7 +241,6 @@ class EnvironmentProcess:
             self._mailbox.post(0, Episodes(self._match.index, tuple(self._episodes), self._steps))
             self._episodes, self._steps = [], 0
         self._next_report = time.monotonic() + REPORT_EVERY
-        self.housekeeping()
 
     def _end(self, batch: int) -> bool:
         for s, message in enumerate(self._channel.messages[batch]):

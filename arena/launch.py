@@ -6,6 +6,7 @@ that the configuration needs, and prints that command.
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,7 +72,7 @@ def dry_run(args: argparse.Namespace) -> int:
     for round_ in config.round_list():
         same = next((earlier for earlier in shown if earlier.rows == round_.rows), None)
         if same is not None:
-            print(f"round {round_.index} is planned like round {same.index}")
+            print(f"round {round_.index + 1} is planned like round {same.index + 1}")
             continue
         shown.append(round_)
         planned = plan(round_.rows, [rank // per_node for rank in range(ranks)])
@@ -119,4 +120,7 @@ def _without_ranks(arguments: Sequence[str]) -> list[str]:
 
 
 if __name__ == "__main__":
+    # A reader that closes early (`| head`) ends the program quietly, as it does other tools.
+    if hasattr(signal, "SIGPIPE") and "--dry-run" in sys.argv:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

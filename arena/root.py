@@ -162,6 +162,7 @@ class Root:
             "round": self._round_number,
             "round_steps": steps,
             "steps_before": self._steps_before,
+            "steps": {player: statistics["players"][player]["steps"] for player in steps},
             "updates": {**self._updates, **{part.player: part.updates for part in parts}},
             "learning": list(learning),
             "finished": finished,

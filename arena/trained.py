@@ -1,10 +1,8 @@
 """The players of a run as they can play: policies with their newest weights, built without a match."""
 
-import inspect
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from arena import registry
 from arena.checkpoint import Checkpoints, read_tensors
@@ -12,7 +10,7 @@ from arena.config import PolicyConfig, TableRow
 from arena.envs.interface import EntitySpaces
 from arena.errors import ConfigError
 from arena.exhibition import Acting
-from arena.policies.interface import Decision
+from arena.open_door import OpenDoorPlayer
 from arena.run_directory import RunDirectory
 from arena.seeding import derive_seed
 from arena.stand_in import LoneGroup, StandInError, stand_in_env
@@ -76,12 +74,6 @@ class PolicyMaker:
         )
 
     def _open_door(self, cls: type, weights: Path | None) -> Acting:
-        missing = [name for name in ("act", "load_state_dict") if not callable(getattr(cls, name, None))]
-        if missing:
-            raise ConfigError(
-                f"{self._policy.use} cannot be evaluated: expected methods act(observations) and "
-                f"load_state_dict(state), found no {' and no '.join(missing)}"
-            )
         if weights is None:
             raise ConfigError(self._untrained())
         keywords = dict(self._policy.settings)
@@ -96,22 +88,16 @@ class PolicyMaker:
                 f"{self._policy.use} cannot be evaluated: it steps its environment while it is built, "
                 "and there is no match here; move that into run"
             ) from error
+        missing = [name for name in ("act", "load_state_dict") if not callable(getattr(policy, name, None))]
+        if missing:
+            raise ConfigError(
+                f"{self._policy.use} cannot be evaluated: expected methods act(observations) and "
+                f"load_state_dict(state), found no {' and no '.join(missing)}"
+            )
         import torch
 
         policy.load_state_dict({name: torch.from_numpy(array) for name, array in read_tensors(weights).items()})
-        return _OpenDoorPlayer(policy)
-
-
-class _OpenDoorPlayer:
-    """A user's ``act`` behind the call that matches make."""
-
-    def __init__(self, policy: Any) -> None:
-        self._act = policy.act
-        self._takes = {"action_mask", "deterministic"} & set(inspect.signature(policy.act).parameters)
-
-    def act(self, observations: Any, **keywords: Any) -> Any:
-        actions = self._act(observations, **{name: keywords[name] for name in self._takes})
-        return actions if isinstance(actions, Decision) else Decision(actions, {})
+        return OpenDoorPlayer(policy)
 
 
 def newest_weights(run: RunDirectory, player: str, policy: PolicyConfig) -> Path | None:

@@ -18,7 +18,7 @@ from arena.driver import Driver
 from arena.errors import ConfigError, MatchOver
 from arena.group import Group
 from arena.messages import CheckpointPart, Finished, Joined, Note, Progress, StopLearning, WriteCheckpoint
-from arena.policies.interface import Decision
+from arena.open_door import OpenDoorPlayer
 from arena.proxy import make_proxy
 from arena.rollout import Rollout
 from arena.run_directory import RunDirectory
@@ -417,7 +417,7 @@ class OpenDoorWorker(Worker):
     def _keep_playing(self) -> None:
         players: list[Any]
         if hasattr(self.policy, "act"):
-            players = [_OpenDoorPlayer(self.policy) for _ in self.seat.blocks]
+            players = [OpenDoorPlayer(self.policy) for _ in self.seat.blocks]
         else:
             self.note(
                 "INFO",
@@ -436,18 +436,6 @@ class OpenDoorWorker(Worker):
             Driver(self.seat, players, deterministic=False).play(self.channel.serve)
         finally:
             self.context.waiter.on_idle = do_nothing
-
-
-class _OpenDoorPlayer:
-    """A user's ``act`` (observations in, actions out) behind the call that the driver makes."""
-
-    def __init__(self, policy: Any) -> None:
-        self._act = policy.act
-        self._takes_mask = "action_mask" in inspect.signature(policy.act).parameters
-
-    def act(self, observations: Any, *, action_mask: np.ndarray | None = None, **_: Any) -> Decision:
-        actions = self._act(observations, action_mask=action_mask) if self._takes_mask else self._act(observations)
-        return actions if isinstance(actions, Decision) else Decision(actions, {})
 
 
 def replica_digest(state: dict[str, Any]) -> float:

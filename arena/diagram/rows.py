@@ -167,7 +167,7 @@ def _legend(sheet: Sheet, seen: PlanView, y: float) -> float:
     learner = next((p for p in seen.plan.groups if seen.exchange(p) == "gradients"), None)
     entries: list[tuple[str, str, str | None]] = [("each step: one message each way", SLATE, None)]
     if learner:
-        entries.append(("each update: one Allreduce per group", line_color(seen.colors[learner]), None))
+        entries.append(("each gradient: one Allreduce per group", line_color(seen.colors[learner]), None))
     entries.append(("root: assignments, reports", MUTED, "4 3"))
     x: float = MARGIN
     for text, color, dash in entries:

@@ -160,7 +160,7 @@ class Tiles:
         seen, sheet, left, right = self.seen, self.sheet, self.LEFT + self.LABEL, WIDTH - self.LEFT - 150
         sheet.text(self.LEFT, y, "Groups", 13, weight="bold")
         sheet.text(
-            left, y, "the workers of one player; one Allreduce per update averages their gradients", 12, fill=MUTED
+            left, y, "the workers of one player; one Allreduce per minibatch averages their gradients", 12, fill=MUTED
         )
         for player in list(seen.plan.groups)[: self.MOST_GROUPS]:
             y += 25
