@@ -7,7 +7,7 @@ from arena.policies.interface import Decision
 
 
 class OpenDoorPlayer:
-    """Acts for a policy of the open door, whose ``act`` takes what it likes of ``action_mask`` and ``deterministic``."""
+    """Acts for a policy of the open door, whose ``act`` may also take ``action_mask`` and ``deterministic``."""
 
     def __init__(self, policy: Any) -> None:
         self._act = policy.act

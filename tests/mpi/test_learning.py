@@ -1,6 +1,10 @@
 """The gradient path: replicas stay the same, and many workers learn what one would learn from all their data."""
 
+import sqlite3
+
 import pytest
+
+from arena.checkpoint import read_tensors
 
 from .launching import player, run_arena, succeed
 
@@ -57,3 +61,26 @@ def test_different_collectives_on_different_workers_are_an_error_not_a_hang(tmp_
     outcome = run_arena(tmp_path, config)
     assert outcome.code == 1
     assert "called different collectives at the same time" in outcome.errors
+
+
+def test_a_frozen_player_plays_its_warm_start_and_never_changes(tmp_path):
+    settings = {"hidden": [16, 16], "horizon": 32}
+    config = {
+        "steps": 1500,
+        "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4},
+        "policies": {"p": {"use": "ppo", "settings": settings}},
+        "matches": [{"seats": ["p"]}],
+    }
+    trained = newest_snapshot(succeed(run_arena(tmp_path, config)).directory, "p")
+    config["policies"]["p"].update(frozen=True, deterministic_actions=True, warm_start=str(trained))
+    outcome = succeed(run_arena(tmp_path, {**config, "name": "evaluation"}))
+    played = newest_snapshot(outcome.directory, "p")
+    before, after = read_tensors(trained), read_tensors(played)
+    assert before.keys() == after.keys()
+    assert all((before[name] == after[name]).all() for name in before)
+    with sqlite3.connect(outcome.directory / "arena.sqlite") as database:
+        assert database.execute("SELECT count(*) FROM metrics").fetchone() == (0,), "a frozen player made an update"
+
+
+def newest_snapshot(directory, player):
+    return max((directory / "players" / player).iterdir(), key=lambda path: int(path.stem))
