@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from arena import registry
 from arena.comms import GroupChannel, Mailbox, World
 from arena.config import RunConfig, WaitConfig, load_config
 from arena.context import Context
@@ -17,7 +18,7 @@ from arena.layout import Role, plan
 from arena.logs import open_log
 from arena.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
 from arena.run_directory import RunDirectory
-from arena.waiting import Waiter
+from arena.waiting import Waiter, do_nothing
 
 ABORT_GRACE = 5.0
 """Seconds that a failing rank leaves the root to print its message and end the job, before it ends the job itself."""
@@ -256,14 +257,18 @@ class _Rank:
         )
         self.waiter.on_idle = process.housekeeping
         process.serve()
-        self.waiter.on_idle = lambda: None
+        self.waiter.on_idle = do_nothing
 
     def _serve_worker(self, context: Context, channel: GroupChannel | None) -> Any:
-        from arena.worker import make_worker
+        # Imported here: they load torch, which root and environment processes stay without.
+        from arena.inner_door import InnerDoorWorker
+        from arena.open_door import OpenDoorWorker
 
-        assert channel is not None and context.me.match is not None
+        assert channel is not None and context.me.match is not None and context.me.player is not None
+        policy_class = registry.policy_class(self.config.policies[context.me.player].use)
+        door = OpenDoorWorker if hasattr(policy_class, "run") else InnerDoorWorker
         environment, _ = context.plan.match_ranks(context.me.match)
-        worker = make_worker(context, channel, environment)
+        worker = door(context, channel, environment)
         worker.serve()
         return worker
 

@@ -10,10 +10,10 @@ from arena.config import PolicyConfig, TableRow
 from arena.envs.interface import EntitySpaces
 from arena.errors import ConfigError
 from arena.exhibition import Acting
-from arena.open_door import OpenDoorPlayer
 from arena.run_directory import RunDirectory
 from arena.seeding import derive_seed
 from arena.stand_in import LoneGroup, StandInError, stand_in_env
+from arena.user_player import UserPlayer
 from arena.wire import Block
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class PolicyMaker:
         import torch
 
         policy.load_state_dict({name: torch.from_numpy(array) for name, array in read_tensors(weights).items()})
-        return OpenDoorPlayer(policy)
+        return UserPlayer(policy)
 
 
 def newest_weights(run: RunDirectory, player: str, policy: PolicyConfig) -> Path | None:

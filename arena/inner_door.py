@@ -1,0 +1,198 @@
+"""The inner door: the worker drives an algorithm that separates ``act`` from ``learn``, together with its group."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from arena import registry
+from arena.checkpoint import read_tensors
+from arena.comms import GroupChannel
+from arena.context import Context
+from arena.driver import Driver
+from arena.errors import ConfigError, MatchOver
+from arena.messages import WriteCheckpoint
+from arena.rollout import Rollout
+from arena.seeding import derive_seed
+from arena.worker import Worker
+
+
+class InnerDoorWorker(Worker):
+    """Drives a built-in algorithm: act, collect, learn, all together with the group."""
+
+    inner_door = True
+
+    def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
+        super().__init__(context, channel, environment_rank)
+        seat, use = self.seat, self.settings.use
+        parsed = _settings_of(self.policy_class, self.settings.settings, use)
+        copies = seat.offer.copies
+        if seat.offer.same_step:
+            raise ConfigError(f"env.autoreset: policy {use!r} needs next_step, found same_step")
+        self.policies = [
+            self.policy_class(
+                block.spaces,
+                parsed,
+                lanes=copies * len(block.positions),
+                seed=derive_seed(self.seed, "block", b),
+                device=_device(context),
+            )
+            for b, block in enumerate(seat.blocks)
+        ]
+        self.policy = self.policies[0]
+        self.learns = not self.settings.frozen and self.policy.horizon > 0
+        if self.policy.horizon > 0 and len(seat.blocks) > 1:
+            names = ", ".join(e.name for e in seat.offer.entities)
+            raise ConfigError(
+                f"policy {use!r} shares its parameters among the entities of a seat ({names}), but their spaces "
+                "differ; give entities with different spaces seats of their own"
+            )
+        self._restore()
+        self.driver = Driver(seat, self.policies, deterministic=self.settings.deterministic_actions)
+        self.join(self.learns)
+
+    def _restore(self) -> None:
+        """Start where the checkpoint, the warm start or worker 0 is."""
+        state = self.stored_state()
+        if state is not None:
+            self.policy.load_state_dict(state)
+            path = self.stored(f"{self.player}.{self.channel.rank}.safetensors")
+            if path is not None and self.context.start.steps.get(self.player):
+                self.policy.load_worker_state({k: torch.from_numpy(v) for k, v in read_tensors(path).items()})
+        elif self.settings.warm_start is not None:
+            registry.load("arena.policies.loader:load_weights")(self.policy, Path(self.settings.warm_start))
+        for policy in self.policies:
+            weights = policy.weights()
+            for name in sorted(weights):
+                array = np.array(weights[name].cpu().numpy() if hasattr(weights[name], "cpu") else weights[name])
+                flat = np.ascontiguousarray(array).reshape(-1).copy()
+                if flat.size:
+                    self.channel.broadcast_in_place(flat)
+                weights[name] = torch.from_numpy(flat.reshape(array.shape))
+            if weights:
+                policy.load_weights(weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the algorithm's state."""
+        return self.policy.state_dict()
+
+    def worker_state(self) -> dict[str, Any]:
+        """Return this worker's random generators and memory."""
+        return self.policy.worker_state()
+
+    def weights(self) -> dict[str, Any]:
+        """Return the networks."""
+        return self.policy.weights()
+
+    def serve(self) -> None:
+        """Play and learn until the match is over."""
+        try:
+            if self.learns and self.steps < self.budget:
+                self._learn()
+            if self.learns and self.channel.rank == 0:  # for all: they stopped together
+                self.finish()
+            self.driver.play(self._after_exchange)
+        except MatchOver:
+            pass
+        self.channel.leave()
+        if not self.learns:
+            self.report(pooled=False)
+
+    def _learn(self) -> None:
+        policy, group = self.policy, self.channel
+        offer = self.seat.offer
+        rollout = Rollout(
+            offer.entities[0], policy.extras, horizon=policy.horizon, lanes=offer.copies * len(offer.entities)
+        )
+        while True:
+            taken = self.driver.collect(rollout)
+            policy.set_progress(min(1.0, self.steps / self.budget))
+            self.metrics = policy.learn(rollout, group)
+            rollout.begin()
+            self.updates += 1
+            if group.rank == 0:
+                self.look_into_mailbox()
+            order = self.checkpoint_asked if group.rank == 0 else None
+            # Decisions are taken on what the whole group sums up: the first worker alone contributes the orders.
+            agreed = np.array([taken, self.stop_asked, order is not None], np.float64)
+            group.sum_in_place(agreed)
+            self.steps += int(agreed[0])
+            if self.context.config.verify_replicas:
+                self._verify_replicas()
+            if agreed[2]:
+                self._write_together(order)
+            if group.rank == 0:
+                self.report(pooled=True)
+            if agreed[1] or self.steps >= self.budget:
+                return
+
+    def _write_together(self, order: WriteCheckpoint | None) -> None:
+        order = self.channel.share(order)
+        assert order is not None
+        failures = np.array([0.0 if self.write_part(order) else 1.0])
+        self.channel.sum_in_place(failures)
+        self.checkpoint_asked = None
+        if self.channel.rank == 0 and not failures[0]:
+            self.report_part(order)
+
+    def _verify_replicas(self) -> None:
+        """Hold every worker's weights against the others'.
+
+        Raises:
+          RuntimeError: they differ; the workers are named.
+        """
+        digests = np.zeros(self.channel.size)
+        digests[self.channel.rank] = replica_digest(self.policy.state_dict())
+        self.channel.sum_in_place(digests)
+        odd = np.flatnonzero(digests != digests[0])
+        if odd.size:
+            raise RuntimeError(
+                f"after update {self.updates} the weights of workers {odd.tolist()} of {self.player!r} "
+                "differ from worker 0's"
+            )
+
+    def _after_exchange(self) -> None:
+        if not self.due():
+            return
+        if self.channel.rank == 0:
+            self.look_into_mailbox()
+            if self.checkpoint_asked is not None:
+                order, self.checkpoint_asked = self.checkpoint_asked, None
+                if self.learns and self.write_part(order):
+                    self.report_part(order)
+        if not self.learns:
+            self.steps = self.driver.steps
+            if self.steps >= self.budget / self.channel.size:
+                self.finish()
+            if self.report_due():
+                self.report(pooled=False)
+
+
+def replica_digest(state: dict[str, Any]) -> float:
+    """Return a number (exact in float64) that two workers share only if their states are the same, bit for bit."""
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        digest.update(np.ascontiguousarray(state[name].detach().cpu().numpy()).tobytes())
+    return float(int.from_bytes(digest.digest()[:6], "little"))
+
+
+def _settings_of(policy_class: type, settings: Any, use: str) -> Any:
+    model = getattr(policy_class, "Settings", None)
+    if model is None:
+        raise ConfigError(f"policy {use!r} has neither `run` nor a `Settings` model; see arena.policies.interface")
+    try:
+        return model(**dict(settings))
+    except ValueError as error:
+        raise ConfigError(f"settings of policy {use!r}: {error}") from error
+
+
+def _device(context: Context) -> str:
+    device = context.config.device
+    if device != "auto":
+        return device
+    if not torch.cuda.is_available():
+        return "cpu"
+    here = [r for r, node in enumerate(context.world.nodes) if node == context.me.node and r < context.world.rank]
+    return f"cuda:{len(here) % torch.cuda.device_count()}"

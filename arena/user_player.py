@@ -1,0 +1,19 @@
+"""A user's own policy as a player: its ``act`` (observations in, actions out) behind the call that matches make."""
+
+import inspect
+from typing import Any
+
+from arena.policies.interface import Decision
+
+
+class UserPlayer:
+    """Acts for a policy of the open door, whose ``act`` may also take ``action_mask`` and ``deterministic``."""
+
+    def __init__(self, policy: Any) -> None:
+        self._act = policy.act
+        self._takes = {"action_mask", "deterministic"} & set(inspect.signature(policy.act).parameters)
+
+    def act(self, observations: Any, **keywords: Any) -> Decision:
+        """Decide for N lanes; see ``arena.policies.interface.Policy.act``."""
+        actions = self._act(observations, **{name: keywords.get(name) for name in self._takes})
+        return actions if isinstance(actions, Decision) else Decision(actions, {})
