@@ -13,7 +13,8 @@ from arena.errors import ConfigError
 from arena.policies.settings import NetworkSettings
 
 SQRT_2 = math.sqrt(2)
-NATURE_SIDE = 36  # the smallest image that the three convolutions of the Nature DQN paper can read
+NATURE_SIDE = 64  # below it, the convolutions of the Nature DQN paper leave less than 4 x 4 places of an image
+SMALL_SIDE = 20  # the smallest image that the same network with half its first kernel and stride can read
 IMAGE_SIDE = 8  # below it, an image is a short vector
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -100,7 +101,7 @@ class OneHot(nn.Module):
 
 
 class Convolution(nn.Module):
-    """Images, by the network of Mnih et al. (Nature, 2015), or by two small layers where they are too small for it.
+    """Images, by the network of Mnih et al. (Nature, 2015), or by smaller ones where they are too small for it.
 
     Axes may be (height, width), channels first or channels last (whichever end is shorter), and either with stacked
     frames before them, which become channels.
@@ -113,8 +114,10 @@ class Convolution(nn.Module):
         self.order, channels, height, width = _image_axes(space.shape)
         # Filters, kernel, stride, padding.
         layers = [(32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0)]
-        if min(height, width) < NATURE_SIDE:
+        if min(height, width) < SMALL_SIDE:
             layers = [(32, 3, 1, 1), (64, 3, 2, 1)]
+        elif min(height, width) < NATURE_SIDE:
+            layers = [(16, 4, 2, 0), (32, 4, 2, 0), (32, 3, 1, 0)]
         modules: list[nn.Module] = []
         for filters, kernel, stride, padding in layers:
             modules += [orthogonal(nn.Conv2d(channels, filters, kernel, stride, padding), SQRT_2), nn.ReLU()]
@@ -160,7 +163,7 @@ def is_image(space: gym_spaces.Space, encoder: str) -> bool:
         return False
     _, _, height, width = _image_axes(space.shape)
     # Two axes of floats are rather a stack of vectors, unless both are long.
-    side = NATURE_SIDE if len(space.shape) == 2 and space.dtype != np.uint8 else IMAGE_SIDE
+    side = SMALL_SIDE if len(space.shape) == 2 and space.dtype != np.uint8 else IMAGE_SIDE
     return encoder == "cnn" or min(height, width) >= side
 
 
