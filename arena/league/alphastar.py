@@ -1,0 +1,102 @@
+"""The players of AlphaStar's league (Vinyals et al., 2019), and one that only meets itself and its history."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from arena.league.matchmaking import draw
+from arena.league.player import BattleActivePlayer, Player
+from arena.league.settings import LeagueExploiterConfig, MainExploiterConfig, MainPlayerConfig, SelfPlayerConfig
+
+
+class MainPlayer(BattleActivePlayer):
+    """Becomes as strong as it can against everybody, and is never reset."""
+
+    Config = MainPlayerConfig
+    cfg: MainPlayerConfig
+    needs_history = True
+
+    def branch_pfsp(self) -> int:
+        """All history, the hardest first."""
+        return self.pfsp(self.payoff.roster.historical(), "squared")
+
+    def branch_sp(self) -> int:
+        """A random main player; or, where that one is too strong, its history."""
+        roster = self.payoff.roster
+        main = draw(roster.active(MainPlayer), self._rng)
+        if self.win_rate(main) > 1 - self.cfg.strong_win_rate:
+            return main
+        return self.pfsp(roster.historical(parent=roster.players[main].player_id), "variance")
+
+    def branch_verification(self) -> int:
+        """Exploiters' history that still exploits it, then main players' history that it has forgotten to beat."""
+        roster = self.payoff.roster
+        for kind, threshold in (
+            (MainExploiter, self.cfg.exploited_win_rate),
+            (MainPlayer, self.cfg.strong_win_rate),
+        ):
+            history = roster.historical(kind)
+            if self.lowest_win_rate(history) < threshold:
+                return self.pfsp(history, "squared")
+        return self.branch_sp()
+
+
+class MainExploiter(BattleActivePlayer):
+    """Finds what main players do wrong, and starts anew after each snapshot."""
+
+    Config = MainExploiterConfig
+    cfg: MainExploiterConfig
+    founds_history = False
+    needs_active: ClassVar[tuple[type[Player], ...]] = (MainPlayer,)
+
+    def yardstick(self) -> np.ndarray:
+        """Return the indices of the active main players."""
+        return self.payoff.roster.active(MainPlayer)
+
+    def branch_main_players(self) -> int:
+        """A random main player; or, where that one is too strong, its history."""
+        roster = self.payoff.roster
+        main = draw(roster.active(MainPlayer), self._rng)
+        if self.win_rate(main) >= self.cfg.min_valid_win_rate:
+            return main
+        return self.pfsp(roster.historical(parent=roster.players[main].player_id), "variance")
+
+    def mutate(self) -> bool:
+        """Always."""
+        return True
+
+
+class LeagueExploiter(BattleActivePlayer):
+    """Finds what the whole league does wrong, and sometimes starts anew after a snapshot."""
+
+    Config = LeagueExploiterConfig
+    cfg: LeagueExploiterConfig
+    founds_history = False
+    needs_history = True
+
+    def branch_pfsp(self) -> int:
+        """All history."""
+        return self.pfsp(self.payoff.roster.historical(), self.cfg.weighting)
+
+    def mutate(self) -> bool:
+        """With probability ``mutate_prob``."""
+        return self.chance(self.cfg.mutate_prob)
+
+
+class SelfPlayer(BattleActivePlayer):
+    """Meets itself and its own history."""
+
+    Config = SelfPlayerConfig
+    cfg: SelfPlayerConfig
+
+    def yardstick(self) -> np.ndarray:
+        """Return the indices of its own history."""
+        return self.payoff.roster.historical(parent=self.player_id)
+
+    def branch_self(self) -> int:
+        """Itself, as it is now."""
+        return self.index
+
+    def branch_history(self) -> int:
+        """Its own history."""
+        return self.pfsp(self.payoff.roster.historical(parent=self.player_id), self.cfg.weighting)

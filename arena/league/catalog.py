@@ -1,0 +1,84 @@
+"""Names to code: player types and kinds of league, registered or in a user's file."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from arena import registry
+from arena.errors import ConfigError
+from arena.league.payoff import SharedPayoff
+from arena.league.player import ActivePlayer
+from arena.league.settings import PlayerConfig
+
+PLAYERS = {
+    "solo_active_player": "arena.league.player:SoloActivePlayer",
+    "battle_active_player": "arena.league.player:BattleActivePlayer",
+    "main_player": "arena.league.alphastar:MainPlayer",
+    "main_exploiter": "arena.league.alphastar:MainExploiter",
+    "league_exploiter": "arena.league.alphastar:LeagueExploiter",
+    "self_player": "arena.league.alphastar:SelfPlayer",
+}
+LEAGUES = {
+    "alphastar": "arena.league.kinds:AlphaStarLeague",
+    "self_play": "arena.league.kinds:SelfPlayLeague",
+    "round_robin": "arena.league.kinds:RoundRobinLeague",
+    "psro": "arena.league.kinds:PsroLeague",
+    "solo": "arena.league.kinds:SoloLeague",
+}
+
+
+def player_type(name: str) -> type[ActivePlayer]:
+    """Return the class that ``name`` stands for: a registered name, or a place in code.
+
+    Raises:
+      ConfigError: there is none, or it is no active player.
+    """
+    return _class(name, PLAYERS, "player type", ActivePlayer)
+
+
+def player_type_id(name: str) -> str:
+    """Return a player type as it begins the ids of its players: ``file.py:MyPlayer`` -> ``my_player``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(":")[2]).lower()
+
+
+def create_player(
+    player_type_name: str,
+    cfg: PlayerConfig | Mapping[str, Any],
+    category: str,
+    payoff: SharedPayoff,
+    checkpoint_path: str,
+    player_id: str,
+    total_agent_step: int = 0,
+    *,
+    seed: int = 0,
+) -> ActivePlayer:
+    """Return a new active player; the arguments are :class:`~arena.league.player.ActivePlayer`'s.
+
+    Raises:
+      ConfigError: there is no such type, or a setting does not fit.
+    """
+    kind = player_type(player_type_name)
+    return kind(cfg, category, payoff, checkpoint_path, player_id, total_agent_step, seed=seed)
+
+
+def league_type(name: str) -> Any:
+    """Return the manager class that ``name`` stands for: a registered name, or a place in code.
+
+    Raises:
+      ConfigError: there is none, or it is no league manager.
+    """
+    from arena.league.manager import BaseLeagueManager
+
+    return _class(name, LEAGUES, "league", BaseLeagueManager)
+
+
+def _class(name: str, registered: Mapping[str, str], what: str, base: type) -> Any:
+    if name not in registered and not registry.is_reference(name):
+        raise ConfigError(
+            f"unknown {what} {name!r}{registry.nearest(name, registered)}; expected one of "
+            f"{', '.join(sorted(registered))}, package.module:name or path/to/file.py:name"
+        )
+    found = registry.load(registered.get(name, name))
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ConfigError(f"{what} {name!r}: expected a class that extends {base.__name__}, found {found!r}")
+    return found

@@ -1,0 +1,111 @@
+"""Who is in a league before its first game, and what no league can start with."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from arena.errors import ConfigError
+from arena.league.catalog import create_player, player_type, player_type_id
+from arena.league.payoff import BattleSharedPayoff, SharedPayoff
+from arena.league.player import ActivePlayer, BattleActivePlayer, HistoricalPlayer
+from arena.league.settings import LeagueConfig
+from arena.registry import nearest
+
+WEIGHTS = "players/{player_id}/latest.safetensors"
+
+
+def found_players(
+    cfg: LeagueConfig,
+    default_players: Mapping[str, int],
+    default_settings: Mapping[str, Mapping[str, Any]],
+    payoff: SharedPayoff,
+) -> Iterator[ActivePlayer]:
+    """Yield the active players, ids ``{type}_{category}_{i}``.
+
+    Raises:
+      ConfigError: a category has nobody, a type is unknown, or settings are there for nobody.
+    """
+    categories = {"default": dict(default_players)} if cfg.categories is None else cfg.categories
+    if not categories:
+        raise ConfigError("league.categories: expected at least one category, found none")
+    for category, counts in categories.items():
+        if not sum(counts.values()):
+            raise ConfigError(
+                f"league.categories.{category}: expected at least one active player, found none; "
+                f"give it some (main_player: 1) or leave the category out"
+            )
+    names = list(dict.fromkeys(name for counts in categories.values() for name, n in counts.items() if n))
+    for name in names:
+        player_type(name)
+    for name in cfg.players:
+        if name not in names:
+            raise ConfigError(
+                f"league.players.{name}: settings for a player type that nobody has"
+                f"{nearest(name, names)}; the types of this league are {', '.join(names)}"
+            )
+    for category in cfg.pretrained:
+        if category not in categories:
+            raise ConfigError(
+                f"league.pretrained.{category}: there is no such category{nearest(category, categories)}; "
+                f"expected some of {', '.join(categories)}"
+            )
+    for category, counts in categories.items():
+        for name, count in counts.items():
+            settings = {**default_settings.get(name, {}), **cfg.players.get(name, {})}
+            for i in range(count):
+                player_id = f"{player_type_id(name)}_{category}_{i}"
+                path = WEIGHTS.format(player_id=player_id)
+                yield create_player(name, settings, category, payoff, path, player_id, seed=cfg.seed)
+
+
+def found_history(cfg: LeagueConfig, players: Sequence[ActivePlayer]) -> tuple[list[HistoricalPlayer], dict[str, str]]:
+    """Return the first historical players, and for each active player's id the weights that a reset goes back to.
+
+    The parent of each is an active player of its category that really exists.
+
+    Raises:
+      ConfigError: a pretrained weights file is missing.
+    """
+    for category, path in cfg.pretrained.items():
+        if not Path(path).is_file():
+            raise ConfigError(f"league.pretrained.{category}: expected a weights file, found none at {path!r}")
+    history: list[HistoricalPlayer] = []
+    resets: dict[str, str] = {}
+    for player in players:
+        pretrained = cfg.pretrained.get(player.category)
+        resets[player.player_id] = pretrained or player.sibling("0")
+        peers = [peer for peer in players if peer.category == player.category]
+        founders = [peer for peer in peers if peer.founds_history] or (peers[:1] if pretrained else [])
+        if player in founders:
+            player_id = f"{player.player_id}_{'pretrained' if pretrained else '0'}"
+            history.append(player.frozen(player_id, resets[player.player_id]))
+    return history, resets
+
+
+def check(cfg: LeagueConfig, players: Sequence[ActivePlayer], history: Sequence[HistoricalPlayer]) -> None:
+    """Refuse a league in which somebody would wait for ever.
+
+    Raises:
+      ConfigError: a player lacks those it is measured against or could meet, or the payoff is of another kind.
+    """
+    for player in players:
+        battle = isinstance(player.payoff, BattleSharedPayoff)
+        if player.battle != battle:
+            have, want = ("battle", "solo") if battle else ("solo", "battle")
+            raise ConfigError(
+                f"{player.player_id}: expected a {want} payoff for this type of player, found {have!r}; "
+                f"set league.payoff.type to {want}, or choose another type"
+            )
+        for kind in player.needs_active:
+            if not any(isinstance(other, kind) for other in players):
+                raise ConfigError(
+                    f"{player.player_id}: expected a {kind.__name__} among the active players, found none; it would be "
+                    f"measured against nobody for ever; add {player_type_id(kind.__name__)}: 1 to a category"
+                )
+        if player.needs_history and not history:
+            raise ConfigError(
+                f"{player.player_id}: expected a first historical player to meet, found none; "
+                f"add main_player: 1 to a category, or name a weights file in league.pretrained"
+            )
+        if isinstance(player, BattleActivePlayer) and len(players) < 2 and player.cfg.branch_probs.get("round_robin"):
+            raise ConfigError(f"{player.player_id}: expected two active players for a round robin, found one")

@@ -1,0 +1,91 @@
+"""The kinds of league: who is in one by default, and how it hands out jobs."""
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any, ClassVar
+
+from arena.league.catalog import league_type
+from arena.league.manager import BaseLeagueManager, LaunchJob, LoadCheckpoint, SaveCheckpoint
+from arena.league.payoff import BattleSharedPayoff
+from arena.league.player import ActivePlayer, BattleActivePlayer
+from arena.league.settings import LeagueConfig, checked
+
+
+class AlphaStarLeague(BaseLeagueManager):
+    """One main player, one main exploiter and two league exploiters per category."""
+
+    default_players: ClassVar = {"main_player": 1, "main_exploiter": 1, "league_exploiter": 2}
+
+
+class SelfPlayLeague(BaseLeagueManager):
+    """A player that meets itself and its history."""
+
+    default_players: ClassVar = {"self_player": 1}
+
+
+class RoundRobinLeague(BaseLeagueManager):
+    """Active players that meet each other in turn."""
+
+    default_players: ClassVar = {"battle_active_player": 2}
+    default_settings: ClassVar = {"battle_active_player": {"branch_probs": {"round_robin": 1.0}}}
+
+
+class PsroLeague(BaseLeagueManager):
+    """A player that learns against the Nash mixture of its history.
+
+    The game that is solved needs every pair of snapshots. So while a pair among the newest has too few games, every
+    other job is a match between those two, in which nobody learns.
+    """
+
+    default_players: ClassVar = {"battle_active_player": 1}
+    default_settings: ClassVar = {"battle_active_player": {"branch_probs": {"mixture": 1.0}}}
+
+    _pending_of: tuple[int, int] = (0, 0)  # size of the game and of the history that _pending belongs to
+    _pending: tuple[tuple[str, str], ...] = ()
+
+    def _get_job_info(self, player: ActivePlayer) -> dict[str, Any]:
+        pair = self._unknown_pair(player) if self.cfg.sides == 2 else None
+        if pair is None or player.chance(0.5):
+            return super()._get_job_info(player)
+        job = ActivePlayer.get_job(player)
+        return job | self._job(player, [[pair[0]], [pair[1]]], train=False)
+
+    def _unknown_pair(self, player: ActivePlayer) -> tuple[str, str] | None:
+        """Return the first pair of snapshots in the mixture's game that has too few games."""
+        payoff = self.payoff
+        if not isinstance(payoff, BattleSharedPayoff) or not isinstance(player, BattleActivePlayer):
+            return None
+        size, count = player.cfg.mixture_size, len(self.historical_players)
+        if self._pending_of != (size, count):
+            ids = [other.player_id for other in self.historical_players[-size:]]
+            self._pending_of, self._pending = (size, count), tuple(combinations(ids, 2))
+        # Counts never fall, so a pair that once had enough need not be looked at again.
+        known = 0
+        while known < len(self._pending) and (
+            payoff.record(*self._pending[known]).games >= max(payoff.cfg.min_win_rate_games, 1)
+        ):
+            known += 1
+        self._pending = self._pending[known:]
+        return self._pending[0] if self._pending else None
+
+
+class SoloLeague(BaseLeagueManager):
+    """One player without opponents; the league assigns its work."""
+
+    default_players: ClassVar = {"solo_active_player": 1}
+    payoff_type = "solo"
+
+
+def create_league(
+    cfg: LeagueConfig | Mapping[str, Any],
+    save_checkpoint_fn: SaveCheckpoint,
+    load_checkpoint_fn: LoadCheckpoint,
+    launch_job_fn: LaunchJob,
+) -> BaseLeagueManager:
+    """Return a league of the kind that ``cfg.use`` names.
+
+    Raises:
+      ConfigError: there is no such kind, or a setting does not fit.
+    """
+    cfg = checked(LeagueConfig, cfg, "league")
+    return league_type(cfg.use)(cfg, save_checkpoint_fn, load_checkpoint_fn, launch_job_fn)

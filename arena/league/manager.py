@@ -1,0 +1,338 @@
+"""The manager of a league: a state machine that turns results and progress into jobs, snapshots and resets."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from arena.errors import ConfigError
+from arena.league.founding import check, found_history, found_players
+from arena.league.payoff import BattleSharedPayoff, create_payoff
+from arena.league.player import ActivePlayer, BattleActivePlayer, HistoricalPlayer
+from arena.league.settings import LeagueConfig, checked
+from arena.registry import nearest
+
+logger = logging.getLogger(__name__)
+
+VERSION = 1  # of what state_dict returns
+
+SaveCheckpoint = Callable[[str, str], object]
+"""Called with a player's ``checkpoint_path`` and the path that its present weights are to be kept under."""
+LoadCheckpoint = Callable[[str, str], object]
+"""Called with a player's id and the path of the weights that it starts anew from."""
+LaunchJob = Callable[[dict[str, Any]], object]
+"""Called with a job."""
+
+
+class Pass(NamedTuple):
+    """What one pass has done.
+
+    Attributes:
+      snapshots: players frozen.
+      mutated: ids of players reset after that.
+      launched: jobs handed out.
+      failed: jobs whose launch raised, and what it raised; their slots are free again.
+    """
+
+    snapshots: tuple[HistoricalPlayer, ...] = ()
+    mutated: tuple[str, ...] = ()
+    launched: tuple[dict[str, Any], ...] = ()
+    failed: tuple[tuple[dict[str, Any], Exception], ...] = ()
+
+
+class BaseLeagueManager:
+    """Players, their payoff and their jobs. It has no thread, no clock and no lock: it moves when it is called.
+
+    The callbacks may call back: a job may be finished from within its own launch.
+
+    A job is a mapping of JSON values: ``job_id``; ``launch_player``, who learns; ``sides``, a list of ids for each
+    side; ``checkpoint_paths`` of everyone on them; ``train``, false where nobody learns; for battles ``opponent``; and
+    ``forward``, ``data``, ``env`` and what else is configured for the player.
+
+    Attributes:
+      cfg: the settings, checked.
+      payoff: what is known of results.
+      active_players: who learns.
+      historical_players: who has been frozen, oldest first.
+    """
+
+    default_players: ClassVar[dict[str, int]] = {}
+    """Player type -> how many, where the settings name no categories."""
+    default_settings: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Player type -> settings that take the place of its own defaults."""
+    payoff_type: ClassVar[str] = "battle"
+
+    def __init__(
+        self,
+        cfg: LeagueConfig | Mapping[str, Any],
+        save_checkpoint_fn: SaveCheckpoint,
+        load_checkpoint_fn: LoadCheckpoint,
+        launch_job_fn: LaunchJob,
+    ) -> None:
+        """Found the league; no callback is called before the first pass, so this also serves to check settings.
+
+        Raises:
+          ConfigError: a setting does not fit.
+        """
+        self.cfg = checked(LeagueConfig, cfg, "league")
+        self._save, self._load, self._launch = save_checkpoint_fn, load_checkpoint_fn, launch_job_fn
+        self.payoff = create_payoff(self.cfg.payoff or {"type": self.payoff_type})
+        self.active_players: list[ActivePlayer] = []
+        self.historical_players: list[HistoricalPlayer] = []
+        for player in found_players(self.cfg, self.default_players, self.default_settings, self.payoff):
+            self._add(player)
+        history, self._reset_paths = found_history(self.cfg, self.active_players)
+        check(self.cfg, self.active_players, history)
+        for frozen in history:
+            self._add(frozen)
+        self._jobs: dict[int, dict[str, Any]] = {}
+        self._in_flight: Counter[str] = Counter()
+        self._next_job = 0
+        self._founded = self._closed = self._advancing = False
+
+    @property
+    def jobs_in_flight(self) -> tuple[dict[str, Any], ...]:
+        """Jobs that were handed out and are not finished, oldest first."""
+        return tuple(self._jobs.values())
+
+    def player(self, player_id: str) -> ActivePlayer | HistoricalPlayer:
+        """Return a player by id.
+
+        Raises:
+          ConfigError: nobody has it.
+        """
+        roster = self.payoff.roster
+        if player_id not in roster:
+            ids = [player.player_id for player in roster.players]
+            raise ConfigError(f"expected a player's id, found {player_id!r}{nearest(str(player_id), ids)}")
+        return roster.players[roster.index(player_id)]
+
+    def run(self) -> None:
+        """Make passes until one changes nothing, or :meth:`close` is called (for example by a callback)."""
+        while any(self.advance()[:3]):
+            pass
+
+    def close(self) -> None:
+        """Hand out no more jobs and freeze nobody any more. Jobs in flight may still be finished."""
+        self._closed = True
+
+    def advance(self) -> Pass:
+        """Make one pass: freeze whoever is trained enough, reset whoever mutates, fill every player's room with jobs.
+
+        Called from within a callback, it does nothing: the pass that is going on goes on.
+
+        Raises:
+          ConfigError: a player finds no opponent.
+          Exception: what saving or loading weights raised; nobody has been added or forgotten then.
+        """
+        if self._closed or self._advancing:
+            return Pass()
+        self._advancing = True
+        try:
+            self._found()
+            snapshots, mutated = self._freeze()
+            launched, failed = self._hand_out()
+        finally:
+            self._advancing = False
+        return Pass(tuple(snapshots), tuple(mutated), tuple(launched), tuple(failed))
+
+    def finish_job(self, job_info: Mapping[str, Any]) -> bool:
+        """Take a job back, with its results, and free its slot.
+
+        Args:
+          job_info: ``job_id``, and ``results``: for each episode that counts ``wins``, ``draws`` or ``losses`` as the
+            first side sees it, or the sides' ranks, or a solo player's return. No results: the job was given up.
+            ``sides`` and ``launch_player`` may be repeated and must then be the job's.
+
+        Returns:
+          whether the results were counted. A job that is not in flight changes nothing; a malformed report frees the
+          slot and counts nothing. Why is in the log.
+        """
+        job = self._job_of(job_info)
+        if job is None:
+            return False
+        for key in ("launch_player", "sides"):
+            if key in job_info and job_info[key] != job[key]:
+                logger.warning(
+                    "a finished job was refused: expected %s %r for job %d, found %r",
+                    key, job[key], job["job_id"], job_info[key],
+                )  # fmt: skip
+                return False
+        self._free(job)
+        return self.payoff.update({**job, "results": job_info.get("results")})
+
+    def update_active_player(self, player_info: Mapping[str, Any]) -> bool:
+        """Take a player's progress: ``player_id`` and ``total_agent_step``.
+
+        Returns:
+          whether it was taken; an unknown id or a step that goes back is refused, and the log says so.
+        """
+        ids = [player.player_id for player in self.active_players]
+        player_id, step = player_info.get("player_id"), player_info.get("total_agent_step")
+        if player_id not in ids:
+            hint = nearest(str(player_id), ids)
+            logger.warning("progress was refused: expected an active player's id, found %r%s", player_id, hint)
+            return False
+        player = self.player(str(player_id))
+        if not isinstance(step, int) or isinstance(step, bool) or step < player.total_agent_step:
+            logger.warning(
+                "progress of %s was refused: expected a step of at least %d, found %r",
+                player_id, player.total_agent_step, step,
+            )  # fmt: skip
+            return False
+        self._update_player(player, player_info)
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole league as JSON values, random states included."""
+        return {
+            "version": VERSION,
+            "active": {player.player_id: player.state_dict() for player in self.active_players},
+            "historical": [
+                {
+                    "player_id": player.player_id,
+                    "category": player.category,
+                    "checkpoint_path": player.checkpoint_path,
+                    "total_agent_step": player.total_agent_step,
+                    "parent_id": player.parent_id,
+                }
+                for player in self.historical_players
+            ],
+            "payoff": self.payoff.state_dict(),
+            "jobs": list(self._jobs.values()),
+            "next_job": self._next_job,
+            "founded": self._founded,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state_dict`, in a league that was just made from the same settings.
+
+        Raises:
+          ConfigError: the saved league has other players, or was saved by another version.
+        """
+        if state["version"] != VERSION:
+            raise ConfigError(f"expected a league saved in version {VERSION}, found version {state['version']!r}")
+        ids = [player.player_id for player in self.active_players]
+        if list(state["active"]) != ids:
+            raise ConfigError(
+                f"the saved league has the active players {', '.join(state['active'])}, this one {', '.join(ids)}; "
+                f"resume with the configuration that the league was saved with"
+            )
+        for saved in state["historical"]:
+            if saved["player_id"] not in self.payoff.roster:
+                fields = {key: value for key, value in saved.items() if key != "parent_id"}
+                parent = self.player(saved["parent_id"])
+                kind = type(parent)
+                self._add(HistoricalPlayer(payoff=self.payoff, parent_id=parent.player_id, parent_type=kind, **fields))  # type: ignore[arg-type]
+        self.payoff.load_state_dict(state["payoff"])
+        for player in self.active_players:
+            player.load_state_dict(state["active"][player.player_id])
+        self._jobs = {job["job_id"]: job for job in state["jobs"]}
+        self._in_flight = Counter(job["launch_player"] for job in self._jobs.values())
+        self._next_job, self._founded = state["next_job"], state["founded"]
+
+    def _get_job_info(self, player: ActivePlayer) -> dict[str, Any]:
+        """Return a player's next job, without its id; a kind of league may have other ones."""
+        if not isinstance(player, BattleActivePlayer):
+            return self._job(player, [[player.player_id]]) | player.get_job()
+        job = player.get_job(self.cfg.sides - 1)
+        opponents = [job["opponent"]] if isinstance(job["opponent"], str) else job["opponent"]
+        return job | self._job(player, [[player.player_id], *([opponent] for opponent in opponents)])
+
+    def _mutate_player(self, player: ActivePlayer) -> bool:
+        """Reset a player that was just frozen, if it mutates."""
+        if not player.mutate():
+            return False
+        self._load(player.player_id, self._reset_paths[player.player_id])
+        if isinstance(self.payoff, BattleSharedPayoff):
+            self.payoff.ratings.reset(player.player_id)
+        return True
+
+    def _update_player(self, player: ActivePlayer | HistoricalPlayer, player_info: Mapping[str, Any]) -> None:
+        """Take what is in a report of progress."""
+        player.total_agent_step = player_info["total_agent_step"]
+
+    def _job(self, player: ActivePlayer, sides: list[list[str]], *, train: bool = True) -> dict[str, Any]:
+        """Return what every job has."""
+        ids = dict.fromkeys(player_id for side in sides for player_id in side)
+        return {
+            "launch_player": player.player_id,
+            "sides": sides,
+            "checkpoint_paths": {player_id: self.player(player_id).checkpoint_path for player_id in ids},
+            "train": train,
+        }
+
+    def _found(self) -> None:
+        """Give every active player the weights that a reset goes back to, once."""
+        if self._founded:
+            return
+        for player in self.active_players:
+            path = self._reset_paths[player.player_id]
+            if player.category in self.cfg.pretrained:
+                self._load(player.player_id, path)
+            else:
+                self._save(player.checkpoint_path, path)
+        self._founded = True
+
+    def _freeze(self) -> tuple[list[HistoricalPlayer], list[str]]:
+        snapshots, mutated = [], []
+        for player in self.active_players:
+            before = player.state_dict()
+            if not player.is_trained_enough():
+                continue
+            frozen = player.snapshot()
+            try:
+                self._save(player.checkpoint_path, frozen.checkpoint_path)
+            except BaseException:
+                player.load_state_dict(before)
+                raise
+            self._add(frozen)
+            if isinstance(self.payoff, BattleSharedPayoff):
+                self.payoff.ratings.inherit(frozen.player_id, player.player_id)
+            snapshots.append(frozen)
+            # Only now: a reset before the snapshot would freeze untrained weights.
+            if self._mutate_player(player):
+                mutated.append(player.player_id)
+        return snapshots, mutated
+
+    def _hand_out(self) -> tuple[list[dict[str, Any]], list[tuple[dict[str, Any], Exception]]]:
+        launched, failed = [], []
+        for player in self.active_players:
+            # The room is taken once: where launches finish their jobs at once, it would never run out.
+            for _ in range(self.cfg.max_active_player_job - self._in_flight[player.player_id]):
+                if self._closed or self._in_flight[player.player_id] >= self.cfg.max_active_player_job:
+                    break
+                job = {"job_id": self._next_job, **self._get_job_info(player)}
+                self._next_job += 1
+                # Before the launch, for the launch may finish it.
+                self._jobs[job["job_id"]] = job
+                self._in_flight[player.player_id] += 1
+                try:
+                    self._launch(job)
+                except Exception as error:
+                    logger.exception("job %d of %s could not be launched", job["job_id"], player.player_id)
+                    if job["job_id"] in self._jobs:
+                        self._free(job)
+                    failed.append((job, error))
+                    break  # the next pass tries again
+                launched.append(job)
+        return launched, failed
+
+    def _job_of(self, job_info: Mapping[str, Any]) -> dict[str, Any] | None:
+        job_id = job_info.get("job_id") if isinstance(job_info, Mapping) else None
+        job = self._jobs.get(job_id) if isinstance(job_id, int) else None
+        if job is None:
+            known = ", ".join(map(str, self._jobs)) or "none"
+            logger.warning("a finished job was refused: expected one in flight (%s), found %r", known, job_id)
+        return job
+
+    def _free(self, job: Mapping[str, Any]) -> None:
+        del self._jobs[job["job_id"]]
+        self._in_flight[job["launch_player"]] -= 1
+
+    def _add(self, player: ActivePlayer | HistoricalPlayer) -> None:
+        self.payoff.add_player(player)
+        if isinstance(player, HistoricalPlayer):
+            self.historical_players.append(player)
+        else:
+            self.active_players.append(player)

@@ -1,0 +1,306 @@
+"""What is known of results: win rates between players of battles, the latest results of a solo player."""
+
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from arena.errors import ConfigError
+from arena.league.ratings import Ratings
+from arena.league.report import Malformed, battle_report, solo_report
+from arena.league.roster import Roster
+from arena.league.settings import BattlePayoffConfig, SoloPayoffConfig, checked
+from arena.registry import nearest
+
+logger = logging.getLogger(__name__)
+
+# Rows of win rates kept ready: one per player that chooses opponents, 80 kB each among 10,000 players.
+MAX_ROWS = 512
+
+Side = str | tuple[str, ...]  # a player, or a team
+
+
+@dataclass(frozen=True)
+class BattleRecord:
+    """What one side has reached against another; decayed counts.
+
+    Attributes:
+      wins: games won.
+      draws: games drawn.
+      losses: games lost.
+      games: all games.
+    """
+
+    wins: float = 0.0
+    draws: float = 0.0
+    losses: float = 0.0
+    games: float = 0.0
+
+    def __mul__(self, decay: float) -> "BattleRecord":
+        return BattleRecord(self.wins * decay, self.draws * decay, self.losses * decay, self.games * decay)
+
+    __rmul__ = __mul__
+
+    def add(self, rank: float, other_rank: float) -> "BattleRecord":
+        """Return the record after one more game; the lower rank has won."""
+        return BattleRecord(
+            self.wins + (rank < other_rank),
+            self.draws + (rank == other_rank),
+            self.losses + (rank > other_rank),
+            self.games + 1,
+        )
+
+    def reversed(self) -> "BattleRecord":
+        """Return the same record as the other side sees it."""
+        return BattleRecord(self.losses, self.draws, self.wins, self.games)
+
+    def win_rate(self, min_games: float) -> float:
+        """Return ``(wins + draws / 2) / games``, 0.5 while there are fewer than ``min_games``."""
+        return 0.5 if self.games < min_games or self.games == 0 else (self.wins + self.draws / 2) / self.games
+
+
+class BattleSharedPayoff:
+    """One record per unordered pair of players, and of teams, shared by all players.
+
+    A game between sides is one game for every two players that meet across it. Where a side is a mixed team, it is
+    besides one game of the team (a tuple of ids). A side of one player in several places is that player. A player
+    that stands on both sides wins and loses at once: that is no game of its own.
+    """
+
+    def __init__(self, cfg: BattlePayoffConfig | None = None) -> None:
+        self.cfg = cfg or BattlePayoffConfig()
+        self.roster = Roster()
+        self.ratings = Ratings(self.roster, self.cfg.ratings)
+        self.games = 0
+        """Games counted so far, not decayed."""
+        self._records: dict[tuple[int, int], BattleRecord] = {}  # lower index first
+        self._met: list[set[int]] = []
+        self._teams: dict[tuple[tuple[str, ...], tuple[str, ...]], BattleRecord] = {}
+        self._rows: dict[int, np.ndarray] = {}
+
+    def add_player(self, player: Any) -> None:
+        """Add a player.
+
+        Raises:
+          ConfigError: its id is taken.
+        """
+        self.roster.add(player)
+        self._met.append(set())
+
+    def __getitem__(self, pair: tuple[Side | list[Side], Side | list[Side]]) -> np.ndarray:
+        """Return the win rates [homes, aways]; a list names several, a tuple is one team."""
+        homes, aways = (list(part) if isinstance(part, list) else [part] for part in pair)
+        rates = [[self.win_rate(home, away) for away in aways] for home in homes]
+        return np.array(rates, dtype=np.float64).reshape(len(homes), len(aways))
+
+    def win_rate(self, home: Side, away: Side) -> float:
+        """Return how often ``home`` beats ``away``."""
+        return self.record(home, away).win_rate(self.cfg.min_win_rate_games)
+
+    def record(self, home: Side, away: Side) -> BattleRecord:
+        """Return what ``home`` has reached against ``away``.
+
+        Raises:
+          ConfigError: one of them is nobody's id.
+        """
+        first, second = self._side(home), self._side(away)
+        if len(first) == len(second) == 1:
+            return self._pair(self.roster.index(first[0]), self.roster.index(second[0]))
+        found = self._teams.get((min(first, second), max(first, second)), BattleRecord())
+        return found if first < second else found.reversed()
+
+    def win_rates(self, home: str, aways: np.ndarray) -> np.ndarray:
+        """Return a player's win rates against players given by index, shape [aways]."""
+        return self._row(self.roster.index(home))[aways]
+
+    def update(self, job_info: Mapping[str, Any]) -> bool:
+        """Count a finished job's games: all of them, or none where anything in the report is wrong.
+
+        Args:
+          job_info: ``sides`` and ``results`` as :func:`arena.league.report.battle_report` reads them.
+
+        Returns:
+          whether it was counted; why not is in the log.
+        """
+        try:
+            sides, games = battle_report(job_info, self.roster)
+        except Malformed as error:
+            logger.warning("a result was refused: %s", error)
+            return False
+        teams = [tuple(sorted(set(side))) for side in sides]
+        for ranks in games:
+            for one, other in combinations(range(len(teams)), 2):
+                self._count(teams[one], teams[other], ranks[one], ranks[other])
+            self.ratings.update(sides, ranks)
+            self.games += 1
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all records and ratings as JSON values; players are named by index in order of arrival."""
+        return {
+            "players": [player.player_id for player in self.roster.players],
+            "games": self.games,
+            "records": [[*pair, *astuple(record)] for pair, record in self._records.items()],
+            "teams": [[list(a), list(b), *astuple(record)] for (a, b), record in self._teams.items()],
+            "ratings": self.ratings.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state_dict`.
+
+        Raises:
+          ConfigError: the players are not the same, in the same order.
+        """
+        same_players(self.roster, state)
+        self.games = state["games"]
+        self._rows, self._records = {}, {}
+        self._met = [set() for _ in self.roster.players]
+        for low, high, *counts in state["records"]:
+            self._set(low, high, BattleRecord(*counts))
+        self._teams = {(tuple(a), tuple(b)): BattleRecord(*counts) for a, b, *counts in state["teams"]}
+        self.ratings.load_state_dict(state["ratings"])
+
+    def _count(self, home: tuple[str, ...], away: tuple[str, ...], rank: float, other: float) -> None:
+        """Count one game between two sides."""
+        if home == away:
+            return
+        decay = self.cfg.decay
+        if len(home) > 1 or len(away) > 1:
+            key, ranks = ((home, away), (rank, other)) if home < away else ((away, home), (other, rank))
+            self._teams[key] = (self._teams.get(key, BattleRecord()) * decay).add(*ranks)
+        indices = [[self.roster.index(member) for member in side] for side in (home, away)]
+        both = set(indices[0]) & set(indices[1])
+        for one in indices[0]:
+            for two in indices[1]:
+                if one in both or two in both:
+                    continue
+                low, high, ranks = (one, two, (rank, other)) if one < two else (two, one, (other, rank))
+                self._set(low, high, (self._records.get((low, high), BattleRecord()) * decay).add(*ranks))
+
+    def _set(self, low: int, high: int, record: BattleRecord) -> None:
+        self._records[low, high] = record
+        self._met[low].add(high)
+        self._met[high].add(low)
+        for home, away in ((low, high), (high, low)):
+            row = self._rows.get(home)
+            if row is not None and away < len(row):
+                seen = record if home == low else record.reversed()
+                row[away] = seen.win_rate(self.cfg.min_win_rate_games)
+
+    def _pair(self, home: int, away: int) -> BattleRecord:
+        if home < away:
+            return self._records.get((home, away), BattleRecord())
+        return self._records.get((away, home), BattleRecord()).reversed()
+
+    def _row(self, home: int) -> np.ndarray:
+        """Return the win rates of a player against everybody, by index; kept and updated with each game."""
+        row = self._rows.get(home)
+        if row is None or len(row) < len(self.roster):
+            row = np.full(2 * len(self.roster), 0.5)
+            for away in self._met[home]:
+                row[away] = self._pair(home, away).win_rate(self.cfg.min_win_rate_games)
+            if len(self._rows) >= MAX_ROWS:
+                self._rows.pop(next(iter(self._rows)))
+            self._rows[home] = row
+        return row
+
+    def _side(self, side: Side) -> tuple[str, ...]:
+        members = (side,) if isinstance(side, str) else tuple(sorted(set(side)))
+        for member in members:
+            if member not in self.roster:
+                ids = [player.player_id for player in self.roster.players]
+                raise ConfigError(f"expected a player's id, found {member!r}{nearest(member, ids)}")
+        return members
+
+
+class SoloSharedPayoff:
+    """The latest results of the one active player."""
+
+    def __init__(self, cfg: SoloPayoffConfig | None = None) -> None:
+        self.cfg = cfg or SoloPayoffConfig()
+        self.roster = Roster()
+        self._results: deque[float] = deque(maxlen=self.cfg.buffer_size)
+
+    @property
+    def results(self) -> Sequence[float]:
+        """The latest results, oldest first."""
+        return tuple(self._results)
+
+    def add_player(self, player: Any) -> None:
+        """Add the active player, or a snapshot of it.
+
+        Raises:
+          ConfigError: there is an active player already.
+        """
+        if player.active and len(self.roster.active()):
+            raise ConfigError(f"a solo payoff has one active player; found {player.player_id!r} as a second")
+        self.roster.add(player)
+
+    def update(self, job_info: Mapping[str, Any]) -> bool:
+        """Take a finished job's results, all or none; returns whether they were taken."""
+        try:
+            results = solo_report(job_info)
+            launched = job_info.get("launch_player")
+            if not isinstance(launched, str) or launched not in self.roster:
+                raise Malformed(f"expected the active player's id as launch_player, found {launched!r}")
+            if not self.roster.players[self.roster.index(launched)].active:
+                raise Malformed(f"expected the active player's id as launch_player, found {launched!r}")
+        except Malformed as error:
+            logger.warning("a result was refused: %s", error)
+            return False
+        self._results.extend(results)
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the results as JSON values."""
+        return {"players": [player.player_id for player in self.roster.players], "results": list(self._results)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state_dict`.
+
+        Raises:
+          ConfigError: the players are not the same, in the same order.
+        """
+        same_players(self.roster, state)
+        self._results = deque(state["results"], maxlen=self.cfg.buffer_size)
+
+
+SharedPayoff = BattleSharedPayoff | SoloSharedPayoff
+
+PAYOFFS: dict[str, type[BattlePayoffConfig] | type[SoloPayoffConfig]] = {
+    "battle": BattlePayoffConfig,
+    "solo": SoloPayoffConfig,
+}
+
+
+def create_payoff(cfg: BattlePayoffConfig | SoloPayoffConfig | Mapping[str, Any]) -> SharedPayoff:
+    """Return the payoff that ``cfg.type`` names (default: battle).
+
+    Raises:
+      ConfigError: there is no such type, or a setting does not fit.
+    """
+    if isinstance(cfg, Mapping):
+        name = cfg.get("type", "battle")
+        if name not in PAYOFFS:
+            raise ConfigError(
+                f"payoff.type: expected one of {', '.join(PAYOFFS)}, found {name!r}{nearest(name, PAYOFFS)}"
+            )
+        cfg = checked(PAYOFFS[name], cfg, "payoff")
+    return SoloSharedPayoff(cfg) if isinstance(cfg, SoloPayoffConfig) else BattleSharedPayoff(cfg)
+
+
+def same_players(roster: Roster, state: Mapping[str, Any]) -> None:
+    """Raise ConfigError unless ``state`` was taken among the players of ``roster``."""
+    ids = [player.player_id for player in roster.players]
+    if state["players"] != ids:
+        other = next(
+            (id_ for id_ in (*ids, *state["players"]) if (id_ in ids) != (id_ in state["players"])), "the order"
+        )
+        raise ConfigError(
+            f"the saved league has {len(state['players'])} players, this one {len(ids)}, and they differ in {other!r}; "
+            f"resume with the configuration that the league was saved with"
+        )

@@ -1,0 +1,311 @@
+"""The members of a league: historical players, frozen for good, and active ones, which get jobs and learn."""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any, ClassVar
+
+import numpy as np
+
+from arena.errors import ConfigError
+from arena.league.matchmaking import NashMixture, draw, nearest_rating, pfsp, round_robin
+from arena.league.payoff import BattleSharedPayoff, SharedPayoff
+from arena.league.settings import BattlePlayerConfig, PlayerConfig, checked
+from arena.registry import nearest
+from arena.seeding import derive_seed
+
+BRANCH = "branch_"  # a method of this beginning is a way of choosing an opponent
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``base`` with ``over`` put over it, mapping by mapping."""
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(below, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+class Player:
+    """A member of the league.
+
+    Attributes:
+      active: whether it learns.
+      category: players of one category are interchangeable in the game (a race, a role).
+      payoff: what is known of results, shared by all.
+      checkpoint_path: its weights file, relative to the run directory.
+      player_id: its name.
+      total_agent_step: transition steps it has learned from.
+    """
+
+    active: ClassVar[bool]
+
+    def __init__(
+        self,
+        category: str,
+        payoff: SharedPayoff,
+        checkpoint_path: str,
+        player_id: str,
+        total_agent_step: int = 0,
+    ) -> None:
+        if type(self) is Player:
+            raise TypeError("a Player is historical or active; make one of those")
+        self.category = category
+        self.payoff = payoff
+        self.checkpoint_path = checkpoint_path
+        self.player_id = player_id
+        self.total_agent_step = total_agent_step
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.player_id!r}, step {self.total_agent_step})"
+
+    @property
+    def origin(self) -> type["Player"]:
+        """The class that its weights were trained as."""
+        return type(self)
+
+
+class HistoricalPlayer(Player):
+    """A player whose weights never change again.
+
+    Attributes:
+      parent_id: the active player that it is a snapshot of, or the first one trained from it.
+    """
+
+    active = False
+
+    def __init__(
+        self,
+        category: str,
+        payoff: SharedPayoff,
+        checkpoint_path: str,
+        player_id: str,
+        total_agent_step: int = 0,
+        *,
+        parent_id: str,
+        parent_type: type["ActivePlayer"],
+    ) -> None:
+        super().__init__(category, payoff, checkpoint_path, player_id, total_agent_step)
+        self.parent_id = parent_id
+        self._parent_type = parent_type
+
+    @property
+    def origin(self) -> type[Player]:
+        """The class of its parent."""
+        return self._parent_type
+
+
+class ActivePlayer(Player):
+    """A player that learns: it gets jobs, is frozen now and then, and may be reset after that."""
+
+    active = True
+    Config: ClassVar[type[PlayerConfig]] = PlayerConfig
+    battle: ClassVar[bool] = False
+    """Whether it needs opponents."""
+    founds_history: ClassVar[bool] = True
+    """Whether its first weights become a historical player, so that there is somebody to meet from the beginning."""
+    needs_active: ClassVar[tuple[type[Player], ...]] = ()
+    """Kinds of active players without which it would wait for ever."""
+    needs_history: ClassVar[bool] = False
+    """Whether it would have no opponent in a league without a first historical player."""
+
+    def __init__(
+        self,
+        cfg: PlayerConfig | Mapping[str, Any],
+        category: str,
+        payoff: SharedPayoff,
+        checkpoint_path: str,
+        player_id: str,
+        total_agent_step: int = 0,
+        *,
+        seed: int = 0,
+    ) -> None:
+        """See :class:`Player`; ``seed`` is the league's, the player's random stream derives from it and its id.
+
+        Raises:
+          ConfigError: a setting does not fit.
+        """
+        super().__init__(category, payoff, checkpoint_path, player_id, total_agent_step)
+        self.cfg = checked(self.Config, cfg, player_id)
+        self._rng = np.random.Generator(np.random.PCG64(derive_seed(seed, "league", player_id)))
+        self._last_enough_step = 0
+
+    def is_trained_enough(self) -> bool:
+        """Whether it is time for a snapshot. A yes is remembered: the next phase begins at the present step."""
+        passed = self.total_agent_step - self._last_enough_step
+        if passed < self.cfg.one_phase_step or not (passed >= 2 * self.cfg.one_phase_step or self.is_strong_enough()):
+            return False
+        self._last_enough_step = self.total_agent_step
+        return True
+
+    def is_strong_enough(self) -> bool:
+        """Whether a phase may end before it has lasted twice as long as it must."""
+        return True
+
+    def snapshot(self) -> HistoricalPlayer:
+        """Return what this player is now as a historical player, with a weights file of its own."""
+        return self.frozen(f"{self.player_id}_{self.total_agent_step}", self.sibling(str(self.total_agent_step)))
+
+    def frozen(self, player_id: str, checkpoint_path: str) -> HistoricalPlayer:
+        """Return a historical player of this one's kind, step and parentage."""
+        return HistoricalPlayer(
+            self.category,
+            self.payoff,
+            checkpoint_path,
+            player_id,
+            self.total_agent_step,
+            parent_id=self.player_id,
+            parent_type=type(self),
+        )
+
+    def sibling(self, name: str) -> str:
+        """Return the path of a weights file beside this player's own."""
+        own = PurePosixPath(self.checkpoint_path)
+        return str(own.with_name(name + own.suffix))
+
+    def mutate(self) -> bool:
+        """Whether its weights go back to where they started, now that they have been frozen."""
+        return False
+
+    def chance(self, probability: float) -> bool:
+        """Return true with a probability, from the player's own random stream."""
+        return bool(self._rng.random() < probability)
+
+    def get_job(self) -> dict[str, Any]:
+        """Return what to do next: settings of acting, of data and of the environment, under the configured job."""
+        forward: dict[str, Any] = {}
+        if self.cfg.forward.exploration is not None:
+            forward["eps"] = self.cfg.forward.exploration.epsilon(self.total_agent_step)
+        return merged({"forward": forward, "data": self.cfg.data, "env": self.cfg.env}, self.cfg.job)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that changes, random state included, as JSON values."""
+        return {
+            "total_agent_step": self.total_agent_step,
+            "last_enough_step": self._last_enough_step,
+            "rng": self._rng.bit_generator.state,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state_dict`."""
+        self.total_agent_step = state["total_agent_step"]
+        self._last_enough_step = state["last_enough_step"]
+        self._rng.bit_generator.state = state["rng"]
+
+
+class SoloActivePlayer(ActivePlayer):
+    """A player without opponents."""
+
+    founds_history = False
+
+
+class BattleActivePlayer(ActivePlayer):
+    """A player that meets others. Its branches are ways of choosing one; a subclass adds methods ``branch_<name>``."""
+
+    Config = BattlePlayerConfig
+    cfg: BattlePlayerConfig
+    payoff: BattleSharedPayoff
+    battle = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """See :class:`ActivePlayer`.
+
+        Raises:
+          ConfigError: a setting does not fit, or a branch is unknown.
+        """
+        super().__init__(*args, **kwargs)
+        known = sorted(name.removeprefix(BRANCH) for name in dir(self) if name.startswith(BRANCH))
+        for name in self.cfg.branch_probs:
+            if name not in known:
+                raise ConfigError(
+                    f"{self.player_id}.branch_probs: expected some of {', '.join(known)}, "
+                    f"found {name!r}{nearest(name, known)}"
+                )
+        self._index: int | None = None
+        self._turn = 0
+        self._mixture = NashMixture(self.cfg.mixture_size, self.cfg.mixture_games)
+
+    def get_job(self, opponents: int = 1) -> dict[str, Any]:
+        """Return what to do next, and against whom.
+
+        Args:
+          opponents: how many. One of them is ``job["opponent"]``, an id; several are a list of ids.
+        """
+        ids = [self.get_opponent().player_id for _ in range(opponents)]
+        return super().get_job() | {"opponent": ids[0] if opponents == 1 else ids}
+
+    def get_opponent(self) -> Player:
+        """Return an opponent, chosen by one of the branches.
+
+        Raises:
+          ConfigError: the branch finds no candidate.
+        """
+        names, probs = list(self.cfg.branch_probs), np.array(list(self.cfg.branch_probs.values()))
+        name = names[draw(np.arange(len(names)), self._rng, probs)]
+        try:
+            return self.payoff.roster.players[getattr(self, BRANCH + name)()]
+        except ConfigError as error:
+            raise ConfigError(f"{self.player_id} finds no opponent by its branch {name!r}: {error}") from error
+
+    def yardstick(self) -> np.ndarray:
+        """Return the indices of the players that it must beat to end a phase early."""
+        return self.payoff.roster.historical()
+
+    def is_strong_enough(self) -> bool:
+        """Whether its lowest win rate against its yardstick is above ``strong_win_rate``; never with an empty one."""
+        yardstick = self.yardstick()
+        return bool(len(yardstick)) and self.lowest_win_rate(yardstick) > self.cfg.strong_win_rate
+
+    def win_rate(self, other: int) -> float:
+        """Return the win rate against a player given by index."""
+        return float(self.payoff.win_rates(self.player_id, np.array([other]))[0])
+
+    def lowest_win_rate(self, others: np.ndarray) -> float:
+        """Return the lowest win rate against players given by index; infinity against nobody."""
+        return float(self.payoff.win_rates(self.player_id, others).min(initial=np.inf))
+
+    def pfsp(self, candidates: np.ndarray, weighting: str) -> int:
+        """Return one of the candidates, weighted by the win rates against them."""
+        return draw(candidates, self._rng, pfsp(self.payoff.win_rates(self.player_id, candidates), weighting))
+
+    def branch_uniform(self) -> int:
+        """Any other player."""
+        return draw(self._others(), self._rng)
+
+    def branch_nearest(self) -> int:
+        """The other player whose rating is nearest."""
+        others, ratings = self._others(), self.payoff.ratings
+        return draw(others, self._rng, nearest_rating(float(ratings.mu(self.index)), ratings.mu(others)))
+
+    def branch_round_robin(self) -> int:
+        """Each other active player in turn."""
+        active = self.payoff.roster.active()
+        found = round_robin(self.index, active[active != self.index], self._turn)
+        self._turn += 1
+        return found
+
+    def branch_mixture(self) -> int:
+        """A historical player from the Nash mixture of the empirical game."""
+        players, probabilities = self._mixture.probabilities(self.payoff, self.payoff.roster.historical())
+        return draw(players, self._rng, probabilities)
+
+    @property
+    def index(self) -> int:
+        """Its index in the roster."""
+        if self._index is None:
+            self._index = self.payoff.roster.index(self.player_id)
+        return self._index
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that changes, random state included, as JSON values."""
+        return super().state_dict() | {"turn": self._turn, "mixture": self._mixture.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state_dict`."""
+        super().load_state_dict(state)
+        self._turn = state["turn"]
+        self._mixture.load_state_dict(state["mixture"])
+
+    def _others(self) -> np.ndarray:
+        everybody = np.arange(len(self.payoff.roster))
+        return everybody[everybody != self.index]

@@ -1,0 +1,82 @@
+"""What a finished job says, checked as a whole before any of it counts."""
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, NamedTuple
+
+TWO_SIDED = {"wins": (1, 2), "draws": (1, 1), "losses": (2, 1)}
+"""A result as the first of two sides sees it -> the ranks of both."""
+
+
+class Malformed(ValueError):
+    """A report that cannot be counted; the text says why."""
+
+
+class BattleReport(NamedTuple):
+    """Games between the same sides.
+
+    Attributes:
+      sides: the players of each side; one that fills several places of a team is listed as often.
+      games: for each game the rank of each side; 1 is best, equal ranks are a draw.
+    """
+
+    sides: tuple[tuple[str, ...], ...]
+    games: tuple[tuple[float, ...], ...]
+
+
+def battle_report(job_info: Mapping[str, Any], known: Container[str]) -> BattleReport:
+    """Read ``job_info["sides"]`` (ids, or lists of ids) and ``job_info["results"]`` (words for two sides, or ranks).
+
+    Raises:
+      Malformed: an id or a result is unknown, or the shape is wrong.
+    """
+    sides, results = _list(job_info, "sides"), _list(job_info, "results")
+    teams = tuple((side,) if isinstance(side, str) else _team(side) for side in sides)
+    if len(teams) < 2:
+        raise Malformed(f"expected at least two sides, found {len(teams)}")
+    for player_id in (member for team in teams for member in team):
+        if player_id not in known:
+            raise Malformed(f"expected ids of players, found {player_id!r}, which nobody has")
+    return BattleReport(teams, tuple(_ranks(result, len(teams)) for result in results))
+
+
+def solo_report(job_info: Mapping[str, Any]) -> tuple[float, ...]:
+    """Read ``job_info["results"]``: one finite number per episode.
+
+    Raises:
+      Malformed: one of them is something else.
+    """
+    results = _list(job_info, "results")
+    for result in results:
+        if not _is_number(result):
+            raise Malformed(f"expected a finite number per episode, found {result!r}")
+    return tuple(float(result) for result in results)
+
+
+def _list(job_info: Mapping[str, Any], key: str) -> Sequence[Any]:
+    if not isinstance(job_info, Mapping):
+        raise Malformed(f"expected a mapping, found {job_info!r}")
+    value = job_info.get(key)
+    if not isinstance(value, (list, tuple)):
+        raise Malformed(f"expected a list of {key}, found {value!r}")
+    return value
+
+
+def _team(side: Any) -> tuple[str, ...]:
+    if not isinstance(side, (list, tuple)) or not side or not all(isinstance(member, str) for member in side):
+        raise Malformed(f"expected a player's id or a list of ids as a side, found {side!r}")
+    return tuple(side)
+
+
+def _ranks(result: Any, sides: int) -> tuple[float, ...]:
+    if isinstance(result, str):
+        if sides != 2 or result not in TWO_SIDED:
+            raise Malformed(f"expected wins, draws or losses (two sides) or {sides} ranks, found {result!r}")
+        return TWO_SIDED[result]
+    if not isinstance(result, (list, tuple)) or len(result) != sides or not all(_is_number(rank) for rank in result):
+        raise Malformed(f"expected {sides} ranks, one for each side, found {result!r}")
+    return tuple(result)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,178 @@
+"""The settings of a league, its players and its payoff, each a frozen model that checks itself."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+from arena.errors import ConfigError
+from arena.validation import Count, Index, Model, Number, problems
+
+Probability = Annotated[Number, Field(ge=0, le=1)]
+Weighting = Literal["squared", "variance", "linear", "linear_capped", "uniform"]
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def checked(model: type[ModelT], data: ModelT | Mapping[str, Any], where: str) -> ModelT:
+    """Return ``data`` as a ``model``.
+
+    Raises:
+      ConfigError: it does not fit; every line begins with ``where`` and the key.
+    """
+    if isinstance(data, model):
+        return data
+    plain = data.model_dump() if isinstance(data, BaseModel) else data
+    try:
+        return model.model_validate(plain)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, (where, *found.place)))}: {found.text}" for found in problems(error, model)]
+        raise ConfigError("\n".join(lines)) from None
+
+
+class ExplorationConfig(Model):
+    """How epsilon falls with a player's steps."""
+
+    start: Probability = Field(0.95, description="epsilon at step 0")
+    end: Probability = Field(0.05, description="what epsilon falls to")
+    decay_len: Count = Field(10_000, description="steps over which it falls: to 1/e of the way, or all of it if linear")
+    shape: Literal["exponential", "linear"] = Field("exponential", description="how it falls")
+
+    def epsilon(self, step: int) -> float:
+        """Return epsilon after ``step`` steps."""
+        passed = step / self.decay_len
+        left = math.exp(-passed) if self.shape == "exponential" else max(0.0, 1.0 - passed)
+        return self.end + (self.start - self.end) * left
+
+
+class ForwardConfig(Model):
+    """What a job tells the policy about acting."""
+
+    exploration: ExplorationConfig | None = Field(None, description="epsilon of the job; null: the policy's own")
+
+
+class PlayerConfig(Model):
+    """What every active player has."""
+
+    one_phase_step: Count = Field(2_000, description="steps before a snapshot is considered; twice that forces one")
+    forward: ForwardConfig = Field(ForwardConfig(), description="settings of acting that go into each job")
+    data: dict[str, Any] = Field({}, description="settings of data handling that go into each job")
+    env: dict[str, Any] = Field({}, description="settings of the environment that go into each job")
+    job: dict[str, Any] = Field({}, description="what each job holds besides; wins over forward, data and env")
+
+
+class BattlePlayerConfig(PlayerConfig):
+    """A player that is given opponents."""
+
+    branch_probs: dict[str, Probability] = Field(
+        {"uniform": 1.0}, description="way of choosing an opponent -> its probability; they sum to 1"
+    )
+    strong_win_rate: Annotated[Number, Field(ge=0, lt=1)] = Field(
+        0.7, description="a lowest win rate strictly above it ends a phase early"
+    )
+    mixture_size: Count = Field(
+        64, description="mixture: only so many of the newest historical players are in the game"
+    )
+    mixture_games: Count = Field(100, description="mixture: games after which the game is solved again")
+
+    @field_validator("branch_probs")
+    @classmethod
+    def _sums_to_one(cls, value: dict[str, float]) -> dict[str, float]:
+        total = math.fsum(value.values())
+        if abs(total - 1.0) > 1e-6:
+            raise ValueError(f"expected probabilities that sum to 1, found a sum of {total:g}; change one of them")
+        return value
+
+
+class MainPlayerConfig(BattlePlayerConfig):
+    """A main player."""
+
+    branch_probs: dict[str, Probability] = Field(
+        {"pfsp": 0.5, "sp": 0.35, "verification": 0.15},
+        description="pfsp: history; sp: main players; verification: exploited or forgotten ones; they sum to 1",
+    )
+    exploited_win_rate: Probability = Field(
+        0.3, description="verification: a lowest win rate below it is worked on first"
+    )
+
+
+class MainExploiterConfig(BattlePlayerConfig):
+    """A main exploiter."""
+
+    branch_probs: dict[str, Probability] = Field({"main_players": 1.0}, description="they sum to 1")
+    min_valid_win_rate: Probability = Field(
+        0.2, description="below it against a main player, that player's history comes first (AlphaStar: 0.1)"
+    )
+
+
+class LeagueExploiterConfig(BattlePlayerConfig):
+    """A league exploiter."""
+
+    branch_probs: dict[str, Probability] = Field({"pfsp": 1.0}, description="they sum to 1")
+    weighting: Weighting = Field("squared", description="weighting of all history (AlphaStar: linear_capped)")
+    mutate_prob: Probability = Field(0.25, description="probability of a reset after each snapshot")
+
+
+class SelfPlayerConfig(BattlePlayerConfig):
+    """A player that meets itself and its own history."""
+
+    branch_probs: dict[str, Probability] = Field(
+        {"self": 0.5, "history": 0.5}, description="self: its present weights; history: its snapshots; they sum to 1"
+    )
+    weighting: Weighting = Field("uniform", description="weighting of its own history")
+
+
+class RatingConfig(Model):
+    """Ratings: openskill (Plackett-Luce) with uncertainty, and Elo."""
+
+    mu: Number = Field(25.0, description="rating of a new player")
+    sigma: Annotated[Number, Field(gt=0)] = Field(25.0 / 3, description="uncertainty of a new player's rating")
+    tau: Annotated[Number, Field(ge=0)] = Field(
+        25.0 / 300, description="uncertainty that an active player gains with each game, for it learns"
+    )
+    elo: Number = Field(1500.0, description="Elo of a new player")
+    elo_k: Annotated[Number, Field(gt=0)] = Field(16.0, description="what a game moves Elo by, at most")
+
+
+class BattlePayoffConfig(Model):
+    """Win rates between players."""
+
+    type: Literal["battle"] = Field("battle", description="which payoff")
+    decay: Annotated[Number, Field(gt=0, le=1)] = Field(0.99, description="what a pair's record is scaled by per game")
+    min_win_rate_games: Number = Field(8.0, ge=0, description="decayed games below which a win rate is taken as 0.5")
+    ratings: RatingConfig = Field(RatingConfig(), description="ratings of players")
+
+    @model_validator(mode="after")
+    def _can_fill(self) -> "BattlePayoffConfig":
+        most = math.inf if self.decay == 1 else 1 / (1 - self.decay)
+        if self.min_win_rate_games >= most:
+            raise ValueError(
+                f"min_win_rate_games: expected less than {most:g}, which is all that counts decayed by {self.decay:g} "
+                f"ever reach, found {self.min_win_rate_games:g}; no win rate would ever leave 0.5"
+            )
+        return self
+
+
+class SoloPayoffConfig(Model):
+    """The latest results of one player."""
+
+    type: Literal["solo"] = Field("solo", description="which payoff")
+    buffer_size: Count = Field(100, description="how many of the latest results are kept")
+
+
+PayoffConfig = Annotated[BattlePayoffConfig | SoloPayoffConfig, Field(discriminator="type")]
+
+
+class LeagueConfig(Model):
+    """A league."""
+
+    use: str = Field("alphastar", description="kind of league: a registered name, or a place in code")
+    seed: Index = Field(1, description="all random choices of the league derive from it")
+    categories: dict[str, dict[str, Index]] | None = Field(
+        None, description="category -> player type -> how many are active; null: one category, as the kind has it"
+    )
+    players: dict[str, dict[str, Any]] = Field({}, description="player type -> its settings")
+    pretrained: dict[str, str] = Field({}, description="category -> weights file that its players start from")
+    payoff: PayoffConfig | None = Field(None, description="payoff; null: as the kind has it")
+    max_active_player_job: Count = Field(1, description="jobs in flight for each active player")
+    sides: Annotated[Count, Field(ge=2)] = Field(2, description="sides of a battle")
