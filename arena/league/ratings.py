@@ -74,7 +74,8 @@ class Ratings:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state_dict`; the roster must hold the same players in the same order."""
-        self._all()[: self._count] = np.array(state["values"]).reshape(self._count, 3)
+        values = self._all()
+        values[: self._count] = np.array(state["values"]).reshape(self._count, 3)
 
     def _all(self) -> np.ndarray:
         """Return the values, grown to the roster."""
