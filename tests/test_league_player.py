@@ -65,7 +65,9 @@ def test_no_phase_ends_before_it_may(kind):
 
 
 def test_a_player_without_opponents_is_enough_after_one_phase():
-    player = create_player("solo_active_player", {"one_phase_step": 100}, "c", create_payoff({"type": "solo"}), "x", "p")
+    player = create_player(
+        "solo_active_player", {"one_phase_step": 100}, "c", create_payoff({"type": "solo"}), "x", "p"
+    )
     for step, enough in ((99, False), (100, True), (101, False), (199, False), (200, True)):
         player.total_agent_step = step
         assert player.is_trained_enough() is enough

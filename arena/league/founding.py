@@ -23,7 +23,7 @@ def found_players(
     """Yield the active players, ids ``{type}_{category}_{i}``.
 
     Raises:
-      ConfigError: a category has nobody, a type is unknown, or settings are there for nobody.
+      ConfigError: a category has nobody, a type is unknown or needs another payoff, or settings are there for nobody.
     """
     categories = {"default": dict(default_players)} if cfg.categories is None else cfg.categories
     if not categories:
@@ -55,7 +55,9 @@ def found_players(
             for i in range(count):
                 player_id = f"{player_type_id(name)}_{category}_{i}"
                 path = WEIGHTS.format(player_id=player_id)
-                yield create_player(name, settings, category, payoff, path, player_id, seed=cfg.seed)
+                player = create_player(name, settings, category, payoff, path, player_id, seed=cfg.seed)
+                _check_payoff(player)
+                yield player
 
 
 def found_history(cfg: LeagueConfig, players: Sequence[ActivePlayer]) -> tuple[list[HistoricalPlayer], dict[str, str]]:
@@ -86,16 +88,9 @@ def check(cfg: LeagueConfig, players: Sequence[ActivePlayer], history: Sequence[
     """Refuse a league in which somebody would wait for ever.
 
     Raises:
-      ConfigError: a player lacks those it is measured against or could meet, or the payoff is of another kind.
+      ConfigError: a player lacks those it is measured against or could meet.
     """
     for player in players:
-        battle = isinstance(player.payoff, BattleSharedPayoff)
-        if player.battle != battle:
-            have, want = ("battle", "solo") if battle else ("solo", "battle")
-            raise ConfigError(
-                f"{player.player_id}: expected a {want} payoff for this type of player, found {have!r}; "
-                f"set league.payoff.type to {want}, or choose another type"
-            )
         for kind in player.needs_active:
             if not any(isinstance(other, kind) for other in players):
                 raise ConfigError(
@@ -109,3 +104,13 @@ def check(cfg: LeagueConfig, players: Sequence[ActivePlayer], history: Sequence[
             )
         if isinstance(player, BattleActivePlayer) and len(players) < 2 and player.cfg.branch_probs.get("round_robin"):
             raise ConfigError(f"{player.player_id}: expected two active players for a round robin, found one")
+
+
+def _check_payoff(player: ActivePlayer) -> None:
+    battle = isinstance(player.payoff, BattleSharedPayoff)
+    if player.battle != battle:
+        found, expected = ("battle", "solo") if battle else ("solo", "battle")
+        raise ConfigError(
+            f"{player.player_id}: expected a {expected} payoff for this type of player, found {found!r}; "
+            f"set league.payoff.type to {expected}, or choose another type"
+        )

@@ -3,7 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -53,6 +53,10 @@ class BattleRecord:
             self.losses + (rank > other_rank),
             self.games + 1,
         )
+
+    def counts(self) -> tuple[float, float, float, float]:
+        """Return all four counts, in order."""
+        return self.wins, self.draws, self.losses, self.games
 
     def reversed(self) -> "BattleRecord":
         """Return the same record as the other side sees it."""
@@ -144,8 +148,8 @@ class BattleSharedPayoff:
         return {
             "players": [player.player_id for player in self.roster.players],
             "games": self.games,
-            "records": [[*pair, *astuple(record)] for pair, record in self._records.items()],
-            "teams": [[list(a), list(b), *astuple(record)] for (a, b), record in self._teams.items()],
+            "records": [[*pair, *record.counts()] for pair, record in self._records.items()],
+            "teams": [[list(a), list(b), *record.counts()] for (a, b), record in self._teams.items()],
             "ratings": self.ratings.state_dict(),
         }
 
