@@ -168,7 +168,7 @@ class RunConfig(Model):
     def _impossible_copies(self, each: RoundConfig, place: Place) -> list[Problem]:
         wrong = []
         seated = {name: self.policies[name] for name, _ in named(each) if name in self.policies}
-        learning = {name: policy.use for name, policy in seated.items() if not policy.frozen}
+        learning = {name: policy.use for name, policy in seated.items() if policy.learns}
         for to, source in each.copy_weights.items():
             for name, word in ((to, OTHERS), (source, BEST)):
                 if name != word and name not in self.policies:

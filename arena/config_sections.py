@@ -216,6 +216,11 @@ class PolicyConfig(Model):
         None, description="A .safetensors file to take the first weights from, from here or beside the config file."
     )
 
+    @property
+    def learns(self) -> bool:
+        """Whether the player learns, as far as the file tells: of one of the user's own it is assumed."""
+        return not self.frozen and self.use != "random"
+
     @field_validator("use")
     @classmethod
     def _known(cls, use: str, info: ValidationInfo) -> str:

@@ -81,7 +81,7 @@ def dry_run(args: argparse.Namespace) -> int:
             from arena.colors import resolve
             from arena.diagram import draw_plan
 
-            frozen = [name for name, policy in config.policies.items() if policy.frozen or policy.use == "random"]
+            frozen = [name for name, policy in config.policies.items() if not policy.learns]
             colors = resolve({name: policy.color for name, policy in config.policies.items()})
             args.diagram.write_text(draw_plan(planned, colors, config.name, frozen=frozen), encoding="utf-8")
             print(f"drawn to {args.diagram}")

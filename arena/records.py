@@ -31,8 +31,8 @@ def players_of(config: RunConfig) -> dict[str, PlayerInfo]:
             budgets[player] += round_.steps
     players = {}
     for name, policy in config.policies.items():
-        learns = not policy.frozen and policy.use != "random"
-        players[name] = PlayerInfo(policy.use, chosen[name], learns, budgets[name] if learns else None)
+        budget = budgets[name] if policy.learns else None
+        players[name] = PlayerInfo(policy.use, chosen[name], policy.learns, budget)
     return players
 
 

@@ -90,6 +90,7 @@ class Root:
         self._steps = dict(manifest["round_steps"])
         self._steps_before = dict(manifest["steps_before"])
         self._updates = dict(manifest["updates"])
+        self._learning = list(manifest["learning"])
         self._records.restore(manifest["statistics"], manifest["number"])
         self._records.note("INFO", f"resumed from checkpoint {newest.path}")
         # Judged by the steps, so that a finished run can be resumed with a larger budget.
@@ -122,7 +123,7 @@ class Root:
         if not last.copy or self._newest is None:
             return copies
         returns = self._records.round_returns()
-        learning = {name: value for name, value in returns.items() if not self._config.policies[name].frozen}
+        learning = {name: returns[name] for name in self._learning}
         for to, source in last.copy.items():
             chosen = max(learning, key=lambda name: learning[name]) if source == "best" else source
             targets: Iterable[str] = [name for name in learning if name != chosen] if to == "others" else [to]

@@ -167,10 +167,9 @@ class BaseLeagueManager:
         Returns:
           whether it was taken; an unknown id or a step that goes back is refused, and the log says so.
         """
-        ids = [player.player_id for player in self.active_players]
         player_id, step = player_info.get("player_id"), player_info.get("total_agent_step")
-        if player_id not in ids:
-            hint = nearest(str(player_id), ids)
+        if player_id not in self.payoff.roster or not self.player(str(player_id)).active:
+            hint = nearest(str(player_id), [player.player_id for player in self.active_players])
             logger.warning("progress was refused: expected an active player's id, found %r%s", player_id, hint)
             return False
         player = self.player(str(player_id))
@@ -277,14 +276,14 @@ class BaseLeagueManager:
     def _freeze(self) -> tuple[list[HistoricalPlayer], list[str]]:
         snapshots, mutated = [], []
         for player in self.active_players:
-            before = player.state_dict()
+            phase = player.last_enough_step
             if not player.is_trained_enough():
                 continue
             frozen = player.snapshot()
             try:
                 self._save(player.checkpoint_path, frozen.checkpoint_path)
             except BaseException:
-                player.load_state_dict(before)
+                player.last_enough_step = phase
                 raise
             self._add(frozen)
             if isinstance(self.payoff, BattleSharedPayoff):

@@ -96,10 +96,10 @@ class BattleSharedPayoff:
         self._met.append(set())
 
     def __getitem__(self, pair: tuple[Side | list[Side], Side | list[Side]]) -> np.ndarray:
-        """Return the win rates [homes, aways]; a list names several, a tuple is one team."""
-        homes, aways = (list(part) if isinstance(part, list) else [part] for part in pair)
-        rates = [[self.win_rate(home, away) for away in aways] for home in homes]
-        return np.array(rates, dtype=np.float64).reshape(len(homes), len(aways))
+        """Return the win rates [homes, others]; a list names several, a tuple is one team."""
+        homes, others = (list(part) if isinstance(part, list) else [part] for part in pair)
+        rates = [[self.win_rate(home, away) for away in others] for home in homes]
+        return np.array(rates, dtype=np.float64).reshape(len(homes), len(others))
 
     def win_rate(self, home: Side, away: Side) -> float:
         """Return how often ``home`` beats ``away``."""
@@ -117,9 +117,9 @@ class BattleSharedPayoff:
         found = self._teams.get((min(first, second), max(first, second)), BattleRecord())
         return found if first < second else found.reversed()
 
-    def win_rates(self, home: str, aways: np.ndarray) -> np.ndarray:
-        """Return a player's win rates against players given by index, shape [aways]."""
-        return self._row(self.roster.index(home))[aways]
+    def win_rates(self, home: str, others: np.ndarray) -> np.ndarray:
+        """Return a player's win rates against players given by index, shape [others]."""
+        return self._row(self.roster.index(home))[others]
 
     def update(self, job_info: Mapping[str, Any]) -> bool:
         """Count a finished job's games: all of them, or none where anything in the report is wrong.

@@ -128,14 +128,15 @@ class ActivePlayer(Player):
         super().__init__(category, payoff, checkpoint_path, player_id, total_agent_step)
         self.cfg = checked(self.Config, cfg, player_id)
         self._rng = np.random.Generator(np.random.PCG64(derive_seed(seed, "league", player_id)))
-        self._last_enough_step = 0
+        self.last_enough_step = 0
+        """The step at which the present phase began."""
 
     def is_trained_enough(self) -> bool:
         """Whether it is time for a snapshot. A yes is remembered: the next phase begins at the present step."""
-        passed = self.total_agent_step - self._last_enough_step
+        passed = self.total_agent_step - self.last_enough_step
         if passed < self.cfg.one_phase_step or not (passed >= 2 * self.cfg.one_phase_step or self.is_strong_enough()):
             return False
-        self._last_enough_step = self.total_agent_step
+        self.last_enough_step = self.total_agent_step
         return True
 
     def is_strong_enough(self) -> bool:
@@ -182,14 +183,14 @@ class ActivePlayer(Player):
         """Return all that changes, random state included, as JSON values."""
         return {
             "total_agent_step": self.total_agent_step,
-            "last_enough_step": self._last_enough_step,
+            "last_enough_step": self.last_enough_step,
             "rng": self._rng.bit_generator.state,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state_dict`."""
         self.total_agent_step = state["total_agent_step"]
-        self._last_enough_step = state["last_enough_step"]
+        self.last_enough_step = state["last_enough_step"]
         self._rng.bit_generator.state = state["rng"]
 
 

@@ -1,6 +1,7 @@
 """The settings of a league, its players and its payoff, each a frozen model that checks itself."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -176,3 +177,15 @@ class LeagueConfig(Model):
     payoff: PayoffConfig | None = Field(None, description="payoff; null: as the kind has it")
     max_active_player_job: Count = Field(1, description="jobs in flight for each active player")
     sides: Annotated[Count, Field(ge=2)] = Field(2, description="sides of a battle")
+
+    @field_validator("categories")
+    @classmethod
+    def _name_directories(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        for name in value or ():
+            # An end such as _0 could make a player's id that of another one's snapshot.
+            if not re.fullmatch(r"(?!.*_\d+$)[A-Za-z0-9_-]+", name):
+                raise ValueError(
+                    f"expected names of letters, digits, '_' and '-' that do not end in '_' and a number "
+                    f"(they become parts of players' ids), found {name!r}"
+                )
+        return value
