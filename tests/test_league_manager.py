@@ -336,7 +336,7 @@ def test_psro_measures_its_snapshots_against_each_other():
     name = "battle_active_player_default_0"
     untrained = 0
     for step in range(1, 300):
-        world.train(name, step if step < 60 else 60)
+        world.train(name, min(step, 60))
         for job in world.league.advance().launched:
             strengths = [world.league.player(side[0]).total_agent_step for side in job["sides"]]
             untrained += not job["train"]
@@ -360,6 +360,8 @@ def test_psro_measures_its_snapshots_against_each_other():
         ({"use": "arena.league.payoff:BattleRecord"}, "expected a class that extends BaseLeagueManager"),
         ({"player": {}}, "league.player: unknown key; did you mean 'players'"),
         ({"categories": {}}, "expected at least one category"),
+        ({"categories": {"a/b": {"main_player": 1}}}, "categories: expected names of letters.*found 'a/b'"),
+        ({"categories": {"x_0": {"main_player": 1}}}, "found 'x_0'"),
         ({"categories": {"a": {"main_player": 1}, "b": {}}}, "categories.b: expected at least one active player"),
         ({"categories": {"a": {"main_player": 0}}}, "categories.a: expected at least one active player"),
         ({"categories": {"a": {"main_player": -1}}}, "expected a number of at least 0"),
@@ -369,7 +371,7 @@ def test_psro_measures_its_snapshots_against_each_other():
         ({"categories": {"a": {"main_exploiter": 1}}}, "expected a MainPlayer among the active players, found none"),
         ({"categories": {"a": {"league_exploiter": 2}}}, "expected a first historical player to meet, found none"),
         ({"pretrained": {"default": "nowhere.safetensors"}}, "expected a weights file, found none at 'nowhere"),
-        ({"pretrained": {"defalt": "x"}}, "no such category .did you mean 'default'"),
+        ({"pretrained": {"standard": "x"}}, "no such category; expected some of default"),
         ({"payoff": {"type": "solo"}}, "main_player_default_0: expected a battle payoff"),
         ({"use": "solo", "payoff": {"type": "battle"}}, "expected a solo payoff"),
         ({"use": "solo", "categories": {"a": {"solo_active_player": 2}}}, "one active player"),

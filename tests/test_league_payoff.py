@@ -1,4 +1,4 @@
-"""A league's payoff: records seen from both sides, decayed counts, teams, ranked games, and reports that are refused."""
+"""A league's payoff: records seen from both sides, decayed counts, teams, ranked games, refused reports."""
 
 import json
 
@@ -157,8 +157,8 @@ def test_a_report_without_games_is_taken():
 
 
 def test_an_unknown_id_is_named_with_the_nearest():
-    with pytest.raises(ConfigError, match="found 'mian'.*did you mean 'main'"):
-        payoff_of("main", "b").win_rate("b", "mian")
+    with pytest.raises(ConfigError, match="found 'man'.*did you mean 'main'"):
+        payoff_of("main", "b").win_rate("b", "man")
 
 
 def test_an_id_is_taken_once():
