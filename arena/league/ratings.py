@@ -97,7 +97,7 @@ class Ratings:
 
     def _elo(self, indices: list[list[int]], ranks: Sequence[float], values: np.ndarray) -> dict[int, float]:
         """Return what each player's Elo changes by: every two sides are a game of a team's mean against another's."""
-        means = [float(values[side, 2].mean()) for side in indices]
+        means = [sum(values[side, 2].tolist()) / len(side) for side in indices]
         changes = dict.fromkeys((index for side in indices for index in side), 0.0)
         for i in range(len(means)):
             for j in range(i + 1, len(means)):
