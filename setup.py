@@ -69,6 +69,7 @@ setup(
     zip_safe=False,
     install_requires=[
         "numpy>=1.26",
+        "openskill>=6.2",
         "torch>=2.4",
         "gymnasium>=1.1",
         "pettingzoo>=1.25",
@@ -78,6 +79,7 @@ setup(
         "pydantic-core",  # pydantic says which
         "rich>=13.7",
         "safetensors>=0.4.5",
+        "scipy>=1.15",
         "tensorboardX>=2.6.2",
         "matplotlib>=3.8",
         "pillow>=10",
