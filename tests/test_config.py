@@ -418,6 +418,14 @@ class TestRounds:
         assert config.round_list()[0].copy == yaml.safe_load(copies)
         assert config.round_list()[2].copy == {}
 
+    def test_the_best_of_different_kinds_cannot_be_copied_over_the_others(self, load):
+        with pytest.raises(ConfigError, match="weights fit policies of the same kind only"):
+            load("policies.red={use: sb3}", "matches=null", self.ROUNDS, "rounds.0.copy={others: best}")
+
+    def test_a_player_that_does_not_learn_is_none_of_the_others(self, load):
+        config = load("policies.red={use: random}", "matches=null", self.ROUNDS, "rounds.0.copy={others: best}")
+        assert config.round_list()[0].copy == {"others": "best"}
+
     @pytest.mark.parametrize(
         ("copies", "expected"),
         [
@@ -425,7 +433,6 @@ class TestRounds:
             ("{red: bets}", "there is no policy 'bets' in policies; did you mean 'best'?"),
             ("{red: red}", "expected two different policies, found 'red' twice"),
             ("{red: blue}", "weights fit policies of the same kind only, found red (random), blue (ppo)"),
-            ("{others: best}", "weights fit policies of the same kind only"),
         ],
     )
     def test_refuse_copies_that_cannot_be(self, load, copies, expected):
