@@ -69,10 +69,11 @@ def test_group_average_equals_the_gradient_of_all_samples_together():
     inputs = torch.from_numpy(np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32))
     parts = (inputs[:2], inputs[2:9], inputs[9:])
     whole = network()
+    models = [copy.deepcopy(whole) for _ in parts]  # made here: the generator of fresh weights is shared by threads
     whole(inputs).square().mean().backward()
 
     def work(member):
-        model = network()
+        model = models[member.rank]
         flat = FlatGradient(model.parameters())
         part = parts[member.rank]
         model(part).square().mean().backward()
