@@ -105,6 +105,12 @@ class Categorical:
         """Return ``[N, ...]`` in the space's own numbering."""
         return (choice.astype(self._dtype) + self._start).astype(self._dtype).reshape(-1, *self._shape)
 
+    def probabilities(self, outputs: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+        """Return the probability of each of the n values of a single choice, ``[N, n]``; exactly 0 where masked."""
+        logits = outputs.astype(np.float64) if mask is None else np.where(mask != 0, outputs, -np.inf)
+        weights = np.exp(logits - logits.max(1, keepdims=True))
+        return weights / weights.sum(1, keepdims=True)
+
     def evaluate(
         self, outputs: torch.Tensor, free: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 from arena.envs.interface import EntitySpaces
+from arena.errors import ConfigError
 from arena.gradients import FlatGradient
 from arena.policies.adam import FlatAdam
-from arena.policies.distributions import distribution
+from arena.policies.distributions import Categorical, distribution
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import ActorCritic, Answer, copy_tensors
@@ -124,6 +125,17 @@ class PPO:
             if before is not None:
                 extras["memory"] = before.numpy(force=True)
         return Decision(self.distribution.actions(choice), extras)
+
+    def probabilities(self, observations: Any, action_mask: np.ndarray | None = None) -> np.ndarray:
+        """Return the probability of every action ``[N, actions]``, at first observations where there is a memory.
+
+        Raises:
+          ConfigError: the action space is not Discrete.
+        """
+        if not isinstance(self.distribution, Categorical) or self.distribution.choices > 1:
+            raise ConfigError("expected a Discrete action space, whose probabilities can be listed")
+        answer = self._answer(observations, None, self._recall(observations, None), value=False)
+        return self.distribution.probabilities(answer.outputs, action_mask)
 
     def bootstrap(
         self,

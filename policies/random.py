@@ -48,6 +48,20 @@ class Random:
         count = _count(observations)
         return Decision(_sample(self._space, count, action_mask, self._random), {})
 
+    def probabilities(self, observations: Any, action_mask: np.ndarray | None = None) -> np.ndarray:
+        """Return the probability of every action, ``[N, actions]``: the same for all that are allowed.
+
+        Raises:
+          ConfigError: the action space is not Discrete.
+        """
+        if not isinstance(self._space, gym_spaces.Discrete):
+            raise ConfigError(
+                f"expected a Discrete action space, whose probabilities can be listed; found {self._space}"
+            )
+        shape = (_count(observations), int(self._space.n))
+        allowed = np.ones(shape) if action_mask is None else (action_mask != 0).astype(np.float64)
+        return allowed / allowed.sum(1, keepdims=True)
+
     def bootstrap(
         self,
         observations: Any,

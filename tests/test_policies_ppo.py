@@ -208,6 +208,26 @@ def test_weights_that_are_not_finite_are_noticed_when_acting(action):
         policy.act(np.zeros((2, 3), np.float32))
 
 
+@pytest.mark.parametrize("lstm", [None, 8])
+@pytest.mark.parametrize("mask", [None, [1, 0, 1]])
+def test_probabilities_are_those_by_which_it_acts(lstm, mask):
+    """Otherwise what is computed about a policy exactly would be about another one."""
+    policy = make(spaces=SPACES if mask is None else SPACES._replace(mask_size=3), lstm=lstm)
+    policy.load_weights({name: tensor + 0.3 * torch.randn(tensor.shape) for name, tensor in policy.weights().items()})
+    seen = np.repeat(np.array([[0.9, -0.5, 0.1]], np.float32), 4000, 0)
+    masks = None if mask is None else np.repeat(np.array([mask], np.int8), len(seen), 0)
+    expected = policy.probabilities(seen[:1], None if masks is None else masks[:1])
+    assert expected.shape == (1, 3) and np.isclose(expected.sum(), 1)
+    assert mask is None or expected[0, 1] == 0
+    actions = policy.act(seen, action_mask=masks).actions
+    np.testing.assert_allclose(np.bincount(actions, minlength=3) / len(actions), expected[0], atol=0.04)
+
+
+def test_probabilities_of_actions_that_cannot_be_listed_are_refused():
+    with pytest.raises(ConfigError, match="expected a Discrete action space"):
+        make(spaces=EntitySpaces("a", VECTOR, VECTOR)).probabilities(np.zeros((1, 3), np.float32))
+
+
 def test_workers_with_equal_weights_explore_differently():
     one, two = make(seed=1), make(seed=2)
     two.load_weights(one.weights())

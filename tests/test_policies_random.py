@@ -63,6 +63,15 @@ def test_masks_are_honoured_and_what_is_left_is_equally_likely():
     assert np.abs(counts[[1, 3, 4]] - 10_000).max() < 400
 
 
+def test_probabilities_are_equal_among_what_is_allowed():
+    policy, seen = make(gym_spaces.Discrete(4), 4), np.zeros((2, 2))
+    np.testing.assert_array_equal(policy.probabilities(seen), np.full((2, 4), 0.25))
+    masks = np.array([[1, 0, 1, 0], [0, 0, 0, 1]], np.int8)
+    np.testing.assert_array_equal(policy.probabilities(seen, masks), [[0.5, 0, 0.5, 0], [0, 0, 0, 1]])
+    with pytest.raises(ConfigError, match="expected a Discrete action space"):
+        make(gym_spaces.MultiDiscrete([2, 2])).probabilities(seen)
+
+
 def test_each_run_of_a_long_mask_belongs_to_its_own_number():
     mask = np.tile(np.array([0, 0, 1, 1, 0], np.int8), (50, 1))
     actions = make(gym_spaces.MultiDiscrete([3, 2]), 5).act(np.zeros((50, 2)), action_mask=mask).actions
