@@ -8,7 +8,7 @@ import numpy as np
 from arena.policies.interface import Decision
 from arena.rollout import Rollout
 from arena.seat import Seat
-from arena.wire import Record, Tree, map_tree
+from arena.wire import VOID, Record, Tree, map_tree
 
 
 def _lanes(tree: Tree) -> Tree:
@@ -45,6 +45,13 @@ class _BatchBlock:
     def outcome(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         record = self._record
         return self._column(record.rewards), self._column(record.terminated), self._column(record.truncated)
+
+    def void(self) -> np.ndarray | None:
+        """Return where the outcome comes from an accident, None where there is none in the whole record."""
+        if not self._record.header[0] & VOID:
+            return None
+        void = self._record.void
+        return void if self._k == 1 else np.repeat(void, self._k)
 
     def put(self, actions: Tree) -> None:
         map_tree(lambda array, values: np.copyto(array, values, casting="same_kind"), self.actions, actions)
@@ -125,6 +132,7 @@ class Driver:
                         block.acting(),
                         block.starts(),
                         block.action_mask,
+                        block.void(),
                     )
                 if slot == rollout.horizon:
                     values = policy.bootstrap(

@@ -107,7 +107,8 @@ class Rollout:
           acting: ``[N]`` bool, whether the lane's next action counts.
           starts: ``[N]`` bool, whether an episode begins here; a transition that was still open is dropped.
           action_mask: ``[N, mask_size]``, nonzero is allowed.
-          void: ``[N]`` bool, where the outcome comes from an accident (the copy crashed) and is not to be learned from.
+          void: ``[N]`` bool, where an accident (the copy crashed) ended the episode: what this rollout holds of it is
+            not learned from.
         """
         map_tree(lambda array, value: array.__setitem__((slot, lanes), value), self.observations, observations)
         if self.action_mask is not None and action_mask is not None:
@@ -127,6 +128,10 @@ class Rollout:
                 self._open[lanes] = np.where(starts, NO_SLOT, self._open[lanes])
                 self._close(slot, lanes, ends & (self._open[lanes] != NO_SLOT), rewards, terminated, truncated, void)
         self._open[lanes] = np.where(acting, slot, self._open[lanes])
+        if void is not None:
+            for lane in np.flatnonzero(void) + lanes.indices(self.lanes)[0]:
+                began = np.flatnonzero(self.starts[:slot, lane])
+                self.valid[began[-1] if began.size else 0 : slot, lane] = False
 
     def _close(
         self,

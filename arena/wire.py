@@ -12,7 +12,7 @@ Record (environment process to worker)::
     header      int64 [2]                  flags, bytes of the side message that follows
     rewards     float64 [copies, entities]
     terminated, truncated, acting  bool [copies, entities]
-    started, over  bool [copies]
+    started, over, void  bool [copies]     void: an accident ended the episode (looked at where a flag says so)
     observations, action masks  one block per kind of entity: each leaf [copies, entities of that kind, ...]
 
 Every array starts at a multiple of 64 bytes, a cache line.
@@ -32,11 +32,15 @@ HEADER_WORDS = 2
 
 # What a worker asks for.
 STEP, RESET = 0, 1
-# What an environment process says besides the step itself.
-MATCH_OVER = 1
+# What an environment process says besides the step itself: bits of the flags.
+MATCH_OVER, VOID = 1, 2
 
 Tree = Any
 """An array, or a nested dict or tuple of arrays, shaped like a space."""
+
+
+class ShapeError(ValueError):
+    """An observation or an action has another shape than its space."""
 
 
 def map_space(space: spaces.Space, leaf: Callable[[spaces.Space], Any]) -> Tree:
@@ -110,16 +114,20 @@ class _Carver:
         """Want an array ``[*leading, ...]`` for each leaf of a space; return the tree of their numbers."""
         return map_space(space, lambda leaf: self.want((*leading, *leaf_shape(leaf)), leaf_dtype(leaf)))
 
-    def carve(self) -> tuple[np.ndarray, list[np.ndarray]]:
-        # Over-allocate and shift, so that the first byte is aligned too.
-        raw = np.zeros(self.size + ALIGNMENT, np.uint8)
-        shift = -raw.ctypes.data % ALIGNMENT
-        buffer = raw[shift : shift + self.size]
+    def carve(self, memory: np.ndarray | None) -> tuple[np.ndarray, list[np.ndarray]]:
+        buffer = _aligned(self.size) if memory is None else memory[: self.size]
         arrays = []
         for start, shape, dtype in self._wanted:
             size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
             arrays.append(buffer[start : start + size].view(dtype).reshape(shape))
         return buffer, arrays
+
+
+def _aligned(size: int) -> np.ndarray:
+    # Over-allocate and shift, so that the first byte is aligned too.
+    raw = np.zeros(size + ALIGNMENT, np.uint8)
+    shift = -raw.ctypes.data % ALIGNMENT
+    return raw[shift : shift + size]
 
 
 def leaf_dtype(space: spaces.Space) -> np.dtype:
@@ -143,11 +151,12 @@ class ActionMessage:
       actions: for each block, a tree of arrays ``[copies, entities of the block, ...]``.
     """
 
-    def __init__(self, blocks: Sequence[Block], copies: int) -> None:
+    def __init__(self, blocks: Sequence[Block], copies: int, memory: np.ndarray | None = None) -> None:
+        """Lay the message out in ``memory`` (bytes, aligned, enough of them), or in memory of its own."""
         carver = _Carver()
         header = carver.want((HEADER_WORDS,), np.int64)
         wanted = [carver.want_leaves(block.spaces.action, copies, len(block.positions)) for block in blocks]
-        self.buffer, arrays = carver.carve()
+        self.buffer, arrays = carver.carve(memory)
         self.header = arrays[header]
         self.actions: list[Tree] = [map_tree(lambda i: arrays[i], tree) for tree in wanted]
 
@@ -163,24 +172,31 @@ class Record(NamedTuple):
     acting: np.ndarray
     started: np.ndarray
     over: np.ndarray
+    void: np.ndarray
     observations: list[Tree]
     action_masks: list[np.ndarray | None]
 
 
-def make_record(blocks: Sequence[Block], copies: int) -> Record:
-    """Allocate the record of a seat with these blocks, for one batch of ``copies`` environment copies."""
+def make_record(blocks: Sequence[Block], copies: int, memory: np.ndarray | None = None) -> Record:
+    """Lay out the record of a seat with these blocks, for one batch of ``copies`` environment copies.
+
+    Args:
+      blocks: the kinds of entities.
+      copies: in the batch.
+      memory: where to (bytes, aligned, enough of them); None allocates.
+    """
     entities = sum(len(block.positions) for block in blocks)
     carver = _Carver()
     header = carver.want((HEADER_WORDS,), np.int64)
     rewards = carver.want((copies, entities), np.float64)
     terminated, truncated, acting = (carver.want((copies, entities), np.bool_) for _ in range(3))
-    started, over = (carver.want((copies,), np.bool_) for _ in range(2))
+    started, over, void = (carver.want((copies,), np.bool_) for _ in range(3))
     observations, masks = [], []
     for block in blocks:
         k = len(block.positions)
         observations.append(carver.want_leaves(block.spaces.observation, copies, k))
         masks.append(carver.want((copies, k, block.spaces.mask_size), np.int8) if block.spaces.mask_size else None)
-    buffer, arrays = carver.carve()
+    buffer, arrays = carver.carve(memory)
     record = Record(
         buffer=buffer,
         header=arrays[header],
@@ -190,6 +206,7 @@ def make_record(blocks: Sequence[Block], copies: int) -> Record:
         acting=arrays[acting],
         started=arrays[started],
         over=arrays[over],
+        void=arrays[void],
         observations=[map_tree(lambda i: arrays[i], tree) for tree in observations],
         action_masks=[None if i is None else arrays[i] for i in masks],
     )
@@ -206,12 +223,15 @@ def batch_slices(copies: int, batches: int) -> tuple[slice, ...]:
 
 
 class SlotWriter:
-    """Writes one entity's observations into its place in a record, for one copy; built once, called every step."""
+    """Writes one entity's observations into its place in a record, for one copy; built once, called every step.
 
-    __slots__ = ("_name", "_plain", "_views")
+    Actions into their place in a message, likewise.
+    """
 
-    def __init__(self, tree: Tree, copy: int, place: int, name: str) -> None:
-        self._name = name
+    __slots__ = ("_name", "_plain", "_views", "_what")
+
+    def __init__(self, tree: Tree, copy: int, place: int, name: str, what: str = "observation") -> None:
+        self._name, self._what = name, what
         self._views = map_tree(lambda array: array[copy, place, ...], tree)
         self._plain = self._views if isinstance(self._views, np.ndarray) else None
 
@@ -219,7 +239,7 @@ class SlotWriter:
         """Write one observation.
 
         Raises:
-          ValueError: its shape differs from its space's (the message names both).
+          ShapeError: its shape differs from its space's (the message names both).
         """
         view = self._plain
         if view is not None and getattr(observation, "shape", None) == view.shape:
@@ -237,9 +257,9 @@ class SlotWriter:
         else:
             array = np.asarray(value)
             if array.shape != views.shape:
-                raise ValueError(
-                    f"entity {self._name!r} returned an observation of shape {array.shape}; "
-                    f"its space has shape {views.shape}"
+                raise ShapeError(
+                    f"entity {self._name!r}: expected an {self._what} of shape {views.shape}, as its space has it, "
+                    f"found shape {array.shape}"
                 )
             views[...] = array
 

@@ -135,6 +135,28 @@ def test_the_outcome_of_a_crash_is_not_learned_from():
     assert rollout.valid.tolist() == [[False, True]]
 
 
+def test_what_came_before_a_crash_in_the_same_episode_is_not_learned_from_either():
+    rollout = make(4, 1)
+    tell(rollout, 0, [(0, 0, 0, 0, 1, 0)])
+    tell(rollout, 1, [(1, 1, 1, 0, 0, 0)])  # an episode that ends well
+    tell(rollout, 2, [(2, 0, 0, 0, 1, 1)])
+    tell(rollout, 3, [(3, 1, 0, 0, 1, 0)])
+    tell(rollout, 4, [(4, 0, 0, 1, 0, 0)], void=np.array([True]))
+    assert lane(rollout, "valid") == [True, False, False, False]
+
+
+def test_a_crash_while_another_entity_is_at_turn_leaves_no_open_transition():
+    rollout = make(3, 1)
+    tell(rollout, 0, [(0, 0, 0, 0, 1, 1)])
+    tell(rollout, 1, [(1, 0, 0, 0, 0, 0)])  # the opponent is at turn
+    tell(rollout, 2, [(1, 0, 0, 1, 0, 0)], void=np.array([True]))
+    tell(rollout, 3, [(5, 0, 0, 0, 1, 1)])
+    assert lane(rollout, "valid") == [False, False, False]
+    rollout.begin()
+    tell(rollout, 1, [(6, 2, 0, 0, 1, 0)])
+    assert lane(rollout, "rewards")[0] == 2
+
+
 def test_batches_of_lanes_arrive_on_their_own():
     rollout = make(2, 4)
     for batch in (slice(0, 2), slice(2, 4)):

@@ -179,10 +179,23 @@ def test_batches_share_the_copies_evenly(copies, data):
     assert max(lengths) - min(lengths) <= 1
 
 
+@given(seats(), sizes)
+def test_layouts_in_memory_that_is_given_lie_as_those_in_memory_of_their_own(entities, copies):
+    blocks = blocks_of(entities)
+    for lay_out in (make_record, ActionMessage):
+        own = lay_out(blocks, copies)
+        memory = np.zeros(own.buffer.size, np.uint8)
+        given_ = lay_out(blocks, copies, memory)
+        assert given_.buffer.size == own.buffer.size
+        np.testing.assert_array_equal(memory, own.buffer)
+        memory.fill(3)
+        assert given_.header[0] == np.full(8, 3, np.uint8).view(np.int64)
+
+
 def test_an_observation_of_another_shape_names_who_returned_it():
     camera = EntitySpaces("camera", spaces.Dict(image=spaces.Box(0, 1, (2, 3))), spaces.Discrete(2))
     writer = SlotWriter(make_record(blocks_of([camera]), 1).observations[0], 0, 0, "camera")
-    with pytest.raises(ValueError, match=r"entity 'camera' returned an observation of shape \(3, 2\).*\(2, 3\)"):
+    with pytest.raises(ValueError, match=r"'camera': expected an observation of shape \(2, 3\).*found shape \(3, 2\)"):
         writer.write({"image": np.zeros((3, 2))})
 
 
