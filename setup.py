@@ -34,6 +34,7 @@ EXTRAS = {
     "mujoco": ["mujoco>=3.2", "imageio>=2.34"],
     "box2d": ["Box2D>=2.3.10", "pygame-ce>=2.5"],
     "mpe": ["mpe2>=1.0", "pygame-ce>=2.5"],
+    "openspiel": ["open_spiel>=1.6.11"],
     "pygame": ["pygame-ce>=2.5"],
     "classic": ["pygame-ce>=2.5"],
     "sb3": ["stable-baselines3>=2.6"],

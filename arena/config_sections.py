@@ -99,8 +99,8 @@ class EnvConfig(Model):
     """The environment that a match plays."""
 
     use: str = Field(
-        description="The environment: a registered name (touchdown), gymnasium:<id>, pettingzoo:<module>, "
-        "package.module:make_env or path/to/file.py:make_env."
+        description="The environment: a registered name (touchdown, matrix_game), gymnasium:<id>, pettingzoo:<module>, "
+        "openspiel:<game>, package.module:make_env or path/to/file.py:make_env."
     )
     settings: Settings = Field({}, description="Its keyword arguments.")
     num_envs: Count = Field(
@@ -149,8 +149,8 @@ def _environment(use: str, info: ValidationInfo) -> str:
     if not registry.is_reference(use) and use not in registry.ENVIRONMENTS:
         raise ValueError(
             f"unknown environment {use!r}{registry.nearest(use, registry.ENVIRONMENTS)}; expected "
-            f"{', '.join(sorted(registry.ENVIRONMENTS))}, gymnasium:<id>, pettingzoo:<module>, package.module:make_env "
-            "or path/to/file.py:make_env"
+            f"{', '.join(sorted(registry.ENVIRONMENTS))}, gymnasium:<id>, pettingzoo:<module>, openspiel:<game>, "
+            "package.module:make_env or path/to/file.py:make_env"
         )
     return use
 

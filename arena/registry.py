@@ -12,6 +12,7 @@ from arena.seeding import derive_seed
 
 ENVIRONMENTS = {
     "touchdown": "arena.envs.touchdown:Touchdown",
+    "matrix_game": "arena.envs.matrix_game:MatrixGame",
 }
 
 
@@ -36,6 +37,7 @@ EXTRAS = {
     "Box2D": "box2d",
     "mpe2": "mpe",
     "pygame": "pygame",
+    "pyspiel": "openspiel",
     "stable_baselines3": "sb3",
     "imageio": "video",
     "imageio_ffmpeg": "video",

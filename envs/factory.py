@@ -12,7 +12,7 @@ from arena.envs.interface import EntitySpaces, Environment
 from arena.envs.list_adapter import ListEnvironment, space_lists
 from arena.envs.pettingzoo_aec import AECEnvironment
 from arena.envs.pettingzoo_parallel import ParallelEnvironment
-from arena.envs.sources import from_code, from_gymnasium, from_pettingzoo
+from arena.envs.sources import from_code, from_gymnasium, from_openspiel, from_pettingzoo
 from arena.envs.spaces import check_spaces
 from arena.envs.wrapping import wrap
 from arena.errors import ConfigError
@@ -20,12 +20,12 @@ from arena.registry import ENVIRONMENTS, is_reference, nearest
 
 SOURCES = (
     "a registered name ({names}), gymnasium:<id>, pettingzoo:<module>, pettingzoo-aec:<module>, "
-    "package.module:make_env or path/to/file.py:make_env"
+    "openspiel:<game>, package.module:make_env or path/to/file.py:make_env"
 )
 ACCEPTED = (
-    "a gymnasium.Env, a PettingZoo ParallelEnv or AECEnv, an arena.envs.interface.Environment (entities, turn_based, "
-    "reset, step), or a list environment (lists observation_spaces and action_spaces, reset() -> list, "
-    "step(list) -> (observations, rewards, done, info))"
+    "a gymnasium.Env, a PettingZoo ParallelEnv or AECEnv, a pyspiel.Game, an arena.envs.interface.Environment "
+    "(entities, turn_based, reset, step), or a list environment (lists observation_spaces and action_spaces, "
+    "reset() -> list, step(list) -> (observations, rewards, done, info))"
 )
 
 
@@ -41,7 +41,8 @@ def make_environment(
     Args:
       use: a registered name; ``gymnasium:CartPole-v1``; ``pettingzoo:mpe2.simple_tag_v3`` or, in short,
         ``pettingzoo:classic.tictactoe_v3`` (its ``parallel_env`` where it has one, else its AEC ``env``; the latter in
-        any case with ``pettingzoo-aec:``); ``package.module:make_env``; ``path/to/file.py:make_env``.
+        any case with ``pettingzoo-aec:``); ``openspiel:kuhn_poker``; ``package.module:make_env``;
+        ``path/to/file.py:make_env``.
       settings: keyword arguments of what makes it. Copied, so that copies of the environment share nothing.
       wrappers: what to put around it, innermost first: (name, keyword arguments). A bare name is one of
         ``gymnasium.wrappers``; ``package.module:name`` is called with the environment and the keyword arguments.
@@ -79,6 +80,8 @@ def _make_native(use: str, settings: dict[str, Any], render: bool) -> Any:
         return from_gymnasium(use, name, settings, render)
     if kind in ("pettingzoo", "pettingzoo-aec"):
         return from_pettingzoo(use, name, settings, render, force_aec=kind == "pettingzoo-aec")
+    if kind == "openspiel":
+        return from_openspiel(use, name, settings)
     return from_code(use, use, settings, render)
 
 
@@ -94,6 +97,11 @@ def adapt(native: Any) -> Environment:
         return ParallelEnvironment(native)
     if pettingzoo is not None and isinstance(native, pettingzoo.AECEnv):
         return AECEnvironment(native)
+    pyspiel = sys.modules.get("pyspiel")
+    if pyspiel is not None and isinstance(native, pyspiel.Game):
+        from arena.envs.openspiel_adapter import OpenSpielEnvironment  # needs pyspiel
+
+        return OpenSpielEnvironment(native)
     # Lists before Gymnasium: a list environment may well inherit from gymnasium.Env.
     if space_lists(native) is not None:
         return ListEnvironment(native)

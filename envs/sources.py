@@ -1,4 +1,4 @@
-"""Where environments come from: Gymnasium's registry, PettingZoo's modules, and anybody's code."""
+"""Where environments come from: Gymnasium's registry, PettingZoo's modules, OpenSpiel, and anybody's code."""
 
 import contextlib
 import importlib
@@ -114,6 +114,35 @@ def _pettingzoo_names() -> list[str]:
                 family = path.parent.name if package == "pettingzoo" else package
                 names.append(f"{family}.{path.stem}")
     return names
+
+
+def from_openspiel(use: str, name: str, settings: dict[str, Any]) -> Any:
+    """Load the game that OpenSpiel has registered under ``name``, with the game's own parameters.
+
+    Names and parameters are looked up beforehand: OpenSpiel prints all of them where one is unknown.
+    """
+    _import("pyspiel", use)
+    import pyspiel
+
+    known = {kind.short_name: kind for kind in pyspiel.registered_games()}
+    if name not in known:
+        hint = nearest(f"openspiel:{name}", [f"openspiel:{game}" for game in known])
+        raise ConfigError(
+            f"unknown environment {use!r}{hint}; expected one of OpenSpiel's games, such as openspiel:kuhn_poker, with "
+            "its parameters as settings"
+        )
+    takes = known[name].parameter_specification
+    unknown = [key for key in settings if key not in takes]
+    if unknown:
+        hint = nearest(unknown[0], takes)
+        accepted = ", ".join(sorted(takes)) or "no settings"
+        raise ConfigError(f"{use!r} has no parameter {unknown[0]!r}{hint}; it takes {accepted}")
+    # YAML writes 1 where OpenSpiel insists on 1.0.
+    fitting = {key: float(v) if isinstance(takes[key], float) and type(v) is int else v for key, v in settings.items()}
+    try:
+        return pyspiel.load_game(name, fitting)
+    except (pyspiel.SpielError, TypeError, IndexError) as error:
+        raise ConfigError(f"{use!r} refuses its settings {settings}: {error}") from error
 
 
 def from_code(use: str, reference: str, settings: dict[str, Any], render: bool) -> Any:

@@ -113,6 +113,39 @@ class TestList(EnvironmentContract):
         return make_environment(f"{HERE}/lists.py:Line", {"infos": self.infos})
 
 
+@pytest.mark.parametrize(
+    ("game", "settings"),
+    [
+        ("kuhn_poker", {"players": 3}),  # two who have folded wait for the third
+        ("leduc_poker", {}),
+        ("matrix_brps", {}),
+        ("goofspiel", {"num_cards": 4}),  # all at once, with chance between
+        ("oshi_zumo", {"horizon": 20}),  # rewards on the way
+        ("tic_tac_toe", {}),  # nothing is hidden
+        ("catch", {}),  # one player
+    ],
+)
+class TestOpenSpiel(EnvironmentContract):
+    @pytest.fixture(autouse=True)
+    def _choose(self, game: str, settings: dict) -> None:
+        self.game, self.settings = game, settings
+
+    def make_environment(self) -> Environment:
+        return make_environment(f"openspiel:{self.game}", self.settings)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"payoffs": [[3, -2], [-2, 1]], "rounds": 3}, {"payoffs": [[[1, 2, 3]], [[4, 5, 6]]]}]
+)
+class TestMatrixGame(EnvironmentContract):
+    @pytest.fixture(autouse=True)
+    def _choose(self, settings: dict) -> None:
+        self.settings = settings
+
+    def make_environment(self) -> Environment:
+        return make_environment("matrix_game", self.settings)
+
+
 class Faulty:
     """Plays CartPole and breaks one rule, chosen by name."""
 

@@ -11,6 +11,8 @@ import pytest
 from arena.envs.factory import make_environment
 from arena.envs.gymnasium_adapter import GymnasiumEnvironment
 from arena.envs.list_adapter import ListEnvironment
+from arena.envs.matrix_game import MatrixGame
+from arena.envs.openspiel_adapter import OpenSpielEnvironment
 from arena.envs.pettingzoo_aec import AECEnvironment
 from arena.envs.pettingzoo_parallel import ParallelEnvironment
 from arena.errors import ConfigError
@@ -47,6 +49,8 @@ NOT_A_FUNCTION = 3
         ("pettingzoo:pettingzoo.classic.connect_four_v3", {}, AECEnvironment),
         ("pettingzoo:classic.tictactoe_v3", {}, AECEnvironment),
         ("pettingzoo.classic.connect_four_v3:env", {}, AECEnvironment),
+        ("openspiel:kuhn_poker", {"players": 3}, OpenSpielEnvironment),
+        ("matrix_game", {"payoffs": "matching_pennies"}, MatrixGame),
         (f"{HERE}/parallel.py:Shift", {}, ParallelEnvironment),
         (f"{HERE}/turns.py:Tolls", {}, AECEnvironment),
         (f"{HERE}/lists.py:Line", {}, ListEnvironment),
@@ -63,7 +67,7 @@ def test_whatever_is_named_is_adapted_by_what_it_is(use: str, settings: dict, ki
     ("use", "text"),
     [
         ("CartPole-v1", r"unknown environment 'CartPole-v1' \(did you mean 'gymnasium:CartPole-v1'\?\)"),
-        ("touchdwn", r"did you mean 'touchdown'\?\); expected a registered name \(touchdown"),
+        ("touchdwn", r"did you mean 'touchdown'\?\); expected a registered name \(matrix_game, touchdown"),
         ("gymnasium:CartPol-v1", r"did you mean 'gymnasium:CartPole-v1'\?"),
         ("gymnasium:Pong-v5", r"did you mean 'gymnasium:ALE/Pong-v5'\?"),
         ("gymnasium:ALE/Pnog-v5", r"did you mean 'gymnasium:ALE/Pong-v5'\?"),
@@ -75,6 +79,10 @@ def test_whatever_is_named_is_adapted_by_what_it_is(use: str, settings: dict, ki
         ("pettingzoo:", "expected a module such as"),
         ("pettingzoo:gymnasium", "has no parallel_env or env"),
         ("pettingzoo-aec:json", "has no env; expected"),
+        ("openspiel:khun_poker", r"did you mean 'openspiel:kuhn_poker'\?\); expected one of OpenSpiel's games"),
+        ("openspiel:coin_game", "coin_game has no tensor to observe"),
+        ("openspiel:mfg_garnet", "a mean field game"),
+        ("openspiel:tarok", "draws its chances itself"),
         (f"{NESTED}:Nestd", r"has no 'Nestd' \(did you mean 'Nested'\?\)"),
         (f"{HERE}/absent.py:Nested", "there is no file"),
         (f"{__file__}:NOT_A_FUNCTION", "expected a function or class that makes an environment, found 3"),
@@ -104,6 +112,13 @@ def test_a_wrong_name_is_answered_with_the_right_one(use: str, text: str) -> Non
         ),
         ("pettingzoo:classic.rps_v2", {"num_actions": 4}, "must be an odd number; it takes"),
         (f"{NESTED}:Nested", {"lengths": 4}, "unexpected keyword argument 'lengths'; it takes length"),
+        (
+            "openspiel:kuhn_poker",
+            {"playerz": 3},
+            r"no parameter 'playerz' \(did you mean 'players'\?\); it takes players",
+        ),
+        ("openspiel:kuhn_poker", {"players": "three"}, "refuses its settings .*Wrong type"),
+        ("matrix_game", {"payoff": [[1]]}, "unexpected keyword argument 'payoff'; it takes payoffs, rounds"),
         (f"{NESTED}:broken", {}, "missing 1 required positional argument: 'size'; it takes size"),
     ],
 )
@@ -133,9 +148,11 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
 
 
 def test_a_missing_package_names_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    hide(monkeypatch, "mpe2", "ale_py")
+    hide(monkeypatch, "mpe2", "ale_py", "pyspiel")
     with pytest.raises(ConfigError, match=r"needs the package 'mpe2'.*pip install 'arena\[mpe\]'"):
         make_environment("pettingzoo:mpe2.simple_tag_v3")
+    with pytest.raises(ConfigError, match=r"needs the package 'pyspiel'.*pip install 'arena\[openspiel\]'"):
+        make_environment("openspiel:kuhn_poker")
     with pytest.raises(ConfigError, match=r"needs the package 'ale_py'.*pip install 'arena\[atari\]'"):
         make_environment("gymnasium:ALE/Pong-v5")
 
