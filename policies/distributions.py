@@ -1,4 +1,4 @@
-"""Distributions over action spaces: sampled in NumPy while acting, differentiated in torch while learning.
+"""Distributions over action spaces: sampled in NumPy while acting, differentiated by torch or by hand while learning.
 
 A distribution reads ``outputs`` numbers per sample from the network and ``free`` learned numbers that do not depend on
 the observation. What it samples is a *choice*: ``choices`` float32 numbers, which ``actions`` turns into members of the
@@ -6,7 +6,8 @@ space. Learning stores and looks at choices alone, since an action may have lost
 """
 
 import math
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -18,7 +19,23 @@ from arena.errors import ConfigError
 
 NEVER = -1.0e9  # the logit of what a mask forbids; finite, so that its probability is 0 and its gradient is too
 NOWHERE = 2 * NEVER  # the logit of what does not exist; even less, should a mask forbid all that does
+TINY = np.finfo(np.float32).tiny
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class Slopes(NamedTuple):
+    """Log probabilities, entropies, and how to differentiate what is made of them.
+
+    Attributes:
+      log_prob: ``[N]``.
+      entropy: ``[N]``.
+      backward: given the derivatives of some loss by ``log_prob`` ``[N]`` and by each entropy (one number), returns
+        those by ``outputs`` ``[N, outputs]`` and by ``free``; to be called once.
+    """
+
+    log_prob: np.ndarray
+    entropy: np.ndarray
+    backward: Callable[[np.ndarray, float], tuple[np.ndarray, np.ndarray]]
 
 
 class Distribution(Protocol):
@@ -43,8 +60,8 @@ class Distribution(Protocol):
         mask: np.ndarray | None,
         random: np.random.Generator,
         deterministic: bool,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return choices ``[N, choices]`` and their log probabilities ``[N]``; the mode if ``deterministic``."""
+    ) -> np.ndarray:
+        """Return choices ``[N, choices]``; the mode if ``deterministic``."""
 
     def actions(self, choice: np.ndarray) -> Any:
         """Return choices ``[N, choices]`` as members of the space: an array ``[N, ...]`` or a nest of them."""
@@ -53,6 +70,11 @@ class Distribution(Protocol):
         self, outputs: torch.Tensor, free: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return log probabilities ``[N]`` and entropies ``[N]``, differentiable in ``outputs`` and ``free``."""
+
+    def differentiate(
+        self, outputs: np.ndarray, free: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
+    ) -> Slopes:
+        """Do the same in NumPy, with the derivatives in closed form."""
 
 
 class Categorical:
@@ -78,28 +100,24 @@ class Categorical:
         mask: np.ndarray | None,
         random: np.random.Generator,
         deterministic: bool,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """See ``Distribution``; sampled by inverting the cumulative distribution."""
+    ) -> np.ndarray:
+        """See ``Distribution``; the likeliest of logits with Gumbel noise is a sample (Gumbel, 1954)."""
+        logits = self._logits(outputs, mask)
+        if not deterministic:
+            # Minus the logarithm of an exponential number is Gumbel noise; finite, so that NEVER stays never.
+            noise = random.standard_exponential(logits.shape, np.float32)
+            np.maximum(noise, TINY, out=noise)
+            logits = logits - np.log(noise, out=noise)
+        return logits.argmax(1).astype(np.float32).reshape(-1, self.choices)
+
+    def _logits(self, outputs: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+        """Return the logits of each choice in a row of its own, ``[N * choices, width]``."""
         logits = outputs if mask is None else np.where(mask != 0, outputs, np.float32(NEVER))
         if self._present is not None:
             padded = np.full((len(logits), self.choices, self._width), NOWHERE, np.float32)
             padded[:, self._present] = logits
             logits = padded
-        # One row per choice. This runs once per step, so it is written for few and cheap calls.
-        logits = logits.reshape(-1, self._width)
-        logits = logits - np.maximum.reduce(logits, 1, keepdims=True)
-        cumulative = np.exp(logits).cumsum(1)
-        total = cumulative[:, -1]
-        if deterministic:
-            choice = logits.argmax(1)
-        else:
-            # In (0, 1], so that a choice of probability 0 is never reached.
-            level = 1 - random.random(len(total), np.float32)
-            choice = (cumulative >= (level * total)[:, None]).argmax(1)
-        log_prob = logits[np.arange(len(choice)), choice] - np.log(total)
-        if self.choices > 1:
-            log_prob = log_prob.reshape(-1, self.choices).sum(1)
-        return choice.astype(np.float32).reshape(-1, self.choices), log_prob
+        return logits.reshape(-1, self._width)
 
     def actions(self, choice: np.ndarray) -> np.ndarray:
         """Return ``[N, ...]`` in the space's own numbering."""
@@ -126,6 +144,43 @@ class Categorical:
         log_prob = log_probs.gather(-1, choice.long().unsqueeze(-1)).sum((-2, -1))
         return log_prob, -(log_probs.exp() * log_probs).sum((-2, -1))
 
+    def differentiate(
+        self, outputs: np.ndarray, free: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
+    ) -> Slopes:
+        """See ``Distribution``.
+
+        The derivative of log p_i by logit j is [i = j] - p_j, that of the entropy H is -p_j (log p_j + H).
+        """
+        # Few logits and many samples: samples are the last axis, so that each operation runs along memory.
+        log_p = self._logits(outputs, mask).T.copy()
+        log_p -= np.maximum.reduce(log_p, 0)
+        p = np.exp(log_p)
+        total = np.add.reduce(p, 0)
+        log_p -= np.log(total)
+        p /= total
+        picked = (choice.ravel().astype(np.intp), np.arange(choice.size))
+        log_prob = log_p[picked]
+        entropy = np.add.reduce(p * log_p, 0)
+        np.negative(entropy, out=entropy)
+
+        def backward(by_log_prob: np.ndarray, by_entropy: float) -> tuple[np.ndarray, np.ndarray]:
+            each = by_log_prob if self.choices == 1 else by_log_prob.repeat(self.choices)
+            slope = p * -each
+            if by_entropy:
+                slope -= p * (log_p + entropy) * np.float32(by_entropy)
+            slope[picked] += each
+            by_outputs = slope.T
+            if self.choices > 1:
+                by_outputs = np.ascontiguousarray(by_outputs).reshape(-1, self.choices, self._width)
+                by_outputs = by_outputs[:, slice(None) if self._present is None else self._present]
+                by_outputs = by_outputs.reshape(len(outputs), -1)
+            return (by_outputs if mask is None else by_outputs * (mask != 0)), free
+
+        if self.choices == 1:
+            return Slopes(log_prob, entropy, backward)
+        shape = (-1, self.choices)
+        return Slopes(log_prob.reshape(shape).sum(1), entropy.reshape(shape).sum(1), backward)
+
 
 class Bernoulli:
     """Independent yes-or-no choices: MultiBinary."""
@@ -145,14 +200,12 @@ class Bernoulli:
         mask: np.ndarray | None,
         random: np.random.Generator,
         deterministic: bool,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> np.ndarray:
         """See ``Distribution``; the log odds of a uniform number are the threshold that the logits must pass."""
         if deterministic:
-            choice = (outputs > 0).astype(np.float32)
-        else:
-            level = random.random(outputs.shape)
-            choice = (outputs > np.log(level) - np.log1p(-level)).astype(np.float32)
-        return choice, (choice * outputs - np.logaddexp(0, outputs)).sum(-1)
+            return (outputs > 0).astype(np.float32)
+        level = random.random(outputs.shape)
+        return (outputs > np.log(level) - np.log1p(-level)).astype(np.float32)
 
     def actions(self, choice: np.ndarray) -> np.ndarray:
         """Return ``[N, ...]`` of 0 and 1."""
@@ -165,6 +218,19 @@ class Bernoulli:
         normaliser = functional.softplus(outputs)
         log_prob = (choice * outputs - normaliser).sum(-1)
         return log_prob, (normaliser - torch.sigmoid(outputs) * outputs).sum(-1)
+
+    def differentiate(
+        self, outputs: np.ndarray, free: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
+    ) -> Slopes:
+        """See ``Distribution``; with p the sigmoid of a logit x, the derivatives are choice - p and -x p (1 - p)."""
+        normaliser = np.logaddexp(np.float32(0), outputs)
+        p = np.exp(outputs - normaliser)
+
+        def backward(by_log_prob: np.ndarray, by_entropy: float) -> tuple[np.ndarray, np.ndarray]:
+            by_outputs = by_log_prob[:, None] * (choice - p)
+            return by_outputs - np.float32(by_entropy) * outputs * p * (1 - p), free
+
+        return Slopes((choice * outputs - normaliser).sum(-1), (normaliser - p * outputs).sum(-1), backward)
 
 
 class Gaussian:
@@ -191,14 +257,9 @@ class Gaussian:
         mask: np.ndarray | None,
         random: np.random.Generator,
         deterministic: bool,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> np.ndarray:
         """See ``Distribution``."""
-        if deterministic:
-            noise = np.zeros_like(outputs)
-        else:
-            noise = random.standard_normal(outputs.shape, np.float32)
-        log_prob = -(0.5 * noise * noise + free + LOG_SQRT_2PI).sum(-1)
-        return outputs + noise * np.exp(free), log_prob
+        return outputs if deterministic else outputs + random.standard_normal(outputs.shape, np.float32) * np.exp(free)
 
     def actions(self, choice: np.ndarray) -> np.ndarray:
         """Return ``[N, ...]`` inside the bounds."""
@@ -212,6 +273,24 @@ class Gaussian:
         noise = (choice - outputs) * torch.exp(-free)
         log_prob = -(0.5 * noise.square() + free + LOG_SQRT_2PI).sum(-1)
         return log_prob, (free + LOG_SQRT_2PI + 0.5).sum().expand_as(log_prob)
+
+    def differentiate(
+        self, outputs: np.ndarray, free: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
+    ) -> Slopes:
+        """See ``Distribution``.
+
+        With z the noise in units of the deviation s, the derivatives of log p are z / s by the mean and z^2 - 1 by
+        log s. The entropy follows log s alone.
+        """
+        narrowness = np.exp(-free)
+        noise = (choice - outputs) * narrowness
+
+        def backward(by_log_prob: np.ndarray, by_entropy: float) -> tuple[np.ndarray, np.ndarray]:
+            by_free = by_log_prob @ (noise * noise - 1) + np.float32(by_entropy * len(noise))
+            return by_log_prob[:, None] * noise * narrowness, by_free
+
+        log_prob = -(0.5 * noise * noise + free + LOG_SQRT_2PI).sum(-1)
+        return Slopes(log_prob, np.full_like(log_prob, (free + LOG_SQRT_2PI + 0.5).sum()), backward)
 
 
 class Joint:
@@ -239,16 +318,13 @@ class Joint:
         mask: np.ndarray | None,
         random: np.random.Generator,
         deterministic: bool,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """See ``Distribution``; log probabilities of independent parts add up."""
-        choice, log_prob = zip(
-            *(
-                part.sample(outputs[:, o], free[f], None if mask is None else mask[:, m], random, deterministic)
-                for part, (o, f, _, m) in zip(self._parts, self._slices, strict=True)
-            ),
-            strict=True,
-        )
-        return np.concatenate(choice, -1), np.sum(log_prob, 0)
+    ) -> np.ndarray:
+        """See ``Distribution``; each part chooses for itself."""
+        choice = [
+            part.sample(outputs[:, o], free[f], None if mask is None else mask[:, m], random, deterministic)
+            for part, (o, f, _, m) in zip(self._parts, self._slices, strict=True)
+        ]
+        return np.concatenate(choice, -1)
 
     def actions(self, choice: np.ndarray) -> dict[str, Any] | tuple[Any, ...]:
         """Return a dict or a tuple of what the parts make of their share."""
@@ -258,7 +334,7 @@ class Joint:
     def evaluate(
         self, outputs: torch.Tensor, free: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See ``Distribution``; entropies of independent parts add up as well."""
+        """See ``Distribution``; log probabilities and entropies of independent parts add up."""
         log_probs, entropies = zip(
             *(
                 part.evaluate(outputs[:, o], free[f], choice[:, c], None if mask is None else mask[:, m])
@@ -267,6 +343,22 @@ class Joint:
             strict=True,
         )
         return torch.stack(log_probs).sum(0), torch.stack(entropies).sum(0)
+
+    def differentiate(
+        self, outputs: np.ndarray, free: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
+    ) -> Slopes:
+        """See ``Distribution``; the derivatives of independent parts lie side by side."""
+        parts = [
+            part.differentiate(outputs[:, o], free[f], choice[:, c], None if mask is None else mask[:, m])
+            for part, (o, f, c, m) in zip(self._parts, self._slices, strict=True)
+        ]
+
+        def backward(by_log_prob: np.ndarray, by_entropy: float) -> tuple[np.ndarray, np.ndarray]:
+            by_outputs, by_free = zip(*(part.backward(by_log_prob, by_entropy) for part in parts), strict=True)
+            return np.concatenate(by_outputs, 1), np.concatenate(by_free)
+
+        log_probs, entropies = [part.log_prob for part in parts], [part.entropy for part in parts]
+        return Slopes(np.sum(log_probs, 0), np.sum(entropies, 0), backward)
 
 
 def distribution(spaces: EntitySpaces, log_std: float = 0.0) -> Distribution:

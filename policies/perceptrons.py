@@ -1,9 +1,8 @@
 """Small perceptrons in NumPy, forward and backward, where calls into torch cost more than the arithmetic."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import nn
 
 from arena.policies.networks import ActorCritic, Tanh, Trunk, Vector
@@ -30,8 +29,8 @@ class Layer(NamedTuple):
 class Perceptrons:
     """An ``ActorCritic`` computed on views of its weights: whatever changes those changes this.
 
-    Only for what ``serves`` approves: a plain vector observed, no memory, on the CPU. ``act`` is the forward pass,
-    ``learn`` the same one as a part of a torch graph; its backward pass writes the parameters' gradients in place.
+    Only for what ``serves`` approves: a plain vector observed, no memory, on the CPU. ``backward`` writes the gradients
+    of all linear layers in place.
     """
 
     def __init__(self, networks: ActorCritic) -> None:
@@ -43,7 +42,6 @@ class Perceptrons:
         self._value_head = _layer(networks.value_head, None)
         self._actor = _layers(networks.actor)
         self._critic = None if networks.critic is None else _layers(networks.critic)
-        self._parameter = networks.policy_head.bias  # makes torch call our backward pass
 
     @staticmethod
     def serves(networks: ActorCritic) -> bool:
@@ -58,20 +56,14 @@ class Perceptrons:
             and networks.policy_head.weight.device.type == "cpu"
         )
 
-    def act(self, observations: np.ndarray, value: bool) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return outputs ``[N, outputs]``, and values ``[N]`` if asked for, of observations ``[N, ...]``."""
-        x = self._read(observations)
-        features = _forward(self._actor, x)[-1]
-        outputs = _linear(self._policy_head, features)
-        if not value:
-            return outputs, None
-        if self._critic is not None:
-            features = _forward(self._critic, x)[-1]
-        return outputs, _linear(self._value_head, features)[:, 0]
+    def act(self, observations: np.ndarray) -> np.ndarray:
+        """Return the policy's outputs ``[N, outputs]`` for observations ``[N, ...]``."""
+        return _linear(self._policy_head, _forward(self._actor, self._read(observations))[-1])
 
-    def learn(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return outputs and values as ``act`` does, but as tensors through which a loss can go backward."""
-        return _Graph.apply(self, observations, self._parameter)
+    def values(self, observations: np.ndarray) -> np.ndarray:
+        """Return the values ``[N]`` of observations ``[N, ...]``."""
+        layers = self._actor if self._critic is None else self._critic
+        return _linear(self._value_head, _forward(layers, self._read(observations))[-1])[:, 0]
 
     def forward(self, observations: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
         """Return what ``backward`` needs: inputs and hidden layers of the actor and, where it is apart, the critic."""
@@ -102,22 +94,6 @@ class Perceptrons:
     def _read(self, observations: np.ndarray) -> np.ndarray:
         x = observations.reshape(len(observations), -1).astype(np.float32, copy=False)
         return x if self._scale is None else x * np.float32(self._scale)
-
-
-class _Graph(torch.autograd.Function):
-    """The perceptrons as one node of a torch graph."""
-
-    @staticmethod
-    def forward(ctx: Any, perceptrons: Perceptrons, observations: torch.Tensor, _: torch.Tensor) -> Any:
-        ctx.perceptrons = perceptrons
-        ctx.hidden = perceptrons.forward(observations.numpy())
-        outputs, values = perceptrons.heads(*ctx.hidden)
-        return torch.from_numpy(outputs), torch.from_numpy(values)
-
-    @staticmethod
-    def backward(ctx: Any, outputs: torch.Tensor, values: torch.Tensor) -> Any:
-        ctx.perceptrons.backward(*ctx.hidden, outputs.numpy(), values.numpy())
-        return None, None, None
 
 
 def _linear(layer: Layer, x: np.ndarray) -> np.ndarray:

@@ -16,43 +16,33 @@ from arena.policies.generator import generator_state, new_generator, set_generat
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import ActorCritic, Answer, copy_tensors
 from arena.policies.perceptrons import Perceptrons
+from arena.policies.ppo_loss import LOSSES, Batch, loss, slopes
 from arena.policies.returns import advantages
 from arena.policies.settings import PPOSettings
 from arena.rollout import Rollout
 from arena.wire import map_tree, tree_leaves
 
-# What is averaged over the group along with every gradient.
-LOSSES = ("loss/policy", "loss/value", "entropy", "kl", "clip_fraction")
 KL = LOSSES.index("kl")
 NETWORK = "network."  # in front of the networks' names in a state dict
 
 
-class Batch(NamedTuple):
-    """A rollout as learning looks at it: slots and lanes are one leading axis, slots first.
+class Past(NamedTuple):
+    """What a memory needs to read a rollout again: slots and lanes are one leading axis, slots first.
 
     Attributes:
-      observations: a tensor, or a nest of them.
-      mask: ``[T * L, flags]``, or None.
-      choice: ``[T * L, choices]``.
-      log_prob: ``[T * L]``, of the policy that acted.
-      value: ``[T * L]``, of the policy that acted.
-      advantage: ``[T * L]``.
-      target: ``[T * L]``, what the value should have been: the lambda return.
       valid: ``[T * L]``, where there is a transition.
       starts: ``[T * L]``, where an episode starts.
-      memory: ``[T * L, 2, width]``, with which the slot was read; None without an LSTM.
+      memory: ``[T * L, 2, width]``, with which the slot was read.
     """
 
-    observations: Any
-    mask: torch.Tensor | None
-    choice: torch.Tensor
-    log_prob: torch.Tensor
-    value: torch.Tensor
-    advantage: torch.Tensor
-    target: torch.Tensor
     valid: torch.Tensor
     starts: torch.Tensor
-    memory: torch.Tensor | None
+    memory: torch.Tensor
+
+
+def _joined(array: np.ndarray) -> np.ndarray:
+    """Return a view ``[T * L, ...]`` of an array ``[T, L, ...]``."""
+    return array.reshape(-1, *array.shape[2:])
 
 
 class PPO:
@@ -88,6 +78,7 @@ class PPO:
         self.gradient = FlatGradient(self.networks.parameters(), extras=len(LOSSES))
         self.random = new_generator(seed)
         self._fast = Perceptrons(self.networks) if Perceptrons.serves(self.networks) else None
+        self._free_view = self.networks.free.detach().cpu().numpy()  # on the CPU it follows the optimizer's steps
         self.extras: dict[str, tuple[tuple[int, ...], Any]] = {
             "choice": ((self.distribution.choices,), np.float32),
             "log_prob": ((), np.float32),
@@ -112,18 +103,22 @@ class PPO:
         learning: bool = False,
     ) -> Decision:
         """See ``Policy``."""
-        before = self._recall(observations, lanes)
-        answer = self._answer(observations, starts, before, value=learning)
-        if answer.state is not None and lanes is not None:
-            self._memory[lanes] = answer.state
-        choice, log_prob = self.distribution.sample(answer.outputs, self._free, action_mask, self.random, deterministic)
-        if not math.isfinite(np.add.reduce(log_prob) + np.add.reduce(choice, None)):
-            raise FloatingPointError(self._not_finite_while_acting(observations, answer))
-        extras = {}
-        if learning:
-            extras = {"choice": choice, "log_prob": log_prob, "value": answer.values}
-            if before is not None:
-                extras["memory"] = before.numpy(force=True)
+        if self._fast is not None:
+            outputs, extras = self._fast.act(observations), {}
+        else:
+            before = self._recall(observations, lanes)
+            outputs, values, state = self._answer(observations, starts, before)
+            if state is not None and lanes is not None:
+                self._memory[lanes] = state
+            extras = {"value": values} if before is None else {"value": values, "memory": before.numpy(force=True)}
+        if not math.isfinite(np.add.reduce(outputs, None)):
+            raise FloatingPointError(self._not_finite_while_acting(observations, outputs))
+        choice = self.distribution.sample(outputs, self._free, action_mask, self.random, deterministic)
+        if not learning:
+            return Decision(self.distribution.actions(choice), {})
+        extras["choice"] = choice
+        if self._fast is None:
+            extras["log_prob"] = self.distribution.differentiate(outputs, self._free, choice, action_mask).log_prob
         return Decision(self.distribution.actions(choice), extras)
 
     def probabilities(self, observations: Any, action_mask: np.ndarray | None = None) -> np.ndarray:
@@ -146,7 +141,9 @@ class PPO:
         lanes: slice | None = None,
     ) -> np.ndarray:
         """See ``Policy``."""
-        return self._answer(observations, starts, self._recall(observations, lanes), value=True).values
+        if self._fast is not None:
+            return self._fast.values(observations)
+        return self._answer(observations, starts, self._recall(observations, lanes)).values
 
     def _recall(self, observations: Any, lanes: slice | None) -> torch.Tensor | None:
         """Return a copy of the lanes' memory, an empty one where none is kept."""
@@ -156,10 +153,8 @@ class PPO:
             return self._memory.new_zeros(len(tree_leaves(observations)[0]), *self._memory.shape[1:])
         return self._memory[lanes].clone()
 
-    def _answer(self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None, value: bool) -> Answer:
+    def _answer(self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None) -> Answer:
         """Ask the networks about N lanes; outputs and values are NumPy arrays."""
-        if self._fast is not None:
-            return Answer(*self._fast.act(observations, value), None)
         with torch.inference_mode():
             fresh = None
             if state is not None:
@@ -169,17 +164,16 @@ class PPO:
 
     @property
     def _free(self) -> np.ndarray:
-        """The distribution's free numbers; on the CPU a view, so that it follows the optimizer's steps."""
-        free = self.networks.free
-        return free.detach().numpy() if self.device.type == "cpu" else free.numpy(force=True)
+        """The distribution's free numbers."""
+        return self._free_view if self.device.type == "cpu" else self.networks.free.numpy(force=True)
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)
 
-    def _not_finite_while_acting(self, observations: Any, answer: Answer) -> str:
+    def _not_finite_while_acting(self, observations: Any, outputs: np.ndarray) -> str:
         leaves = [leaf for leaf in tree_leaves(observations) if np.issubdtype(leaf.dtype, np.floating)]
         tensor = "the networks' outputs" if all(np.isfinite(leaf).all() for leaf in leaves) else "the observations"
-        odd = np.flatnonzero(~np.isfinite(answer.outputs).all(-1)).tolist()
+        odd = np.flatnonzero(~np.isfinite(outputs).all(-1)).tolist()
         return f"after update {self.updates}: an action is not finite, first {tensor} (lanes {odd} of this batch)"
 
     # Learning
@@ -188,15 +182,14 @@ class PPO:
         """See ``Policy``."""
         settings = self.settings
         batch, metrics = self._prepare(rollout, group)
+        past = self._past(rollout)
         rate = self._scheduled(settings.learning_rate, settings.learning_rate_schedule)
         clip = self._scheduled(settings.clip, settings.clip_schedule)
         history = []
         for rows, chosen in self._minibatches(rollout.valid) if metrics["samples"] else ():
             self.gradient.zero()
             if len(chosen):  # else this worker has nothing to say, but takes part in the average
-                loss, detail = self._losses(batch, rows, chosen, clip)
-                loss.backward()
-                self.gradient.extras.copy_(detail)
+                self._differentiate(batch, past, rows, chosen, clip)
             if not self.gradient.average(group, len(chosen)):
                 continue
             norm = self.gradient.values.norm().item()
@@ -215,53 +208,51 @@ class PPO:
             metrics.update(zip((*LOSSES, "grad_norm"), np.mean(history, 0).tolist(), strict=True))
         return {**metrics, "learning_rate": rate}
 
-    def _losses(
-        self, batch: Batch, rows: torch.Tensor, chosen: torch.Tensor, clip: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss to descend, and ``LOSSES`` as one tensor; means over the n transitions of ``chosen``."""
-        outputs, values = self._reread(batch, rows, chosen)
-        mask = None if batch.mask is None else batch.mask[chosen]
-        log_prob, entropy = self.distribution.evaluate(outputs, self.networks.free, batch.choice[chosen], mask)
-        entropy = entropy.mean()
-
-        log_ratio = log_prob - batch.log_prob[chosen]
-        ratio = log_ratio.exp()
-        advantage = batch.advantage[chosen]
-        surrogate = torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
-        policy_loss = -surrogate.mean()
-
-        target = batch.target[chosen]
-        value_error = (values - target).square()
-        if self.settings.value_clip is not None:
-            before = batch.value[chosen]
-            near = before + (values - before).clamp(-self.settings.value_clip, self.settings.value_clip)
-            value_error = torch.max(value_error, (near - target).square())
-        value_loss = value_error.mean()
-
-        loss = policy_loss + self.settings.value_coefficient * value_loss
-        if self.settings.entropy_coefficient:
-            loss = loss - self.settings.entropy_coefficient * entropy
-        with torch.no_grad():
-            # The estimator of KL(old, new) with little variance: http://joschu.net/blog/kl-approx.html
-            kl = (ratio - 1 - log_ratio).mean()
-            clipped = ((ratio - 1).abs() > clip).float().mean()
-            return loss, torch.stack((policy_loss, value_loss, entropy, kl, clipped))
-
-    def _reread(self, batch: Batch, rows: torch.Tensor, chosen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what the current weights say about ``chosen``: outputs ``[n, outputs]`` and values ``[n]``."""
+    def _differentiate(self, batch: Batch, past: Past | None, rows: Any, chosen: Any, clip: float) -> None:
+        """Write the gradient of the loss over the transitions of ``chosen``, and ``LOSSES`` behind it."""
+        free = self.networks.free
         if self._fast is not None:
-            return self._fast.learn(batch.observations[chosen])
-        if batch.memory is None:
-            answer = self.networks(map_tree(lambda leaf: leaf[chosen], batch.observations))
-            return answer.outputs, answer.values
-        # rows are all slots of some lanes, [T, lanes]; chosen are the transitions among them.
-        observations = map_tree(lambda leaf: leaf[rows.flatten()], batch.observations)
-        answer = self.networks(observations, batch.starts[rows], batch.memory[rows[0]])
-        inside = batch.valid[rows.flatten()]
-        return answer.outputs[inside], answer.values[inside]
+            few = batch.at(chosen)
+            hidden = self._fast.forward(few.observations)
+            outputs, values = self._fast.heads(*hidden)
+            found = slopes(outputs, values, self._free, few, self.distribution, self.settings, clip)
+            self._fast.backward(*hidden, found.outputs, found.values)
+            if free.grad is not None:
+                free.grad.numpy()[...] = found.free
+            self.gradient.extras.numpy()[...] = found.losses
+            return
+        if past is None:
+            few = batch.at(chosen)
+            answer = self.networks(few.observations)
+        else:
+            # rows are all slots of some lanes, [T, lanes]; chosen are the transitions among them.
+            few = batch._replace(observations=()).at(chosen)
+            observations = map_tree(lambda leaf: leaf[rows.flatten()], batch.observations)
+            answer = self.networks(observations, past.starts[rows], past.memory[rows[0]])
+            inside = past.valid[rows.flatten()]
+            answer = Answer(answer.outputs[inside], answer.values[inside], None)
+        total, losses = loss(answer.outputs, answer.values, free, few, self.distribution, self.settings, clip)
+        total.backward()
+        self.gradient.extras.copy_(losses)
+
+    def _look_back(self, rollout: Rollout) -> None:
+        """Fill in what acting left out: values and log probabilities of all slots at once.
+
+        The weights are still those that acted, and one pass over a rollout is cheaper than its slots one by one.
+        """
+        if self._fast is None:
+            return
+        hidden = self._fast.forward(_joined(rollout.observations))
+        outputs, values = self._fast.heads(*hidden)
+        rollout.extras["value"][...] = values.reshape(-1, rollout.lanes)
+        mask = None if rollout.action_mask is None else _joined(rollout.action_mask)
+        choice = _joined(rollout.extras["choice"])
+        found = self.distribution.differentiate(outputs, self._free, choice, mask).log_prob
+        rollout.extras["log_prob"][...] = found.reshape(-1, rollout.lanes)
 
     def _prepare(self, rollout: Rollout, group: Reducer) -> tuple[Batch, dict[str, float]]:
         """Estimate advantages, normalise them over the group, and say how well the values explained the returns."""
+        self._look_back(rollout)
         values = rollout.extras["value"]
         advantage = advantages(
             rollout.rewards,
@@ -292,23 +283,29 @@ class PPO:
         return self._batch(rollout, advantage, target), metrics
 
     def _batch(self, rollout: Rollout, advantage: np.ndarray, target: np.ndarray) -> Batch:
-        def flat(array: np.ndarray) -> torch.Tensor:
-            return self._tensor(array[: rollout.horizon]).flatten(0, 1)
+        def rows(array: np.ndarray) -> Any:
+            found = _joined(array[: rollout.horizon])
+            return found if self._fast is not None else self._tensor(found)
 
+        extras = rollout.extras
         return Batch(
-            observations=map_tree(flat, rollout.observations),
-            mask=None if rollout.action_mask is None else flat(rollout.action_mask),
-            choice=flat(rollout.extras["choice"]),
-            log_prob=flat(rollout.extras["log_prob"]),
-            value=flat(rollout.extras["value"]),
-            advantage=flat(advantage),
-            target=flat(target),
-            valid=flat(rollout.valid),
-            starts=flat(rollout.starts),
-            memory=flat(rollout.extras["memory"]) if self.recurrent else None,
+            observations=map_tree(rows, rollout.observations),
+            mask=None if rollout.action_mask is None else rows(rollout.action_mask),
+            choice=rows(extras["choice"]),
+            log_prob=rows(extras["log_prob"]),
+            value=rows(extras["value"]),
+            advantage=rows(advantage),
+            target=rows(target),
         )
 
-    def _minibatches(self, valid: np.ndarray) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _past(self, rollout: Rollout) -> Past | None:
+        """Return what a memory needs to read a rollout again."""
+        if not self.recurrent:
+            return None
+        arrays = rollout.valid, rollout.starts[:-1], rollout.extras["memory"][:-1]
+        return Past(*(self._tensor(_joined(array)) for array in arrays))
+
+    def _minibatches(self, valid: np.ndarray) -> Iterator[tuple[Any, Any]]:
         """Yield every epoch's minibatches: rows to read and, among them, the transitions to learn from.
 
         Both are indices into the flattened ``[T * L]``. How many there are depends on the settings alone; a worker with
@@ -322,7 +319,7 @@ class PPO:
             for part in np.array_split(order, self.settings.minibatches):
                 rows = grid[:, part] if self.recurrent else part
                 chosen = rows[valid[:, part]] if self.recurrent else part
-                yield self._tensor(rows), self._tensor(chosen)
+                yield (rows, chosen) if self._fast is not None else (self._tensor(rows), self._tensor(chosen))
 
     def _burn_in(self, rollout: Rollout) -> None:
         """Bring the memory of all lanes up to date with the new weights; see the class."""

@@ -42,8 +42,8 @@ def draw(found, count, seed=0, mask=None, deterministic=False, scale=1.0):
     rng = np.random.default_rng(seed)
     outputs = rng.normal(size=(count, found.outputs)).astype(np.float32) * scale
     free = np.array(found.free, np.float32)
-    choice, log_prob = found.sample(outputs, free, mask, new_generator(seed), deterministic)
-    return outputs, free, choice, log_prob
+    choice = found.sample(outputs, free, mask, new_generator(seed), deterministic)
+    return outputs, free, choice
 
 
 def masks(found, count, seed=0):
@@ -52,16 +52,29 @@ def masks(found, count, seed=0):
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
 @pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
-def test_acting_and_learning_agree_on_the_log_probability(space, masked):
+@pytest.mark.parametrize("by_entropy", [0.0, -0.3], ids=["bare", "entropy"])
+def test_derivatives_in_closed_form_are_those_of_autograd(space, masked, by_entropy):
     found = make(space, log_std=-0.3)
     mask = masks(found, 300) if masked and found.flags else None
-    outputs, free, choice, log_prob = draw(found, 300, mask=mask)
-    again, entropy = found.evaluate(
-        *map(torch.from_numpy, (outputs, free, choice)), None if mask is None else torch.from_numpy(mask)
-    )
+    outputs, free, choice = draw(found, 300, mask=mask)
     assert choice.dtype == np.float32 and choice.shape == (300, found.choices)
-    assert log_prob.shape == (300,) and entropy.shape == (300,)
-    np.testing.assert_allclose(again.numpy(), log_prob, atol=2e-5)
+    by_log_prob = np.random.default_rng(9).normal(size=300).astype(np.float32)
+
+    by_outputs, by_free = (torch.from_numpy(array.copy()).requires_grad_() for array in (outputs, free))
+    log_prob, entropy = found.evaluate(
+        by_outputs, by_free, torch.from_numpy(choice), None if mask is None else torch.from_numpy(mask)
+    )
+    (log_prob @ torch.from_numpy(by_log_prob) + by_entropy * entropy.sum()).backward()
+
+    slopes = found.differentiate(outputs, free, choice, mask)
+    assert slopes.log_prob.shape == slopes.entropy.shape == (300,)
+    np.testing.assert_allclose(slopes.log_prob, log_prob.detach().numpy(), atol=2e-5)
+    np.testing.assert_allclose(slopes.entropy, entropy.detach().numpy(), atol=2e-5)
+    mine = slopes.backward(by_log_prob, by_entropy)
+    np.testing.assert_allclose(mine[0], by_outputs.grad.numpy(), atol=2e-5)
+    if len(free):
+        np.testing.assert_allclose(mine[1], by_free.grad.numpy(), rtol=1e-4, atol=1e-3)
+    assert all(array.dtype == np.float32 for array in (slopes.log_prob, slopes.entropy, *mine))
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
@@ -69,7 +82,7 @@ def test_acting_and_learning_agree_on_the_log_probability(space, masked):
 def test_actions_are_members_of_the_space(space, deterministic):
     found = make(space)
     for mask in (None, masks(found, 200) if found.flags else None):
-        _, _, choice, _ = draw(found, 200, mask=mask, deterministic=deterministic, scale=5.0)
+        _, _, choice = draw(found, 200, mask=mask, deterministic=deterministic, scale=5.0)
         actions = found.actions(choice)
         assert all(space.contains(member(space, actions, i)) for i in range(200))
 
@@ -80,7 +93,8 @@ def test_actions_are_members_of_the_space(space, deterministic):
 def test_frequencies_are_the_probabilities(space):
     found = make(space)
     outputs = np.tile(np.random.default_rng(1).normal(size=(1, found.outputs)).astype(np.float32), (60_000, 1))
-    choice, log_prob = found.sample(outputs, np.empty(0, np.float32), None, new_generator(3), False)
+    choice = found.sample(outputs, np.empty(0, np.float32), None, new_generator(3), False)
+    log_prob = found.differentiate(outputs, np.empty(0, np.float32), choice, None).log_prob
     values, index, counts = np.unique(choice, axis=0, return_index=True, return_counts=True)
     probabilities = np.exp(log_prob[index])
     assert len(values) > 2
@@ -93,17 +107,15 @@ def test_entropy_is_the_mean_of_minus_the_log_probability():
         found = make(space, log_std=-0.5)
         outputs = np.tile(np.random.default_rng(1).normal(size=(1, found.outputs)).astype(np.float32), (60_000, 1))
         free = np.array(found.free, np.float32)
-        choice, log_prob = found.sample(outputs, free, None, new_generator(3), False)
-        _, entropy = found.evaluate(
-            *(torch.from_numpy(x[:1]) for x in (outputs,)), torch.from_numpy(free), torch.from_numpy(choice[:1]), None
-        )
-        assert -log_prob.mean() == pytest.approx(entropy.item(), abs=0.02)
+        choice = found.sample(outputs, free, None, new_generator(3), False)
+        slopes = found.differentiate(outputs, free, choice, None)
+        assert -slopes.log_prob.mean() == pytest.approx(slopes.entropy[0], abs=0.02)
 
 
 def test_gaussians_have_the_right_mean_and_deviation():
     found = make(gym_spaces.Box(-10, 10, (1,)), log_std=np.log(0.05))
     outputs = np.full((20_000, 1), 0.3, np.float32)
-    choice, _ = found.sample(outputs, np.array(found.free, np.float32), None, new_generator(0), False)
+    choice = found.sample(outputs, np.array(found.free, np.float32), None, new_generator(0), False)
     actions = found.actions(choice)
     assert actions.mean() == pytest.approx(3.0, abs=0.02)  # 0.3 of the way from the middle to the bound
     assert actions.std() == pytest.approx(0.5, abs=0.02)
@@ -121,15 +133,17 @@ def test_forbidden_actions_are_never_chosen_and_get_no_gradient(space, determini
     found = make(space, found_flags(space))
     mask = masks(found, 5000)
     mask[:, [0, 4]] = 1  # in every run of flags something is allowed
-    outputs, free, choice, _ = draw(found, 5000, mask=mask, deterministic=deterministic, scale=8.0)
+    outputs, free, choice = draw(found, 5000, mask=mask, deterministic=deterministic, scale=8.0)
     offsets = np.array([0]) if isinstance(space, gym_spaces.Discrete) else np.array([0, 4])
     chosen = choice.astype(int) + offsets
     assert np.take_along_axis(mask, chosen, 1).all()
     logits = torch.from_numpy(outputs).requires_grad_()
     again, entropy = found.evaluate(logits, torch.from_numpy(free), torch.from_numpy(choice), torch.from_numpy(mask))
     (again.sum() + entropy.sum()).backward()
-    assert torch.isfinite(logits.grad).all()
-    assert not logits.grad[torch.from_numpy(mask) == 0].any()
+    by_hand, _ = found.differentiate(outputs, free, choice, mask).backward(np.ones(5000, np.float32), 1.0)
+    for slopes in (logits.grad.numpy(), by_hand):
+        assert np.isfinite(slopes).all()
+        assert not slopes[mask == 0].any()
 
 
 def found_flags(space):
@@ -140,15 +154,16 @@ def found_flags(space):
 def test_a_lane_that_allows_nothing_gets_some_member_of_the_space(space):
     """An entity that does not act may come with an empty mask; its answer is ignored, but must be well-formed."""
     found = make(space)
-    _, _, choice, log_prob = draw(found, 500, mask=np.zeros((500, found.flags), np.int8))
-    assert np.isfinite(log_prob).all()
+    nothing = np.zeros((500, found.flags), np.int8)
+    outputs, free, choice = draw(found, 500, mask=nothing)
+    assert np.isfinite(found.differentiate(outputs, free, choice, nothing).log_prob).all()
     assert all(space.contains(action) for action in found.actions(choice))
 
 
 def test_the_mode_is_the_likeliest_choice():
     found = make(gym_spaces.MultiDiscrete([3, 2]))
     outputs = np.array([[0.1, 0.9, 0.5, 2.0, 1.0]], np.float32)
-    choice, _ = found.sample(outputs, np.empty(0, np.float32), None, new_generator(0), True)
+    choice = found.sample(outputs, np.empty(0, np.float32), None, new_generator(0), True)
     assert choice.tolist() == [[1, 0]]
 
 

@@ -50,7 +50,6 @@ def fill(policy, workers):
             actions = (draw(()) * 10).astype(np.int64) % 3
             decision = policy.act(observations, lanes=everything, learning=True)
             decision.extras["choice"][...] = actions.reshape(decision.extras["choice"].shape)
-            decision.extras["log_prob"][...] = np.log(1 / 3) + 0.01 * draw(())
             rollout.decide(slot, everything, decision._replace(actions=actions))
     return rollout
 
