@@ -129,8 +129,11 @@ class PPO:
         """
         if not isinstance(self.distribution, Categorical) or self.distribution.choices > 1:
             raise ConfigError("expected a Discrete action space, whose probabilities can be listed")
-        answer = self._answer(observations, None, self._recall(observations, None), value=False)
-        return self.distribution.probabilities(answer.outputs, action_mask)
+        if self._fast is not None:
+            outputs = self._fast.act(observations)
+        else:
+            outputs = self._answer(observations, None, self._recall(observations, None)).outputs
+        return self.distribution.probabilities(outputs, action_mask)
 
     def bootstrap(
         self,
