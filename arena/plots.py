@@ -63,17 +63,17 @@ def draw_plots(run: RunDirectory) -> list[Path]:
     pictures = []
     run.plots.mkdir(exist_ok=True)
     if returns:
-        pictures.append(_save(draw_returns(run.name, players, returns), run.plots / "returns.png"))
+        pictures.append(save_figure(draw_returns(run.name, players, returns), run.plots / "returns.png"))
     for player, named in metrics.items():
         figure = draw_metrics(run.name, player, players[player].color, named)
         if figure is not None:
-            pictures.append(_save(figure, run.plots / f"{player}.png"))
+            pictures.append(save_figure(figure, run.plots / f"{player}.png"))
     return pictures
 
 
 def draw_returns(title: str, players: Mapping[str, PlayerInfo], returns: Mapping[str, Series]) -> "Figure":
     """Return every player's mean return against its transition steps: a curve over single episodes as light dots."""
-    figure, (axes,) = _figure(1, 1, (9.0, 5.2))
+    figure, (axes,) = new_figure(1, 1, (9.0, 5.2))
     for number, (player, info) in enumerate(players.items()):
         if player not in returns:
             continue
@@ -108,7 +108,7 @@ def draw_metrics(title: str, player: str, color: str, metrics: Mapping[str, Seri
         return None
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    figure, axes = _figure(rows, columns, (4.0 * columns, 2.9 * rows + 0.7))
+    figure, axes = new_figure(rows, columns, (4.0 * columns, 2.9 * rows + 0.7))
     for panel, (name, series) in zip(axes, panels, strict=False):
         width = max(len(series.values) // 40, 1)
         x, y = thin(series.steps, series.values)
@@ -146,7 +146,8 @@ def _label(player: str, info: PlayerInfo) -> str:
     return f"{player} ({policy})" if info.learns or policy == "random" else f"{player} ({policy}, frozen)"
 
 
-def _figure(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, list[Axes]]":
+def new_figure(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, list[Axes]]":
+    """Return an empty picture in the style of all of them, and its panels row by row; ``size`` is in inches."""
     # No pyplot: it keeps global state and looks for a screen.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -176,14 +177,24 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure
 
 
 def _steps_tick(value: float, _position: Any = None) -> str:
+    """Return a number of steps as short as an axis wants it: 20k."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{unit}"
     return f"{value:g}"
 
 
-def _save(figure: "Figure", path: Path) -> Path:
-    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png"))
+def save_figure(figure: "Figure", path: Path) -> Path:
+    """Write a picture as PNG or SVG, by the suffix of ``path``, and return the path.
+
+    Raises:
+      ConfigError: the suffix is another one.
+      OSError: the disk is full or refuses.
+    """
+    kind = path.suffix[1:].lower()
+    if kind not in ("png", "svg"):
+        raise ConfigError(f"{path}: expected a name that ends in .png or .svg")
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind))
     return path
 
 

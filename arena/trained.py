@@ -6,7 +6,7 @@ from pathlib import Path
 
 from arena import registry
 from arena.checkpoint import Checkpoints, read_tensors
-from arena.config import PolicyConfig, TableRow
+from arena.config import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces
 from arena.errors import ConfigError
 from arena.exhibition import Acting
@@ -17,6 +17,18 @@ from arena.user_player import UserPlayer
 from arena.wire import Block
 
 logger = logging.getLogger(__name__)
+
+
+def policy_of(config: RunConfig, player: str) -> PolicyConfig:
+    """Return what a run's configuration says of a player's policy.
+
+    Raises:
+      ConfigError: it knows no such player.
+    """
+    if player not in config.policies:
+        near = registry.nearest(player, config.policies)
+        raise ConfigError(f"there is no player {player!r}{near}; players: {', '.join(config.policies)}")
+    return config.policies[player]
 
 
 class PolicyMaker:
