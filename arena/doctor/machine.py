@@ -1,0 +1,143 @@
+"""What a rank sees of its machine: cores, memory, graphics cards; needs no MPI."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import arena
+
+CGROUPS, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+UNLIMITED = 1 << 60
+"""What version 1 of the control groups gives as a limit where there is none is about 2**63 bytes."""
+
+
+class Machine(NamedTuple):
+    """One rank's view of its machine.
+
+    Attributes:
+      rank: of the process.
+      host: name of the machine.
+      software: versions of Python and of the arena.
+      cores: numbers of the cores that the process may run on.
+      all_cores: how many the machine has.
+      quota: cores' worth of time that a control group grants; None for no limit.
+      memory: bytes that are free for this job: the machine's, or what is left of the control group's limit.
+      memory_limit: bytes of the control group's limit; None for no limit.
+      shared_memory: bytes that are free in /dev/shm, through which the ranks of a machine talk.
+      load: how many threads wanted a core, on average over the last minute.
+    """
+
+    rank: int
+    host: str
+    software: str
+    cores: tuple[int, ...]
+    all_cores: int
+    quota: float | None
+    memory: int
+    memory_limit: int | None
+    shared_memory: int | None
+    load: float
+
+
+def look(rank: int) -> Machine:
+    """Return what this process sees."""
+    limit, used = memory_limit()
+    free = _free_memory()
+    return Machine(
+        rank=rank,
+        host=platform.node(),
+        software=f"Python {platform.python_version()}, arena {arena.__version__}",
+        cores=tuple(sorted(os.sched_getaffinity(0))),
+        all_cores=os.cpu_count() or 1,
+        quota=cpu_quota(),
+        memory=free if limit is None else max(0, min(free, limit - used)),
+        memory_limit=limit,
+        shared_memory=shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else None,
+        load=os.getloadavg()[0],
+    )
+
+
+def _free_memory() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return 1024 * int(line.split()[1])
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _control_groups(controller: str) -> Iterator[Path]:
+    """Yield the directories of this process's control group and those around it, of either version."""
+    for line in MEMBERSHIP.read_text().splitlines():
+        _, controllers, place = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        # Inside a container the place is that of the host, and only the root of it is to be seen.
+        root = CGROUPS / controllers if controllers else CGROUPS
+        group = root / place.strip("/")
+        yield from (path for path in (group, *group.parents) if path.is_relative_to(root) and path.is_dir())
+
+
+def _numbers(path: Path) -> list[int]:
+    """Return the numbers in a file: none where it is missing or says max."""
+    try:
+        return [int(word) for word in path.read_text().split() if word.lstrip("-").isdecimal()]
+    except OSError:
+        return []
+
+
+def cpu_quota() -> float | None:
+    """Return the cores' worth of time that the tightest control group grants, or None."""
+    found = []
+    for group in _control_groups("cpu"):
+        quota = _numbers(group / "cpu.max")  # version 2: quota and period, or "max" and period
+        if len(quota) != 2:
+            quota = _numbers(group / "cpu.cfs_quota_us") + _numbers(group / "cpu.cfs_period_us")
+        if len(quota) == 2 and quota[0] > 0:
+            found.append(quota[0] / quota[1])
+    return min(found, default=None)
+
+
+def memory_limit() -> tuple[int | None, int]:
+    """Return (bytes that the tightest control group allows or None, bytes that it uses)."""
+    found = []
+    for group in _control_groups("memory"):
+        for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            allowed, taken = _numbers(group / limit), _numbers(group / used)
+            if allowed and taken and allowed[0] < UNLIMITED:
+                found.append((allowed[0], taken[0]))
+    return min(found, default=(None, 0))
+
+
+class Graphics(NamedTuple):
+    """The graphics cards of one machine.
+
+    Attributes:
+      cards: their names.
+      usable: how many PyTorch can use.
+      torch: what PyTorch was built for, as it says: a version of CUDA, or None.
+    """
+
+    cards: tuple[str, ...]
+    usable: int
+    torch: str
+
+
+def graphics() -> Graphics:
+    """Return the NVIDIA cards of this machine; PyTorch is asked in a process of its own, and only if there are any."""
+    cards = _output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]).splitlines()
+    if not cards:
+        return Graphics((), 0, "")
+    answer = _output([sys.executable, "-c", "import torch; print(torch.cuda.device_count(), torch.version.cuda)"])
+    usable, _, built_for = answer.strip().partition(" ")
+    return Graphics(tuple(card.strip() for card in cards), int(usable or 0), built_for)
+
+
+def _output(line: list[str]) -> str:
+    try:
+        return subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""

