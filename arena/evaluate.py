@@ -3,24 +3,20 @@
 import argparse
 import contextlib
 import logging
-import random
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import numpy as np
 
 from arena import colors, registry
 from arena.config import RunConfig, TableRow, load_config
 from arena.envs.interface import Environment
 from arena.errors import ConfigError
-from arena.exhibition import Result, SeatPlayer, play
-from arena.preflight import check_seats
+from arena.exhibition import Result, play
 from arena.progress import find_terminal, make_console
 from arena.run_directory import RunDirectory
 from arena.seeding import derive_seed
 from arena.standings import pair_table, pairings, player_table, tally
-from arena.trained import PolicyMaker
+from arena.trained import find_contestant, make_copy, seed_libraries, take_seats
 from arena.video import Film, frames_per_second
 
 
@@ -115,28 +111,21 @@ def evaluate(
       ConfigError: a name is unknown, a player has no weights, or a policy cannot play these seats or without a match.
     """
     results: list[Result] = []
-    _seed_libraries(seed)
+    seed_libraries(seed)
     for index, row in enumerate(rows):
         seated = seat_names(row, names, config)
         with contextlib.ExitStack() as stack:
             environments = []
             for copy in range(min(copies, episodes)):
-                environment = _make(row, render=film is not None and not index and not copy)
+                environment = make_copy(row, render=film is not None and not index and not copy)
                 stack.callback(environment.close)
                 environments.append(environment)
-            players = _seats(run, config, row, seated, environments, seed, deterministic)
+            found = {name: find_contestant(run, config, name) for name in seated}
+            contestants = [found[name] for name in seated]
+            players = take_seats(row, contestants, environments, seed, deterministic=deterministic)
             on_step = _camera(environments[0], film, film_episodes) if film is not None and not index else _no_camera
             results += play(environments, players, episodes, derive_seed(seed, "row", index), on_step)
     return results
-
-
-def _seed_libraries(seed: int) -> None:
-    """Seed the generators that users' policies draw from."""
-    import torch
-
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 (users' code may use the global generator)
-    torch.manual_seed(seed)
 
 
 def seat_names(row: TableRow, names: Sequence[str] | None, config: RunConfig) -> list[str]:
@@ -166,41 +155,6 @@ def seat_names(row: TableRow, names: Sequence[str] | None, config: RunConfig) ->
     raise ConfigError(
         f"--seats: expected {len(usual)} names, one for each seat ({','.join(usual)}){per_player}, found {len(names)}"
     )
-
-
-def _make(row: TableRow, *, render: bool) -> Environment:
-    wrappers = [(wrapper.use, wrapper.settings) for wrapper in row.env.wrappers]
-    return registry.make_environment(row.env.use, row.env.settings, wrappers, render=render)
-
-
-def _seats(
-    run: RunDirectory,
-    config: RunConfig,
-    row: TableRow,
-    seated: Sequence[str],
-    environments: Sequence[Environment],
-    seed: int,
-    deterministic: bool,
-) -> list[SeatPlayer]:
-    entities = environments[0].entities
-    listed = [entity for seat in row.seats for entity in seat.entities]
-    check_seats("this row", row.env.use, [entity.name for entity in entities], listed, row.remapped)
-    players = []
-    for position, (seat, name) in enumerate(zip(row.seats, seated, strict=True)):
-        policy = config.policies[name]
-        spaces = [entities[index] for index in seat.entities]
-        maker = PolicyMaker(run, name, policy, spaces, row, derive_seed(seed, "seat", position))
-        players.append(
-            SeatPlayer(
-                name,
-                seat.entities,
-                spaces,
-                len(environments),
-                maker,
-                deterministic=deterministic or policy.deterministic_actions,
-            )
-        )
-    return players
 
 
 def _no_camera(copy: int, over: bool) -> None:

@@ -1,15 +1,20 @@
-"""The players of a run as they can play: policies with their newest weights, built without a match."""
+"""The players of a run as they can play: policies with their weights, built without a run that goes on."""
 
 import logging
+import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from arena import registry
 from arena.checkpoint import Checkpoints, read_tensors
 from arena.config import PolicyConfig, RunConfig, TableRow
-from arena.envs.interface import EntitySpaces
+from arena.envs.interface import EntitySpaces, Environment
 from arena.errors import ConfigError
-from arena.exhibition import Acting
+from arena.exhibition import Acting, SeatPlayer
+from arena.preflight import check_seats
 from arena.run_directory import RunDirectory
 from arena.seeding import derive_seed
 from arena.stand_in import LoneGroup, StandInError, stand_in_env
@@ -17,6 +22,22 @@ from arena.user_player import UserPlayer
 from arena.wire import Block
 
 logger = logging.getLogger(__name__)
+
+
+class Contestant(NamedTuple):
+    """Somebody who can play without a run that goes on.
+
+    Attributes:
+      name: of the player, as tables show it.
+      policy: what the configuration says of it.
+      weights: its file; None where it has none.
+      place: where weights were looked for, for messages.
+    """
+
+    name: str
+    policy: PolicyConfig
+    weights: Path | None
+    place: Path
 
 
 def policy_of(config: RunConfig, player: str) -> PolicyConfig:
@@ -31,30 +52,86 @@ def policy_of(config: RunConfig, player: str) -> PolicyConfig:
     return config.policies[player]
 
 
-class PolicyMaker:
-    """Builds what plays a block of a seat's entities, with the player's newest weights."""
+def find_contestant(run: RunDirectory, config: RunConfig, name: str) -> Contestant:
+    """Return a player of a run: ``name`` with its newest weights, ``name@2000`` with its snapshot at 2000 steps.
 
-    def __init__(
-        self,
-        run: RunDirectory,
-        name: str,
-        policy: PolicyConfig,
-        spaces: Sequence[EntitySpaces],
-        row: TableRow,
-        seed: int,
-    ) -> None:
+    Raises:
+      ConfigError: there is no such player or snapshot, or the checkpoints are damaged.
+    """
+    player, at, steps = name.partition("@")
+    policy = policy_of(config, player)
+    place = run.players / player
+    if not at:
+        return Contestant(name, policy, newest_weights(run, player, policy), place)
+    known = [path.stem for path in run.snapshots(player)]
+    if steps not in known:
+        listed = ", ".join(known) or "none"
+        raise ConfigError(f"{name}: expected the steps of a snapshot in {place}; there are {listed}")
+    return Contestant(name, policy, run.snapshot(player, int(steps)), place)
+
+
+def seed_libraries(seed: int) -> None:
+    """Seed the generators that users' policies draw from."""
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (users' code may use the global generator)
+    torch.manual_seed(seed)
+
+
+def make_copy(row: TableRow, *, render: bool = False) -> Environment:
+    """Return one copy of a match's environment."""
+    wrappers = [(wrapper.use, wrapper.settings) for wrapper in row.env.wrappers]
+    return registry.make_environment(row.env.use, row.env.settings, wrappers, render=render)
+
+
+def take_seats(
+    row: TableRow,
+    seated: Sequence[Contestant],
+    environments: Sequence[Environment],
+    seed: int,
+    *,
+    deterministic: bool,
+) -> list[SeatPlayer]:
+    """Return who plays a match, in all copies of its environment.
+
+    Args:
+      row: the match.
+      seated: who sits on each of its seats.
+      environments: the copies.
+      seed: the policies' random streams derive from it.
+      deterministic: take the most likely actions, whatever the configuration says.
+
+    Raises:
+      ConfigError: the seats do not fit the environment, or a policy cannot play them or has no weights.
+    """
+    entities = environments[0].entities
+    listed = [entity for seat in row.seats for entity in seat.entities]
+    check_seats("this row", row.env.use, [entity.name for entity in entities], listed, row.remapped)
+    players = []
+    for position, (seat, contestant) in enumerate(zip(row.seats, seated, strict=True)):
+        spaces = [entities[index] for index in seat.entities]
+        maker = PolicyMaker(contestant, spaces, row, derive_seed(seed, "seat", position))
+        likely = deterministic or contestant.policy.deterministic_actions
+        copies = len(environments)
+        players.append(SeatPlayer(contestant.name, seat.entities, spaces, copies, maker, deterministic=likely))
+    return players
+
+
+class PolicyMaker:
+    """Builds what plays a block of a seat's entities, with the player's weights."""
+
+    def __init__(self, contestant: Contestant, spaces: Sequence[EntitySpaces], row: TableRow, seed: int) -> None:
         """Prepare to build.
 
         Args:
-          run: where the weights are.
-          name: of the player.
-          policy: what the configuration says of it.
+          contestant: the player.
           spaces: of the entities on its seat.
           row: the match that it plays.
           seed: of its random streams.
         """
-        self._run, self._name, self._policy, self._spaces = run, name, policy, spaces
-        self._row, self._seed = row, seed
+        self._contestant, self._policy, self._weights = contestant, contestant.policy, contestant.weights
+        self._spaces, self._row, self._seed = spaces, row, seed
 
     def __call__(self, block: Block, lanes: int) -> Acting:
         """Return what plays a block of the seat's entities in ``lanes`` lanes.
@@ -62,31 +139,30 @@ class PolicyMaker:
         Raises:
           ConfigError: the player has no weights, they do not fit, or its policy cannot play without a match.
         """
-        weights = newest_weights(self._run, self._name, self._policy)
         cls = registry.policy_class(self._policy.use)
         try:
             if hasattr(cls, "run"):
-                return self._open_door(cls, weights)
+                return self._open_door(cls)
             from arena.policies import loader  # imports torch
 
             seed = derive_seed(self._seed, "block", *block.positions)
             policy = loader.build(self._policy.use, block.spaces, self._policy.settings, lanes=lanes, seed=seed)
-            if weights is not None:
-                loader.load_weights(policy, weights)
+            if self._weights is not None:
+                loader.load_weights(policy, self._weights)
             elif policy.weights():
                 raise ConfigError(self._untrained())
         except ConfigError as error:
-            raise ConfigError(f"player {self._name!r}: {error}") from error
+            raise ConfigError(f"player {self._contestant.name!r}: {error}") from error
         return policy
 
     def _untrained(self) -> str:
         return (
-            f"expected weights in {self._run.players / self._name} or in a checkpoint, found none; "
+            f"expected weights in {self._contestant.place} or in a checkpoint, found none; "
             "train it first, or let it finish its first checkpoint"
         )
 
-    def _open_door(self, cls: type, weights: Path | None) -> Acting:
-        if weights is None:
+    def _open_door(self, cls: type) -> Acting:
+        if self._weights is None:
             raise ConfigError(self._untrained())
         keywords = dict(self._policy.settings)
         model = registry.policy_settings_model(self._policy.use)
@@ -108,7 +184,7 @@ class PolicyMaker:
             )
         import torch
 
-        policy.load_state_dict({name: torch.from_numpy(array) for name, array in read_tensors(weights).items()})
+        policy.load_state_dict({name: torch.from_numpy(array) for name, array in read_tensors(self._weights).items()})
         return UserPlayer(policy)
 
 
