@@ -73,6 +73,7 @@ setup(
         "openskill>=6.2",
         "torch>=2.4",
         "gymnasium>=1.1",
+        "cloudpickle>=1.2",
         "pettingzoo>=1.25",
         "mpi4py>=4.1",
         "PyYAML>=6.0",

@@ -3,22 +3,27 @@
 from collections.abc import Callable
 
 from arena.env_manager.base import BaseEnvManager
+from arena.env_manager.settings import ManagerSettings
+from arena.env_manager.subprocesses import SubprocessEnvManager
 from arena.envs.interface import Environment
 from arena.errors import ConfigError
 from arena.registry import nearest
 
-MANAGERS: dict[str, type[BaseEnvManager]] = {"serial": BaseEnvManager}
+MANAGERS: dict[str, type[BaseEnvManager]] = {"serial": BaseEnvManager, "subprocess": SubprocessEnvManager}
 
-__all__ = ["MANAGERS", "BaseEnvManager", "create_env_manager"]
+__all__ = ["MANAGERS", "BaseEnvManager", "ManagerSettings", "SubprocessEnvManager", "create_env_manager"]
 
 
-def create_env_manager(kind: str, make: Callable[[int], Environment], env_num: int) -> BaseEnvManager:
+def create_env_manager(
+    kind: str, make: Callable[[int], Environment], env_num: int, settings: ManagerSettings | None = None
+) -> BaseEnvManager:
     """Return a manager of ``env_num`` environment copies.
 
     Args:
-      kind: ``serial`` steps the copies one after the other, in this process.
+      kind: ``serial`` steps the copies one after the other, in this process; ``subprocess`` gives each a process.
       make: makes the copy with the given index.
       env_num: how many copies.
+      settings: timeouts and limits; the defaults where None.
 
     Raises:
       ConfigError: there is no such kind, or the copies differ in their entities.
@@ -27,4 +32,4 @@ def create_env_manager(kind: str, make: Callable[[int], Environment], env_num: i
         raise ConfigError(
             f"unknown environment manager {kind!r}{nearest(kind, MANAGERS)}; expected one of {', '.join(MANAGERS)}"
         )
-    return MANAGERS[kind](make, env_num)
+    return MANAGERS[kind](make, env_num, settings)

@@ -1,0 +1,139 @@
+"""Framed messages over a socket between a manager and one copy's process; the manager's end never blocks."""
+
+import select
+import socket
+import struct
+import time
+from typing import Any, NamedTuple
+
+# What the manager asks for; the first is the step path, and carries nothing.
+STEP, RESET, ASK, CLOSE = b"s", b"r", b"a", b"c"
+# What a copy answers: its entities; a timestep without infos, and with them; a value; an error of the asker; a fault;
+# an error in the configuration.
+HELLO, PLAIN, WITH_INFOS, VALUE, REFUSAL, FAULT, CONFIG = b"h", b"t", b"i", b"v", b"e", b"f", b"g"
+
+_HEAD = struct.Struct("<Ic")
+
+
+class GoneError(Exception):
+    """The other end is gone, or takes nothing any more."""
+
+
+class Message(NamedTuple):
+    """One message: its kind, and pickled data for most kinds."""
+
+    kind: bytes
+    data: bytes
+
+
+class Channel:
+    """One end of the socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self._inbox = bytearray()
+
+    def fileno(self) -> int:
+        """Return the descriptor, for ``select``."""
+        return self.socket.fileno()
+
+    def send(self, kind: bytes, data: bytes = b"", timeout: float = 5.0) -> None:
+        """Send a message.
+
+        Raises:
+          GoneError: the other end is gone, or takes nothing for ``timeout`` seconds.
+        """
+        rest = memoryview(_HEAD.pack(len(data), kind) + data)
+        until = time.monotonic() + timeout
+        while True:
+            try:
+                rest = rest[self.socket.send(rest, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) :]
+                if not rest:
+                    return
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise GoneError(str(error)) from error
+            left = until - time.monotonic()
+            if left <= 0:
+                raise GoneError(f"the other process has taken no message for {timeout:g} s")
+            select.select((), (self.socket,), (), left)
+
+    def poll(self) -> Message | None:
+        """Return the next message where all of it has arrived, else None.
+
+        Raises:
+          GoneError: the other end is gone.
+        """
+        message = self._take()
+        while message is None:
+            try:
+                chunk = self.socket.recv(1 << 16, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                raise GoneError(str(error)) from error
+            if not chunk:
+                raise GoneError("the other process is gone")
+            self._inbox += chunk
+            message = self._take()
+        return message
+
+    def receive(self) -> Message:
+        """Wait for the next message, for ever: the copy's process has nothing else to do.
+
+        Raises:
+          GoneError: the other end is gone.
+        """
+        while (message := self._take()) is None:
+            try:
+                chunk = self.socket.recv(1 << 16)
+            except OSError as error:
+                raise GoneError(str(error)) from error
+            if not chunk:
+                raise GoneError("the manager is gone")
+            self._inbox += chunk
+        return message
+
+    def _take(self) -> Message | None:
+        inbox = self._inbox
+        if len(inbox) < _HEAD.size:
+            return None
+        length, kind = _HEAD.unpack_from(inbox)
+        end = _HEAD.size + length
+        if len(inbox) < end:
+            return None
+        data = bytes(inbox[_HEAD.size : end])
+        del inbox[:end]
+        return Message(kind, data)
+
+    def send_descriptor(self, descriptor: int) -> None:
+        """Send an open file; the other end calls ``receive_descriptor``. Nothing else is under way then.
+
+        Raises:
+          GoneError: the other end is gone.
+        """
+        try:
+            socket.send_fds(self.socket, [b"d"], [descriptor], socket.MSG_NOSIGNAL)
+        except OSError as error:
+            raise GoneError(str(error)) from error
+
+    def receive_descriptor(self) -> int:
+        """Wait for an open file.
+
+        Raises:
+          GoneError: the other end is gone.
+        """
+        data, descriptors, _, _ = socket.recv_fds(self.socket, 1, 1)
+        if not data or not descriptors:
+            raise GoneError("the manager is gone")
+        return descriptors[0]
+
+    def close(self) -> None:
+        """Close this end."""
+        self.socket.close()
+
+
+def pair() -> tuple[Any, Any]:
+    """Return two connected sockets."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

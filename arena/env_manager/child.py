@@ -1,0 +1,125 @@
+"""What a copy's process does: make the environment, then step it as the manager says, until the manager is gone."""
+
+import contextlib
+import os
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from arena.env_manager.asking import ask
+from arena.env_manager.channel import (
+    ASK,
+    CLOSE,
+    CONFIG,
+    FAULT,
+    HELLO,
+    PLAIN,
+    REFUSAL,
+    RESET,
+    STEP,
+    VALUE,
+    WITH_INFOS,
+    Channel,
+    GoneError,
+)
+from arena.env_manager.faults import CallError, fault_of
+from arena.env_manager.shared import map_memory
+from arena.env_manager.slot import Slot
+from arena.envs.interface import Environment, Timestep
+from arena.errors import ConfigError
+
+PATIENCE = 60.0
+"""Seconds that a manager may be busy elsewhere while a long answer waits for it."""
+
+
+def serve(channel: Channel, make: Callable[[int], Environment], env_id: int) -> None:
+    """Own copy ``env_id`` until the manager closes it or is gone.
+
+    Raises:
+      SystemExit: the environment's own code ends the process.
+    """
+    try:
+        environment = make(env_id)
+        hello = pickle.dumps((tuple(environment.entities), environment.turn_based))
+    except Exception as error:
+        _tell(channel, error)
+        return
+    try:
+        with contextlib.suppress(GoneError):
+            channel.send(HELLO, hello)
+            slot = Slot(environment.entities)
+            descriptor = channel.receive_descriptor()
+            memory = map_memory(descriptor, slot.size)
+            os.close(descriptor)
+            _Copy(channel, environment, Slot(environment.entities, memory)).serve()
+    finally:
+        with contextlib.suppress(Exception):
+            environment.close()
+
+
+def _tell(channel: Channel, error: Exception) -> None:
+    """Say why the environment could not do what it was asked for."""
+    if isinstance(error, ConfigError):
+        channel.send(CONFIG, str(error).encode())
+    else:
+        channel.send(FAULT, pickle.dumps(tuple(fault_of(error))))
+
+
+class _Copy:
+    """A copy that has been made."""
+
+    def __init__(self, channel: Channel, environment: Environment, slot: Slot) -> None:
+        self._channel, self._environment, self._slot = channel, environment, slot
+
+    def serve(self) -> None:
+        channel, slot, step = self._channel, self._slot, self._environment.step
+        while True:
+            kind, data = channel.receive()
+            try:
+                if kind == STEP:
+                    self._answer(step(slot.actions()))
+                elif kind == RESET:
+                    seed, options = pickle.loads(data)
+                    self._answer(self._environment.reset(seed, options))
+                elif kind == ASK:
+                    self._ask(*pickle.loads(data))
+                elif kind == CLOSE:
+                    self._environment.close()
+                    return
+            except GoneError:
+                raise
+            except Exception as error:
+                _tell(channel, error)
+
+    def _answer(self, timestep: Timestep) -> None:
+        self._slot.put(timestep)
+        if any(timestep.infos):
+            self._channel.send(WITH_INFOS, _pickled(timestep.infos), timeout=PATIENCE)
+        else:
+            self._channel.send(PLAIN)
+
+    def _ask(self, what: str, name: str, args: tuple, kwargs: dict[str, Any]) -> None:
+        try:
+            found = ask(self._environment, what, name, args, kwargs)
+            kind, data = VALUE, pickle.dumps(found)
+        except (AttributeError, CallError) as error:
+            kind, data = REFUSAL, pickle.dumps((type(error) is AttributeError, str(error)))
+        except Exception as error:  # cannot be pickled
+            kind, data = REFUSAL, pickle.dumps((False, f"{name!r} cannot be sent to another process: {error}"))
+        self._channel.send(kind, data, timeout=PATIENCE)
+
+
+def _pickled(infos: Sequence[dict]) -> bytes:
+    """Return the infos, without what cannot be pickled: a handle means nothing in another process."""
+    try:
+        return pickle.dumps(list(infos))
+    except Exception:
+        return pickle.dumps([{key: value for key, value in info.items() if _can_travel(value)} for info in infos])
+
+
+def _can_travel(value: Any) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:
+        return False
+    return True

@@ -1,0 +1,39 @@
+"""What the operating system knows of processes: who dies with whom, and how much memory one holds."""
+
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Mapping
+
+_PR_SET_PDEATHSIG = 1
+
+_LAUNCHERS = ("OMPI_", "OPAL_", "PMIX_", "PMI_", "PRTE_", "MPI_", "MPIR_", "MPICH_", "HYDRA_", "HYDI_", "I_MPI_")
+"""Beginnings of the variables by which MPI launchers speak to their ranks."""
+
+
+def without_mpi(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return environment variables without those that would make a process believe that it is an MPI rank."""
+    return {name: value for name, value in variables.items() if not name.startswith(_LAUNCHERS)}
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Have the kernel end this process when its parent ends, however that ends (on Linux; 0 takes it back)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+
+
+def megabytes_of(pid: int) -> float:
+    """Return the resident memory of a process, 0 where it cannot be told."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def kill_group(pid: int) -> None:
+    """End a process that leads a group of its own, and what it has started."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(OSError):
+            kill(pid, signal.SIGKILL)

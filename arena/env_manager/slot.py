@@ -1,0 +1,135 @@
+"""One copy's place in memory: its actions and its latest timestep, as arrays that two processes may share."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from arena.env_manager.faults import NotANumberError
+from arena.envs.interface import EntitySpaces, Timestep
+from arena.wire import (
+    ALIGNMENT,
+    ActionMessage,
+    ShapeError,
+    SlotWriter,
+    action_reader,
+    blocks_of,
+    make_record,
+    map_tree,
+    tree_leaves,
+)
+
+
+class Slot:
+    """The actions for one copy and its timestep.
+
+    Attributes:
+      size: bytes of memory that it needs.
+    """
+
+    def __init__(self, entities: Sequence[EntitySpaces], memory: np.ndarray | None = None) -> None:
+        """Lay it out in ``memory`` (bytes ``[size]``, aligned), or in memory of its own."""
+        blocks = blocks_of(entities)
+        record = make_record(blocks, 1, memory)
+        start = -(-record.buffer.size // ALIGNMENT) * ALIGNMENT
+        message = ActionMessage(blocks, 1, None if memory is None else memory[start:])
+        self.size = start + message.buffer.size
+        self._record = record
+        count = len(entities)
+        readers: list[Any] = [None] * count
+        writers: list[Any] = [None] * count
+        observers: list[Any] = [None] * count
+        views: list[Any] = [None] * count
+        masks: list[Any] = [None] * count
+        for b, block in enumerate(blocks):
+            mask = record.action_masks[b]
+            for place, entity in enumerate(block.positions):
+                name = entities[entity].name
+                readers[entity] = action_reader(message.actions[b], 0, place)
+                writers[entity] = SlotWriter(message.actions[b], 0, place, name, "action").write
+                observers[entity] = SlotWriter(record.observations[b], 0, place, name).write
+                views[entity] = map_tree(lambda array, place=place: array[0, place, ...], record.observations[b])
+                masks[entity] = None if mask is None else mask[0, place]
+        self._readers: list[Callable[[], Any]] = readers
+        self._writers: list[Callable[[Any], None]] = writers
+        self._observers: list[Callable[[Any], None]] = observers
+        self._views: list[Any] = views
+        self._masks: list[np.ndarray | None] = masks
+        floats = [
+            leaf.reshape(-1) for tree in record.observations for leaf in tree_leaves(tree) if leaf.dtype.kind == "f"
+        ]
+        self._checks = [(record.rewards.reshape(-1), "a reward"), *((leaf, "an observation") for leaf in floats)]
+
+    def put_actions(self, actions: Sequence[Any]) -> None:
+        """Write one action per entity.
+
+        Raises:
+          ValueError: there are too few or too many, or one has the wrong shape.
+        """
+        if len(actions) != len(self._writers):
+            raise ValueError(f"expected {len(self._writers)} actions, one for each entity, found {len(actions)}")
+        for write, action in zip(self._writers, actions, strict=True):
+            write(action)
+
+    def actions(self) -> list[Any]:
+        """Return the actions: NumPy scalars and views, valid until the next ones are written."""
+        return [read() for read in self._readers]
+
+    def put(self, timestep: Timestep) -> None:
+        """Write a timestep, without its infos.
+
+        Raises:
+          ShapeError: it does not fit the spaces.
+          NotANumberError: an observation or a reward is NaN.
+        """
+        observations, rewards, terminated, truncated, _, acting, masks, over = timestep
+        count = len(self._observers)
+        for name, items in zip(Timestep._fields, timestep[:-1], strict=False):
+            if len(items) != count:
+                raise ShapeError(f"expected {count} {name}, one for each entity, found {len(items)}")
+        for write, observation in zip(self._observers, observations, strict=True):
+            write(observation)
+        record = self._record
+        record.rewards[0] = rewards
+        record.terminated[0] = terminated
+        record.truncated[0] = truncated
+        record.acting[0] = acting
+        record.over[0] = over
+        for own, mask in zip(self._masks, masks, strict=True):
+            if own is not None and mask is not None:
+                own[...] = mask
+        for flat, what in self._checks:
+            if has_nan(flat):
+                raise NotANumberError(f"the environment returned {what} that is NaN: {flat.tolist()!s:.200}")
+
+    def timestep(self, infos: Sequence[dict] | None = None) -> Timestep:
+        """Return the timestep; observations and masks are views."""
+        record = self._record
+        return Timestep(
+            observations=self._views,
+            rewards=record.rewards[0].tolist(),
+            terminated=record.terminated[0].tolist(),
+            truncated=record.truncated[0].tolist(),
+            infos=[{} for _ in self._views] if infos is None else infos,
+            acting=record.acting[0].tolist(),
+            action_masks=self._masks,
+            over=bool(record.over[0]),
+        )
+
+
+def has_nan(flat: np.ndarray) -> bool:
+    """Whether a flat array of floats holds a NaN. Squares have no sign, so that infinities cannot cancel to one."""
+    square = flat.dot(flat)
+    return bool(square != square)
+
+
+def owned(timestep: Timestep) -> Timestep:
+    """Return a timestep that stays as it is, whatever happens to the memory that it was read from."""
+
+    def copied(view: np.ndarray) -> Any:
+        return view.copy() if view.ndim else view[()]
+
+    return timestep._replace(
+        observations=[map_tree(copied, tree) for tree in timestep.observations],
+        action_masks=[None if mask is None else mask.copy() for mask in timestep.action_masks],
+    )

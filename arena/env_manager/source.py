@@ -1,0 +1,29 @@
+"""Where copies of a configured environment come from: names and settings, which any process can make one of."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from arena import registry
+from arena.envs.interface import Environment
+
+
+class EnvironmentSource(NamedTuple):
+    """Makes copies of one environment.
+
+    Attributes:
+      use, settings: of the environment, as in the configuration.
+      wrappers: (name, settings) of each, innermost first.
+    """
+
+    use: str
+    settings: Mapping[str, Any]
+    wrappers: Sequence[tuple[str, Mapping[str, Any]]] = ()
+
+    def __call__(self, env_id: int) -> Environment:
+        """Make a copy; all of them are alike."""
+        return registry.make_environment(self.use, self.settings, self.wrappers)
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What to import before copies are forked, so that each has it already."""
+        return "arena.envs.factory", *(("ale_py",) if self.use.startswith("gymnasium:ALE/") else ())
