@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
+from arena.config_league import LeagueSection
 from arena.config_sections import (
     BEST,
     OTHERS,
@@ -42,6 +44,7 @@ __all__ = [
     "CheckpointConfig",
     "EnvConfig",
     "EnvOverride",
+    "LeagueSection",
     "MatchConfig",
     "PolicyConfig",
     "RecordsConfig",
@@ -55,7 +58,7 @@ __all__ = [
     "load_config",
 ]
 
-TABLES = ("matches", "round_robin", "rounds")  # the ways to say who plays whom: a file has exactly one
+TABLES = ("matches", "round_robin", "rounds", "league")  # the ways to say who plays whom: a file has exactly one
 
 
 class TableRow(NamedTuple):
@@ -108,6 +111,9 @@ class RunConfig(Model):
     rounds: Annotated[tuple[RoundConfig, ...], AfterValidator(not_empty)] | None = Field(
         None, description="Instead of one table: several, played one after the other."
     )
+    league: LeagueSection | None = Field(
+        None, description="Instead of a table: a league says what every match plays next."
+    )
     checkpoint: CheckpointConfig = Field(CheckpointConfig(), description="Checkpoints.")
     waits: WaitConfig = Field(WaitConfig(), description="How ranks wait for each other.")
     records: RecordsConfig = Field(RecordsConfig(), description="Logs and scalars.")
@@ -134,10 +140,22 @@ class RunConfig(Model):
             wrong += self._impossible_copies(each, (*place, "copy"))
         if wrong:
             raise refusal(wrong)
+        if self.league is not None:
+            self.league.check(self.seed, self.policies)
+            wrong = self._overridden(self.league.env, ("league",))
+        if wrong:
+            raise refusal(wrong)
         return self
 
+    @cached_property
+    def players(self) -> dict[str, PolicyConfig]:
+        """The policy of every player that may learn: of each policy's own in a table, of a league's active ones."""
+        return self.policies if self.league is None else self.league.players(self.seed, self.policies)
+
     def _rounds(self) -> list[tuple[RoundConfig, Place]]:
-        """Return the rounds as they are written, and where; a file without rounds is one."""
+        """Return the tables as they are written, and where; a file without rounds has one, a league none."""
+        if self.league is not None:
+            return []
         if self.rounds is not None:
             return [(each, ("rounds", number)) for number, each in enumerate(self.rounds)]
         return [(RoundConfig.model_construct(matches=self.matches, round_robin=self.round_robin), ())]
@@ -157,13 +175,16 @@ class RunConfig(Model):
         """Check each match's environment once what it changes is put over the file's."""
         wrong: dict[Problem, None] = {}
         for match, where in listed(table):
-            try:
-                if match.env is not None:
-                    match.env.over(self.env)
-            except ValidationError as error:
-                for problem in problems(error, EnvConfig):
-                    wrong[Problem((*place, *where, "env", *problem.place), problem.text)] = None
+            wrong.update(dict.fromkeys(self._overridden(match.env, (*place, *where))))
         return list(wrong)
+
+    def _overridden(self, env: EnvOverride | None, place: Place) -> list[Problem]:
+        try:
+            if env is not None:
+                env.over(self.env)
+        except ValidationError as error:
+            return [Problem((*place, "env", *found.place), found.text) for found in problems(error, EnvConfig)]
+        return []
 
     def _impossible_copies(self, each: RoundConfig, place: Place) -> list[Problem]:
         wrong = []
@@ -186,6 +207,8 @@ class RunConfig(Model):
 
     def round_list(self) -> tuple[Round, ...]:
         """Return the rounds in the order they are played; a file without ``rounds`` has one."""
+        if self.league is not None:
+            return (Round(0, self.steps, self._league_rows(self.league), {}),)
         rounds: list[Round] = []
         for each, _ in self._rounds():
             rows = tuple(self._row(match) for match, _ in listed(each))
@@ -194,9 +217,16 @@ class RunConfig(Model):
         return tuple(rounds)
 
     def _row(self, match: MatchConfig) -> TableRow:
-        env = self.env if match.env is None else match.env.over(self.env)
-        env = env.model_copy(update={"batches": env.batch_count})
-        return TableRow(match.seating(), match.replicas, env, remapped=match.entities is not None)
+        return TableRow(match.seating(), match.replicas, self._env(match.env), remapped=match.entities is not None)
+
+    def _league_rows(self, league: LeagueSection) -> tuple[TableRow, ...]:
+        """Return the matches of each active player."""
+        env, sides = self._env(league.env), league.sides(self.seed)
+        return tuple(TableRow(league.seats(player, sides), league.matches, env) for player in self.players)
+
+    def _env(self, override: EnvOverride | None) -> EnvConfig:
+        env = self.env if override is None else override.over(self.env)
+        return env.model_copy(update={"batches": env.batch_count})
 
     def ranks_needed(self) -> int:
         """Return the smallest number of ranks that can play every round."""

@@ -62,7 +62,7 @@ CountOrAuto = Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeVal
 Settings = dict[str, Any]
 
 
-def _existing(place: str, info: ValidationInfo) -> Path:
+def existing(place: str, info: ValidationInfo) -> Path:
     """Return the file or directory ``place``, looked for from the current directory, then beside the config file."""
     folders = [Path.cwd()]
     if info.context and "folder" in info.context:
@@ -74,14 +74,14 @@ def _existing(place: str, info: ValidationInfo) -> Path:
     raise ValueError(f"there is no file {place!r} (looked in {', then in '.join(map(str, dict.fromkeys(folders)))})")
 
 
-def _located(use: str, info: ValidationInfo) -> str:
+def located(use: str, info: ValidationInfo) -> str:
     """Return ``use`` with the absolute path of the file it names, if it names one."""
     place, colon, name = use.partition(":")
     if not place.endswith(".py"):
         return use
     if not (colon and name):
         raise ValueError(f"expected path/to/file.py:name, found {found(use)}: say which name of the file to use")
-    return f"{_existing(place, info)}:{name}"
+    return f"{existing(place, info)}:{name}"
 
 
 class WrapperConfig(Model):
@@ -92,7 +92,7 @@ class WrapperConfig(Model):
     )
     settings: Settings = Field({}, description="Its keyword arguments.")
 
-    _use = field_validator("use")(_located)
+    _use = field_validator("use")(located)
 
 
 class EnvConfig(Model):
@@ -145,7 +145,7 @@ class EnvConfig(Model):
 
 
 def _environment(use: str, info: ValidationInfo) -> str:
-    use = _located(use, info)
+    use = located(use, info)
     if not registry.is_reference(use) and use not in registry.ENVIRONMENTS:
         raise ValueError(
             f"unknown environment {use!r}{registry.nearest(use, registry.ENVIRONMENTS)}; expected "
@@ -224,7 +224,7 @@ class PolicyConfig(Model):
     @field_validator("use")
     @classmethod
     def _known(cls, use: str, info: ValidationInfo) -> str:
-        use = _located(use, info)
+        use = located(use, info)
         try:
             registry.policy_settings_model(use)
         except ConfigError as error:
@@ -250,7 +250,7 @@ class PolicyConfig(Model):
     @field_validator("warm_start")
     @classmethod
     def _there(cls, path: str | None, info: ValidationInfo) -> str | None:
-        return None if path is None else str(_existing(path, info))
+        return None if path is None else str(existing(path, info))
 
 
 class CheckpointConfig(Model):

@@ -11,7 +11,7 @@ from arena.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 SCHEMA = """
 CREATE TABLE runs (                      -- one row for each life: the first start, and every resume
@@ -23,7 +23,9 @@ CREATE TABLE rounds (life INTEGER NOT NULL, round INTEGER NOT NULL, started REAL
     PRIMARY KEY (life, round));
 CREATE TABLE episodes (id INTEGER PRIMARY KEY, life INTEGER NOT NULL, round INTEGER NOT NULL, match INTEGER NOT NULL,
     copy INTEGER NOT NULL, ended_at REAL NOT NULL, length INTEGER NOT NULL, seconds REAL NOT NULL,
-    truncated INTEGER NOT NULL, cause TEXT);
+    truncated INTEGER NOT NULL, cause TEXT,
+    job INTEGER,                         -- of the league, where it was played for one
+    counted INTEGER NOT NULL);           -- whether it is in the league's payoff: a life that was cut short takes back
 CREATE TABLE episode_entities (episode INTEGER NOT NULL, entity INTEGER NOT NULL, player TEXT NOT NULL,
     return REAL, length INTEGER NOT NULL, outcome TEXT, steps INTEGER NOT NULL,
     PRIMARY KEY (episode, entity)) WITHOUT ROWID;
@@ -33,10 +35,14 @@ CREATE TABLE faults (life INTEGER NOT NULL, time REAL NOT NULL, rank INTEGER, ho
     what TEXT NOT NULL);
 CREATE TABLE jobs (id INTEGER PRIMARY KEY, life INTEGER NOT NULL, match INTEGER NOT NULL, started REAL NOT NULL,
     ended REAL, job TEXT NOT NULL, result TEXT);
-CREATE TABLE payoff (home TEXT NOT NULL, away TEXT NOT NULL, wins REAL NOT NULL, draws REAL NOT NULL,
-    losses REAL NOT NULL, games REAL NOT NULL, PRIMARY KEY (home, away)) WITHOUT ROWID;
-CREATE TABLE ratings (time REAL NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, rating REAL NOT NULL,
-    deviation REAL);
+CREATE TABLE league_players (player TEXT PRIMARY KEY, type TEXT NOT NULL, category TEXT NOT NULL, parent TEXT,
+    active INTEGER NOT NULL, steps INTEGER NOT NULL, path TEXT NOT NULL, created REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE payoff (                    -- as home sees it; counts decay
+    home TEXT NOT NULL, away TEXT NOT NULL, wins REAL NOT NULL, draws REAL NOT NULL, losses REAL NOT NULL,
+    games REAL NOT NULL, home_return REAL, PRIMARY KEY (home, away)) WITHOUT ROWID;
+CREATE TABLE ratings (                   -- mu and sigma of openskill; the newest row of a player counts
+    time REAL NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, games INTEGER NOT NULL, mu REAL NOT NULL,
+    sigma REAL NOT NULL, elo REAL NOT NULL);
 """
 
 FLUSH_EVERY = 1.0

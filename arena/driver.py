@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from arena.opponents import Opponents
 from arena.policies.interface import Decision
 from arena.rollout import Rollout
 from arena.seat import Seat
@@ -64,8 +65,12 @@ class Driver:
       steps: transition steps taken so far.
     """
 
-    def __init__(self, seat: Seat, policies: Sequence[Any], *, deterministic: bool) -> None:
+    def __init__(
+        self, seat: Seat, policies: Sequence[Any], *, deterministic: bool, opponents: Opponents | None = None
+    ) -> None:
+        """Take the seat; ``opponents`` says whose the lanes are where that changes (one kind of entity only)."""
         self._seat, self._policies, self._deterministic = seat, policies, deterministic
+        self._opponents = opponents
         self._blocks = [
             [_BatchBlock(seat, batch, block, record) for block in range(len(seat.blocks))]
             for batch, record in enumerate(seat.records)
@@ -80,7 +85,20 @@ class Driver:
         if not seat.in_hand[batch]:
             if not seat.awaiting(batch):
                 seat.send(batch)
-            seat.receive(batch)
+            record = seat.receive(batch)
+            if self._opponents is not None:
+                self._opponents.read(batch, seat.slices[batch], record)
+
+    def _put(self, batch: int, block: _BatchBlock, decision: Decision) -> None:
+        """Fill in the actions of a batch: the policy's own, and over them those of the opponents."""
+        block.put(decision.actions)
+        if self._opponents is not None:
+            self._opponents.act(batch, block.observations, block.action_mask, block.starts(), block.actions)
+
+    def _acting(self, block: _BatchBlock) -> np.ndarray:
+        """Return where the policy itself acts, by lane."""
+        acting = block.acting()
+        return acting if self._opponents is None else acting & self._opponents.own[block.lanes]
 
     def play(self, after_exchange: Callable[[], None] = lambda: None) -> None:
         """Act without learning until the match is over.
@@ -99,8 +117,8 @@ class Driver:
                         lanes=block.lanes,
                         deterministic=self._deterministic,
                     )
-                    block.put(decision.actions)
-                    self.steps += int(block.acting().sum())
+                    self._put(batch, block, decision)
+                    self.steps += int(self._acting(block).sum())
                 self._seat.send(batch)
             after_exchange()
 
@@ -129,7 +147,7 @@ class Driver:
                         rewards,
                         terminated,
                         truncated,
-                        block.acting(),
+                        self._acting(block),
                         block.starts(),
                         block.action_mask,
                         block.void(),
@@ -148,9 +166,13 @@ class Driver:
                     deterministic=self._deterministic,
                     learning=True,
                 )
-                block.put(decision.actions)
+                self._put(batch, block, decision)
                 rollout.decide(slot, lanes, decision)
+                if self._opponents is not None:
+                    self._opponents.tag(slot, lanes)
                 self._seat.send(batch)
+        if self._opponents is not None:
+            self._opponents.check(rollout.valid)
         taken = int(rollout.acting[: rollout.horizon].sum())
         self.steps += taken
         return taken

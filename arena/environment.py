@@ -13,7 +13,8 @@ from arena.config import TableRow
 from arena.env_manager import create_env_manager
 from arena.envs.interface import EntitySpaces, Environment, Timestep
 from arena.layout import Match
-from arena.messages import CloseMatch, Episode, Episodes, Note
+from arena.messages import CloseMatch, Episode, Episodes, Job, Note
+from arena.playbill import Cast, Playbill
 from arena.preflight import check_seats
 from arena.seat import ResetRequest, SeatAnswer, SeatOffer, Side
 from arena.seeding import derive_seed
@@ -52,11 +53,13 @@ class _SeatRecord(NamedTuple):
 class _Running:
     """The running episode of one copy."""
 
-    __slots__ = ("acting", "began", "length", "lengths", "over", "returns", "timestep")
+    __slots__ = ("acting", "began", "cast", "length", "lengths", "over", "returns", "settings", "timestep")
 
     def __init__(self) -> None:
         self.over = True  # the first exchange resets
         self.timestep: Timestep | None = None
+        self.cast: Cast | None = None
+        self.settings: dict[str, Any] = {}  # what the league put over the environment's settings
 
     def begin(self, timestep: Timestep) -> None:
         self.over = False
@@ -81,13 +84,17 @@ class EnvironmentProcess:
         worker_ranks: Sequence[int],
         row: TableRow,
         seed: int,
+        league: bool = False,
     ) -> None:
         env = row.env
         self._world, self._mailbox, self._match = world, mailbox, match
         name = f"row {match.row} replica {match.replica}"
 
+        self._running = [_Running() for _ in range(env.num_envs)]
+
         def make(copy: int) -> Environment:
-            return registry.make_environment(env.use, env.settings, [(w.use, w.settings) for w in env.wrappers])
+            settings = {**env.settings, **self._running[copy].settings}
+            return registry.make_environment(env.use, settings, [(w.use, w.settings) for w in env.wrappers])
 
         self._manager = create_env_manager(env.manager, make, env.num_envs)
         self._copies: Sequence[Environment] = self._manager.environments
@@ -125,7 +132,6 @@ class EnvironmentProcess:
             mailbox.take(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
         ]
         self._reads_infos = [i for i, answer in enumerate(answers) if answer.wants_infos]
-        self._running = [_Running() for _ in range(env.num_envs)]
         self._readers = [
             [self._entity_readers(b, copy) for copy in range(s.stop - s.start)] for b, s in enumerate(self._slices)
         ]
@@ -133,6 +139,8 @@ class EnvironmentProcess:
             [self._seat_record(b, s, blocks) for s, blocks in enumerate(seat_blocks)] for b in range(batches)
         ]
         self._players = self._players_of_entities()
+        self._playbill = Playbill(match.seats, len(self._entities)) if league else None
+        self._workers, self._announced, self._waiter = tuple(worker_ranks), -1, waiter
         self._episodes: list[Episode] = []
         self._steps = 0
         self._closing = False
@@ -208,6 +216,8 @@ class EnvironmentProcess:
 
     def serve(self) -> None:
         """Step the match until it is closed, then report what is left."""
+        if self._playbill is not None:
+            self._waiter.until(self._has_job, lambda: "the first job of the league")
         open_batches = True
         while open_batches:
             batch = self._channel.wait_any()
@@ -235,6 +245,12 @@ class EnvironmentProcess:
         while (mail := self._mailbox.poll()) is not None:
             if isinstance(mail[1], CloseMatch):
                 self._closing = True
+            elif isinstance(mail[1], Job) and self._playbill is not None:
+                self._playbill.add(mail[1])
+
+    def _has_job(self) -> bool:
+        self.housekeeping()
+        return self._closing or (self._playbill is not None and self._playbill.ready())
 
     def _report(self) -> None:
         if self._episodes or self._steps:
@@ -260,8 +276,7 @@ class EnvironmentProcess:
             number = start + copy
             running = self._running[number]
             if running.over:
-                seed, self._seeds[number] = self._seeds[number], None
-                self._begin(batch, copy, self._copies[number].reset(seed), sides)
+                self._start(batch, copy, sides)
             else:
                 timestep = self._copies[number].step([read() for read in readers])
                 self._steps += 1
@@ -283,6 +298,42 @@ class EnvironmentProcess:
             if running.acting[e]:
                 lengths[e] += 1
         running.acting = timestep.acting
+
+    def _start(self, batch: int, copy: int, sides: dict[int, Side]) -> None:
+        """Begin the next episode of a copy, with whom the league wants in it."""
+        number = self._slices[batch].start + copy
+        options = None
+        if self._playbill is not None:
+            cast = self._playbill.next(number)
+            if cast is None or cast.job is None:
+                self._rest(batch, copy)
+                return
+            self._put_cast(batch, copy, cast, cast.job)
+            options = cast.job.options
+        seed, self._seeds[number] = self._seeds[number], None
+        self._begin(batch, copy, self._copies[number].reset(seed, options), sides)
+
+    def _put_cast(self, batch: int, copy: int, cast: Cast, job: Job) -> None:
+        """Make ready for an episode of a job: its settings, and its number in every record."""
+        running = self._running[self._slices[batch].start + copy]
+        running.cast = cast
+        if job.id > self._announced:
+            self._announced = job.id
+            for rank in self._workers:
+                self._mailbox.hand(rank, job)
+        if running.settings != job.settings:
+            running.settings = job.settings
+            self._manager.restart(self._slices[batch].start + copy)
+        for seat in self._records[batch]:
+            seat.record.cast[copy] = cast.number
+
+    def _rest(self, batch: int, copy: int) -> None:
+        """Have nobody act in a copy that the job leaves idle."""
+        for seat in self._records[batch]:
+            record = seat.record
+            record.rewards[copy] = 0.0
+            for flags in (record.terminated, record.truncated, record.acting, record.started):
+                flags[copy] = False
 
     def _begin(self, batch: int, copy: int, timestep: Timestep, sides: dict[int, Side]) -> None:
         self._running[self._slices[batch].start + copy].begin(timestep)
@@ -331,6 +382,7 @@ class EnvironmentProcess:
         """Note a finished episode."""
         running = self._running[number]
         running.over = True
+        cast = running.cast
         now = time.time()
         self._episodes.append(
             Episode(
@@ -338,15 +390,19 @@ class EnvironmentProcess:
                 copy=number,
                 length=running.length,
                 seconds=now - running.began,
-                players=self._players,
+                players=self._players if cast is None else cast.players,
                 returns=tuple(float(r) for r in running.returns),
                 lengths=tuple(running.lengths),
                 outcomes=tuple(info.get("outcome") for info in timestep.infos),
                 truncated=cause is not None or not any(timestep.terminated),
                 cause=cause,
                 ended_at=now,
+                job=cast.job.id if cast is not None and cast.job is not None and cast.counts else None,
+                sides=() if cast is None else cast.sides,
             )
         )
+        if self._playbill is not None and cast is not None and self._playbill.finish(cast):
+            self._report()  # at once: the root has the next job for this match
 
     # Resets that a seat asked for -----------------------------------------------------------------------------
 

@@ -143,9 +143,9 @@ def seat_names(row: TableRow, names: Sequence[str] | None, config: RunConfig) ->
     if names is None:
         return usual
     for name in names:
-        if name not in config.policies:
-            near = registry.nearest(name, config.policies)
-            raise ConfigError(f"--seats: there is no player {name!r}{near}; players: {', '.join(config.policies)}")
+        if name not in config.players:
+            near = registry.nearest(name, config.players)
+            raise ConfigError(f"--seats: there is no player {name!r}{near}; players: {', '.join(config.players)}")
     if len(names) == len(usual):
         return list(names)
     players = list(dict.fromkeys(usual))
@@ -181,8 +181,8 @@ def _camera(environment: Environment, film: Film, episodes: int) -> Callable[[in
 
 def _print(run: RunDirectory, config: RunConfig, results: Sequence[Result]) -> None:
     console = make_console(sys.stdout, find_terminal(sys.stdout))
-    chosen = colors.resolve({name: policy.color for name, policy in config.policies.items()})
-    policies = {name: policy.use for name, policy in config.policies.items()}
+    chosen = colors.resolve({name: policy.color for name, policy in config.players.items()})
+    policies = {name: policy.use for name, policy in config.players.items()}
     pairs = pairings(results)
     console.print(player_table(str(run), policies, tally(results), chosen, outcomes=bool(pairs)))
     if len(pairs) > 1:

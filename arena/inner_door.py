@@ -13,7 +13,8 @@ from arena.comms import GroupChannel
 from arena.context import Context
 from arena.driver import Driver
 from arena.errors import ConfigError, MatchOver
-from arena.messages import WriteCheckpoint
+from arena.league_seat import LeagueSeat
+from arena.messages import Restart, WriteCheckpoint
 from arena.rollout import Rollout
 from arena.seeding import derive_seed
 from arena.worker import Worker
@@ -27,21 +28,9 @@ class InnerDoorWorker(Worker):
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
         super().__init__(context, channel, environment_rank)
         seat, use = self.seat, self.settings.use
-        parsed = _settings_of(self.policy_class, self.settings.settings, use)
-        copies = seat.offer.copies
         if seat.offer.same_step:
             raise ConfigError(f"env.autoreset: policy {use!r} needs next_step, found same_step")
-        self.policies = [
-            self.policy_class(
-                block.spaces,
-                parsed,
-                lanes=copies * len(block.positions),
-                seed=derive_seed(self.seed, "block", b),
-                device=_device(context),
-            )
-            for b, block in enumerate(seat.blocks)
-        ]
-        self.policy = self.policies[0]
+        self.policies = [self._build(number, self.seed) for number in range(len(seat.blocks))]
         self.learns = not self.settings.frozen and self.policy.horizon > 0
         if self.policy.horizon > 0 and len(seat.blocks) > 1:
             names = ", ".join(e.name for e in seat.offer.entities)
@@ -49,9 +38,34 @@ class InnerDoorWorker(Worker):
                 f"policy {use!r} shares its parameters among the entities of a seat ({names}), but their spaces "
                 "differ; give entities with different spaces seats of their own"
             )
+        self.league: LeagueSeat | None = None
+        if context.config.league is not None:
+            self.league = LeagueSeat(context, self.player, seat.offer, environment_rank, self.seed, self.policy.horizon)
         self._restore()
-        self.driver = Driver(seat, self.policies, deterministic=self.settings.deterministic_actions)
+        self.driver = Driver(
+            seat,
+            self.policies,
+            deterministic=self.settings.deterministic_actions,
+            opponents=None if self.league is None else self.league.opponents,
+        )
         self.join(self.learns)
+        self._publish(at_once=True)
+
+    def _build(self, number: int, seed: int) -> Any:
+        """Return a new policy for a block of entities."""
+        block = self.seat.blocks[number]
+        return self.policy_class(
+            block.spaces,
+            _settings_of(self.policy_class, self.settings.settings, self.settings.use),
+            lanes=self.seat.offer.copies * len(block.positions),
+            seed=derive_seed(seed, "block", number),
+            device=_device(self.context),
+        )
+
+    @property
+    def policy(self) -> Any:
+        """The policy that learns: the one of the first block."""
+        return self.policies[0]
 
     def _restore(self) -> None:
         """Start where the checkpoint, the warm start or worker 0 is."""
@@ -108,25 +122,61 @@ class InnerDoorWorker(Worker):
         )
         while True:
             taken = self.driver.collect(rollout)
-            policy.set_progress(min(1.0, self.steps / self.budget))
-            self.metrics = policy.learn(rollout, group)
+            self.policy.set_progress(self._progress())
+            self.metrics = self.policy.learn(rollout, group)
             rollout.begin()
             self.updates += 1
             if group.rank == 0:
                 self.look_into_mailbox()
             order = self.checkpoint_asked if group.rank == 0 else None
             # Decisions are taken on what the whole group sums up: the first worker alone contributes the orders.
-            agreed = np.array([taken, self.stop_asked, order is not None], np.float64)
+            agreed = np.array([taken, self.stop_asked, order is not None, self.restart_asked is not None], np.float64)
             group.sum_in_place(agreed)
             self.steps += int(agreed[0])
+            if agreed[3]:
+                self._restart_together()
             if self.context.config.verify_replicas:
                 self._verify_replicas()
             if agreed[2]:
                 self._write_together(order)
+            over = bool(agreed[1]) or self.steps >= self.budget
             if group.rank == 0:
                 self.report(pooled=True)
-            if agreed[1] or self.steps >= self.budget:
+            self._publish(at_once=over)
+            if over:
                 return
+
+    def _progress(self) -> float:
+        if self.league is not None:
+            return self.league.progress(self.steps, self.budget)
+        return min(1.0, self.steps / self.budget)
+
+    def _publish(self, *, at_once: bool) -> None:
+        """In a league, let others have the player's present weights."""
+        if self.league is None:
+            return
+        self.league.configure(self.policy)
+        if self.channel.rank:
+            return
+        try:
+            published = self.league.publish(self.policy, self._steps_before + self.steps, at_once=at_once)
+        except OSError as error:
+            self.note("WARNING", f"the weights of {self.player} are not published: {error}")
+            return
+        if published is not None:
+            self.context.mailbox.post(0, published)
+
+    def _restart_together(self) -> None:
+        """Begin anew, as the league wants: other weights, a new optimizer, schedules from their beginning."""
+        restart: Restart | None = self.channel.share(self.restart_asked)
+        assert restart is not None and self.league is not None
+        self.restart_asked = None
+        self.league.restarts, self.league.restarted_at = restart.number, self.steps
+        policy = self._build(0, derive_seed(self.seed, "restart", restart.number))
+        registry.load("arena.policies.loader:load_weights")(policy, self.league.weights_file(restart.path))
+        self.policies[0] = policy
+        self.league.forget_configuration()
+        self._publish(at_once=True)
 
     def _write_together(self, order: WriteCheckpoint | None) -> None:
         order = self.channel.share(order)
@@ -154,7 +204,7 @@ class InnerDoorWorker(Worker):
             )
 
     def _after_exchange(self) -> None:
-        if not self.due():
+        if not self.housekeeping.due():
             return
         if self.channel.rank == 0:
             self.look_into_mailbox()
@@ -166,7 +216,7 @@ class InnerDoorWorker(Worker):
             self.steps = self.driver.steps
             if self.steps >= self.budget / self.channel.size:
                 self.finish()
-            if self.report_due():
+            if self.reporting.due():
                 self.report(pooled=False)
 
 

@@ -85,8 +85,8 @@ def dry_run(args: argparse.Namespace) -> int:
             from arena.colors import resolve
             from arena.diagram import draw_plan
 
-            frozen = [name for name, policy in config.policies.items() if not policy.learns]
-            colors = resolve({name: policy.color for name, policy in config.policies.items()})
+            frozen = [name for name, policy in config.players.items() if not policy.learns]
+            colors = resolve({name: policy.color for name, policy in config.players.items()})
             args.diagram.write_text(draw_plan(planned, colors, config.name, frozen=frozen), encoding="utf-8")
             print(f"drawn to {args.diagram}")
     return 0

@@ -18,6 +18,8 @@ class Episode(NamedTuple):
       truncated: whether the episode was cut rather than terminated.
       cause: why it was cut, where that is not the environment's own limit: ``"reset_by:<seat>"``, ``"fault:<what>"``.
       ended_at: Unix time of its last step.
+      job: id of the league's job that it was played for; None in a table, and where it was played to fill time.
+      sides: for each side of the job, its entities in this episode.
     """
 
     match: int
@@ -31,6 +33,8 @@ class Episode(NamedTuple):
     truncated: bool
     cause: str | None
     ended_at: float
+    job: int | None = None
+    sides: tuple[tuple[int, ...], ...] = ()
 
 
 class Episodes(NamedTuple):
@@ -125,6 +129,7 @@ class RoundStart(NamedTuple):
       steps: transition steps that each player has taken in this round already (a resumed round).
       steps_before: transition steps that each player took in earlier rounds.
       updates: gradient updates that each player has made so far.
+      restarts: how often the league has restarted each player, and after how many steps the last time.
     """
 
     number: int
@@ -133,6 +138,66 @@ class RoundStart(NamedTuple):
     steps: dict[str, int]
     steps_before: dict[str, int]
     updates: dict[str, int]
+    restarts: dict[str, tuple[int, int]] = {}  # noqa: RUF012 (never changed)
+
+
+class Job(NamedTuple):
+    """Root to environment process, and from there to the match's workers: what the league has the match play next.
+
+    Attributes:
+      id: of the job in the league; each later job of a match has a greater one.
+      player: the active player whose match it is.
+      sides: the players of each side; place i of a side belongs to its player i (and round again).
+      weights: player -> its weights file, for everybody on the sides who is not ``player`` itself.
+      policies: player -> the name of its policy in ``RunConfig.policies``, for the same ones.
+      train: whether ``player`` learns from it; where it does not, it is played from ``weights`` like the other ones.
+      episodes: how many count.
+      num_envs: how many copies of the environment play; None for all.
+      settings: over the environment's settings.
+      options: for the environment's resets, or None.
+      forward: settings of acting (``eps``: of exploration).
+      data: settings of data handling.
+    """
+
+    id: int
+    player: str
+    sides: tuple[tuple[str, ...], ...]
+    weights: dict[str, str]
+    policies: dict[str, str]
+    train: bool
+    episodes: int
+    num_envs: int | None
+    settings: dict[str, Any]
+    options: dict[str, Any] | None
+    forward: dict[str, Any]
+    data: dict[str, Any]
+
+
+class Published(NamedTuple):
+    """First worker of a league player's group to root: its present weights are in a file.
+
+    Attributes:
+      path: the file, relative to the run directory.
+      steps: transition steps of the player in the run, when they were written.
+      restarts: how often the player had been restarted by then.
+    """
+
+    player: str
+    path: str
+    steps: int
+    restarts: int
+
+
+class Restart(NamedTuple):
+    """Root to the first worker of a league player's group: begin anew from these weights at the next update.
+
+    Attributes:
+      path: of the weights, relative to the run directory or absolute.
+      number: how many restarts the player will then have seen.
+    """
+
+    path: str
+    number: int
 
 
 class CloseMatch(NamedTuple):

@@ -72,10 +72,10 @@ class OpenDoorWorker(Worker):
         return state
 
     def _housekeeping(self) -> None:
-        if not self.due():
+        if not self.housekeeping.due():
             return
         self.steps = self.seat.steps
-        if self.report_due():
+        if self.reporting.due():
             self.report(pooled=False)
         if self.channel.rank == 0:
             self.look_into_mailbox()

@@ -149,10 +149,10 @@ def _groups(plan: Plan, config: RunConfig) -> list[str]:
     """Return a line for each player: its workers, and what they run."""
     lines = []
     for player, ranks in plan.groups.items():
-        policy = config.policies[player]
+        policy = config.players[player]
         frozen = ", frozen" if policy.frozen else ""
         lines.append(f"group {player}: {count_of(len(ranks), 'worker')} of {policy.use}{frozen}")
-    idle = [player for player in config.policies if player not in plan.groups]
+    idle = [player for player in config.players if player not in plan.groups]
     lines += [f"group {player}: no worker" for player in idle]
     return lines
 

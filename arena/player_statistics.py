@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from arena.outcomes import scores_of
+
 RECENT = 100
 """Episodes that a mean return is taken over: what the field reports."""
 
@@ -226,17 +228,11 @@ def outcomes_of(players: Sequence[str], returns: Sequence[float], outcomes: Sequ
     names = list(dict.fromkeys(players))
     if len(names) < 2:
         return dict.fromkeys(names)
-    said = {
-        name: next((o for p, o in zip(players, outcomes, strict=True) if p == name and o is not None), None)
-        for name in names
-    }
-    if all(isinstance(outcome, str) for outcome in said.values()):
-        return {name: str(outcome) for name, outcome in said.items()}
-    ranks = {name: outcome for name, outcome in said.items() if isinstance(outcome, int | float)}
-    if len(ranks) == len(names):
-        scores = {name: -float(rank) for name, rank in ranks.items()}
-    else:
-        scores = mean_by_player(players, returns)
+    groups = [[e for e, player in enumerate(players) if player == name] for name in names]
+    said = [next((outcomes[e] for e in group if outcomes[e] is not None), None) for group in groups]
+    if all(isinstance(outcome, str) for outcome in said):
+        return dict(zip(names, map(str, said), strict=True))
+    scores = dict(zip(names, scores_of(groups, returns, outcomes), strict=True))
     best = max(scores.values())
     winners = [name for name in names if scores[name] == best]
     top = "win" if len(winners) == 1 else "draw"

@@ -12,6 +12,7 @@ from arena import colors
 from arena.config import RunConfig
 from arena.database import Database
 from arena.event_files import EventFiles
+from arena.league_records import LeagueRecords
 from arena.messages import Episode, Episodes, Failure, Progress
 from arena.player_statistics import PlayerInfo, PlayerStatistics, Speed, mean_by_player, outcomes_of
 from arena.run_directory import RunDirectory
@@ -24,13 +25,13 @@ ALL_UPDATES = 2000
 
 def players_of(config: RunConfig) -> dict[str, PlayerInfo]:
     """Return what the configuration says of every player; budgets are summed over the rounds that it plays in."""
-    chosen = colors.resolve({name: policy.color for name, policy in config.policies.items()})
-    budgets = dict.fromkeys(config.policies, 0)
+    chosen = colors.resolve({name: policy.color for name, policy in config.players.items()})
+    budgets = dict.fromkeys(config.players, 0)
     for round_ in config.round_list():
         for player in {seat.player for row in round_.rows for seat in row.seats}:
             budgets[player] += round_.steps
     players = {}
-    for name, policy in config.policies.items():
+    for name, policy in config.players.items():
         budget = budgets[name] if policy.learns else None
         players[name] = PlayerInfo(policy.use, chosen[name], policy.learns, budget)
     return players
@@ -62,6 +63,7 @@ class Records:
       players: live statistics of each player, in the order of the configuration.
       environment_steps: steps of all environment copies so far.
       faults: number of faults so far in this life.
+      league: the tables of a league.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Records:
             row = (name, info.use, info.color, info.learns, info.budget)
             self._database.add("INSERT OR REPLACE INTO players VALUES (?, ?, ?, ?, ?)", row)
         self._database.flush(force=True)
+        self.league = LeagueRecords(self._database, self.life)
 
     def restore(self, state: Mapping[str, Any], checkpoint: int | None = None) -> None:
         """Go on from a checkpoint, before anything else is reported.
@@ -120,6 +123,8 @@ class Records:
         for name, statistics in state["players"].items():
             if name in self.players:
                 self.players[name].restore(statistics)
+        # The payoff that the league goes on from has no episode beyond the checkpoint.
+        self._database.add("UPDATE episodes SET counted = 0 WHERE id > ?", (state["episode"],))
         resumed = {name: statistics.steps for name, statistics in self.players.items()}
         row = (checkpoint, json.dumps(resumed), self.life)
         self._database.add("UPDATE runs SET checkpoint = ?, resumed = ? WHERE life = ?", row)
@@ -137,6 +142,7 @@ class Records:
             "round": self.round,
             "environment_steps": self.environment_steps,
             "seconds": self.seconds,
+            "episode": self._episode,
             "players": {name: statistics.state() for name, statistics in self.players.items()},
         }
 
@@ -189,7 +195,7 @@ class Records:
             self._count(episode)
         self._episode += 1
         self._database.add(
-            "INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 self._episode,
                 self.life,
@@ -201,6 +207,8 @@ class Records:
                 float(episode.seconds),
                 bool(episode.truncated),
                 episode.cause,
+                episode.job,
+                episode.job is not None and not fault,
             ),
         )
         entities = zip(episode.players, episode.returns, episode.lengths, episode.outcomes, strict=True)

@@ -12,6 +12,7 @@ from arena.checkpoint import Checkpoints
 from arena.comms import Mailbox, World
 from arena.config import Round, RunConfig
 from arena.layout import Plan
+from arena.league_office import LeagueOffice
 from arena.messages import (
     CheckpointPart,
     CloseMatch,
@@ -21,6 +22,7 @@ from arena.messages import (
     Joined,
     Note,
     Progress,
+    Published,
     RoundOver,
     RoundStart,
     StopLearning,
@@ -29,10 +31,13 @@ from arena.messages import (
 from arena.progress import ProgressView
 from arena.records import Records
 from arena.run_directory import RunDirectory
-from arena.waiting import Waiter
+from arena.waiting import Pacer, Waiter
 
 IDLE_PAUSE = 0.01
 """Seconds between two looks into an empty mailbox: the root must not take a core from the others."""
+
+TICK_EVERY = 0.05
+"""Seconds between two looks at what is due, where mail keeps coming."""
 
 VIEW_EVERY = 0.25
 """Seconds between two drawings of the terminal view."""
@@ -63,6 +68,8 @@ class Root:
         self._round_number = 0
         self._learning: list[str] = []
         self._newest: Path | None = None
+        self._league: LeagueOffice | None = None
+        self._league_state: dict[str, Any] | None = None
 
     def listen_to_signals(self) -> None:
         """Have SIGTERM, SIGUSR1 and Ctrl-C end the run at the next update; a second one ends it at once."""
@@ -91,6 +98,7 @@ class Root:
         self._steps_before = dict(manifest["steps_before"])
         self._updates = dict(manifest["updates"])
         self._learning = list(manifest["learning"])
+        self._league_state = manifest["league"]
         self._records.restore(manifest["statistics"], manifest["number"])
         self._records.note("INFO", f"resumed from checkpoint {newest.path}")
         # Judged by the steps, so that a finished run can be resumed with a larger budget.
@@ -108,7 +116,8 @@ class Root:
         sources = self._resolve_copies(self._rounds[number - 1]) if number and not self._steps else {}
         newest = None if self._newest is None else str(self._newest.resolve())
         self._records.begin_round(number, sources)
-        return RoundStart(number, newest, sources, self._steps, self._steps_before, self._updates)
+        restarts = {} if self._league_state is None else self._league_state["restarts"]
+        return RoundStart(number, newest, sources, self._steps, self._steps_before, self._updates, restarts)
 
     def _turn_over(self) -> None:
         """Count the round's steps to what came before, and go to the next round."""
@@ -134,7 +143,17 @@ class Root:
 
     def supervise(self, plan: Plan) -> None:
         """Keep the records of one round and end its matches, until every busy rank has said that it is through."""
-        round_ = _Round(self, plan)
+        if self._config.league is not None:
+            self._league = LeagueOffice(
+                self._config,
+                self._run,
+                self._mailbox,
+                plan,
+                self._records.league,
+                self._records.note,
+                self._league_state,
+            )
+        round_ = _Round(self, plan, self._league)
         round_.run()
         self._learning = round_.learning()
 
@@ -168,6 +187,7 @@ class Root:
             "learning": list(learning),
             "finished": finished,
             "statistics": statistics,
+            "league": None if self._league is None else self._league.state(),
         }
         try:
             self._newest = self._checkpoints.complete(order.number, manifest)
@@ -179,6 +199,8 @@ class Root:
         """Close the round with the checkpoint that everybody has written."""
         finished = not self.stopping
         self.complete_checkpoint(order, self._learning, finished=finished)
+        if self._league is not None:
+            self._league.close()
         self._records.end_round()
         if finished:
             self._turn_over()
@@ -232,8 +254,8 @@ class Root:
 class _Round:
     """What the root knows of the round under way."""
 
-    def __init__(self, root: Root, plan: Plan) -> None:
-        self._root, self._plan = root, plan
+    def __init__(self, root: Root, plan: Plan, league: LeagueOffice | None) -> None:
+        self._root, self._plan, self._league = root, plan, league
         self._joined: dict[str, Joined] = {}
         self._finished: dict[str, set[int]] = {player: set() for player in plan.groups}
         self._busy = {a.rank for a in plan.assignments if a.role in ("environment", "worker")}
@@ -242,6 +264,7 @@ class _Round:
         self._order: WriteCheckpoint | None = None
         self._parts: dict[str, CheckpointPart] = {}
         self._next_checkpoint = time.monotonic() + root._config.checkpoint.every
+        self._ticking = Pacer(TICK_EVERY)
 
     def run(self) -> None:
         """Take mail until every busy rank is through."""
@@ -249,9 +272,10 @@ class _Round:
             mail = self._root._mailbox.poll()
             if mail is None:
                 time.sleep(IDLE_PAUSE)
-                self._tick()
             else:
                 self._take(*mail)
+            if mail is None or self._ticking.due():
+                self._tick()
             self._root.refresh(matches=len(self._open))
 
     def _take(self, sender: int, message: Any) -> None:
@@ -274,8 +298,13 @@ class _Round:
         elif isinstance(message, RoundOver):
             self._busy.discard(message.rank)
             self._root.ranks[message.rank] = {"role": message.role, "loaded_torch": message.loaded_torch}
+        elif isinstance(message, Published):
+            assert self._league is not None
+            self._league.published(message)
         else:
             self._root.handle(message)
+            if self._league is not None and isinstance(message, Episodes):
+                self._league.episodes(message)
 
     def learning(self) -> list[str]:
         """Return the players that learn in this round."""
@@ -301,6 +330,8 @@ class _Round:
 
     def _close(self, index: int) -> None:
         self._open.discard(index)
+        if self._league is not None:
+            self._league.close_match(index)
         environment, _ = self._plan.match_ranks(index)
         self._root._mailbox.post(environment, CloseMatch())
 
@@ -315,6 +346,9 @@ class _Round:
         elif self._open:
             self._close_matches()
             self._checkpoint()
+            if self._league is not None:
+                self._league.holding = self._order is not None
+                self._league.advance()
 
     def _stop(self) -> None:
         """Let the groups that learn update by update stop together, then close every match."""

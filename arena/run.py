@@ -123,7 +123,7 @@ def _part(context: Context) -> str:
     group = context.plan.groups[seat.player]
     return (
         f"worker on seat {me.seat} of match {match.index}, entities {list(seat.entities)}: {seat.player} "
-        f"({context.config.policies[seat.player].use}), worker {group.index(me.rank)} of {len(group)}"
+        f"({context.config.players[seat.player].use}), worker {group.index(me.rank)} of {len(group)}"
     )
 
 
@@ -266,6 +266,7 @@ class _Rank:
             worker_ranks=workers,
             row=context.round.rows[match.row],
             seed=context.seed,
+            league=self.config.league is not None,
         )
         self.waiter.on_idle = process.housekeeping
         process.serve()
@@ -277,8 +278,13 @@ class _Rank:
         from arena.open_door import OpenDoorWorker
 
         assert channel is not None and context.me.match is not None and context.me.player is not None
-        policy_class = registry.policy_class(self.config.policies[context.me.player].use)
+        policy_class = registry.policy_class(self.config.players[context.me.player].use)
         door = OpenDoorWorker if hasattr(policy_class, "run") else InnerDoorWorker
+        if door is OpenDoorWorker and self.config.league is not None:
+            raise ConfigError(
+                f"league.policy: expected an algorithm that separates act from learn (such as ppo), found "
+                f"{self.config.players[context.me.player].use}, which runs itself; it cannot play as an opponent"
+            )
         environment, _ = context.plan.match_ranks(context.me.match)
         worker = door(context, channel, environment)
         worker.serve()

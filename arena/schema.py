@@ -12,7 +12,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from arena import registry
-from arena.config import RunConfig
+from arena.config import TABLES, RunConfig
+from arena.config_league import MANAGED
+from arena.league.catalog import PLAYERS, player_type
+from arena.league.settings import BattlePlayerConfig, LeagueConfig, PlayerConfig, SoloPayoffConfig
 
 BEGIN, END = "<!-- config keys: begin -->", "<!-- config keys: end -->"
 
@@ -23,7 +26,7 @@ def json_schema() -> dict[str, Any]:
     schema |= {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The arena's configuration file",
-        "oneOf": [{"required": [key]} for key in ("matches", "round_robin", "rounds")],
+        "oneOf": [{"required": [key]} for key in TABLES],
     }
     definitions = schema["$defs"]
     cases = []
@@ -61,6 +64,18 @@ def key_table() -> str:
             parts.append(f"`settings` of the policy `{name}`:\n\n{_table(rows)}")
         else:
             parts.append(f"The policy `{name}` has no settings.")
+    rows = [row for row in _rows(LeagueConfig, "", set()) if row[0].strip("`") not in MANAGED]
+    parts.append(f"`settings` of `league`:\n\n{_table(rows)}")
+    solo = SoloPayoffConfig.model_fields["type"].default
+    parts.append(f"`payoff` of a league of the type `{solo}`:\n\n{_table(_rows(SoloPayoffConfig, '', set()))}")
+    parts.append(f"Settings of every player type (`players.<type>`):\n\n{_table(_rows(PlayerConfig, '', set()))}")
+    battle = [row for row in _rows(BattlePlayerConfig, "", set()) if row[0][1:-1] not in _keys(PlayerConfig)]
+    parts.append(f"And of those that are given opponents:\n\n{_table(battle)}")
+    usual = list(_rows(BattlePlayerConfig, "", set()))
+    for name in PLAYERS:
+        rows = [row for row in _rows(player_type(name).Config, "", set()) if row not in usual]
+        if rows:
+            parts.append(f"The player type `{name}` has besides, or has another default for:\n\n{_table(rows)}")
     return "\n\n".join(parts)
 
 
@@ -76,6 +91,10 @@ def write_table(page: Path) -> None:
     if not (begin and end):
         raise ValueError(f"{page}: expected the lines {BEGIN} and {END}")
     page.write_text(f"{before}{BEGIN}\n\n{key_table()}\n\n{END}{after}", "utf-8")
+
+
+def _keys(model: type[BaseModel]) -> set[str]:
+    return {row[0].strip("`") for row in _rows(model, "", set())}
 
 
 def _settings(policy: str) -> type[BaseModel]:

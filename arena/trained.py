@@ -46,10 +46,10 @@ def policy_of(config: RunConfig, player: str) -> PolicyConfig:
     Raises:
       ConfigError: it knows no such player.
     """
-    if player not in config.policies:
-        near = registry.nearest(player, config.policies)
-        raise ConfigError(f"there is no player {player!r}{near}; players: {', '.join(config.policies)}")
-    return config.policies[player]
+    if player not in config.players:
+        near = registry.nearest(player, config.players)
+        raise ConfigError(f"there is no player {player!r}{near}; players: {', '.join(config.players)}")
+    return config.players[player]
 
 
 def find_contestant(run: RunDirectory, config: RunConfig, name: str) -> Contestant:

@@ -76,3 +76,19 @@ class Waiter:
             if waited > warn_at:
                 self.on_warn(f"has waited {waited:.0f} s for {what()}")
                 warn_at *= 2
+
+
+class Pacer:
+    """Says when something that is done now and then is due."""
+
+    def __init__(self, every: float) -> None:
+        """Be due ``every`` so many seconds, the first time at once."""
+        self._every, self._next = every, 0.0
+
+    def due(self) -> bool:
+        """Whether it is time; the next time is counted from now."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._every
+        return True

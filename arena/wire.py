@@ -13,6 +13,7 @@ Record (environment process to worker)::
     rewards     float64 [copies, entities]
     terminated, truncated, acting  bool [copies, entities]
     started, over, void  bool [copies]     void: an accident ended the episode (looked at where a flag says so)
+    cast        int32 [copies]             who plays in the copy's episode: a number that a job explains (leagues)
     observations, action masks  one block per kind of entity: each leaf [copies, entities of that kind, ...]
 
 Every array starts at a multiple of 64 bytes, a cache line.
@@ -173,6 +174,7 @@ class Record(NamedTuple):
     started: np.ndarray
     over: np.ndarray
     void: np.ndarray
+    cast: np.ndarray
     observations: list[Tree]
     action_masks: list[np.ndarray | None]
 
@@ -191,6 +193,7 @@ def make_record(blocks: Sequence[Block], copies: int, memory: np.ndarray | None 
     rewards = carver.want((copies, entities), np.float64)
     terminated, truncated, acting = (carver.want((copies, entities), np.bool_) for _ in range(3))
     started, over, void = (carver.want((copies,), np.bool_) for _ in range(3))
+    cast = carver.want((copies,), np.int32)
     observations, masks = [], []
     for block in blocks:
         k = len(block.positions)
@@ -207,6 +210,7 @@ def make_record(blocks: Sequence[Block], copies: int, memory: np.ndarray | None 
         started=arrays[started],
         over=arrays[over],
         void=arrays[void],
+        cast=arrays[cast],
         observations=[map_tree(lambda i: arrays[i], tree) for tree in observations],
         action_masks=[None if i is None else arrays[i] for i in masks],
     )

@@ -4,7 +4,6 @@ How the policy is run differs by the door it came in through: ``arena.inner_door
 """
 
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,11 @@ from arena.checkpoint import read_tensors, write_tensors
 from arena.comms import GroupChannel
 from arena.context import Context
 from arena.errors import ConfigError
-from arena.messages import CheckpointPart, Finished, Joined, Note, Progress, StopLearning, WriteCheckpoint
+from arena.messages import CheckpointPart, Finished, Joined, Note, Progress, Restart, StopLearning, WriteCheckpoint
 from arena.run_directory import RunDirectory
 from arena.seat import Seat, SeatOffer
 from arena.seeding import derive_seed
+from arena.waiting import Pacer
 
 HOUSEKEEPING_EVERY = 0.2
 """Seconds between two looks into the mailbox."""
@@ -38,7 +38,9 @@ class Worker:
         this worker.
       updates: gradient updates of the player so far.
       metrics: what the next report carries.
-      stop_asked, checkpoint_asked: what the root wants of this group (told to its first worker).
+      housekeeping: when to look into the mailbox.
+      reporting: when a worker reports that does not report per update.
+      stop_asked, checkpoint_asked, restart_asked: what the root wants of this group (told to its first worker).
     """
 
     inner_door: bool
@@ -48,7 +50,7 @@ class Worker:
         config, plan, me = context.config, context.plan, context.me
         assert me.player is not None and me.match is not None and me.seat is not None
         self.player = me.player
-        self.settings = config.policies[self.player]
+        self.settings = config.players[self.player]
         self.policy_class = registry.policy_class(self.settings.use)
         match = plan.matches[me.match]
         self.seed = derive_seed(context.seed, "row", match.row, "replica", match.replica, "seat", me.seat)
@@ -62,8 +64,9 @@ class Worker:
         self.finished = False
         self.stop_asked = False
         self.checkpoint_asked: WriteCheckpoint | None = None
-        self._next_look = 0.0
-        self._next_report = 0.0
+        self.restart_asked: Restart | None = None
+        self.housekeeping = Pacer(HOUSEKEEPING_EVERY)
+        self.reporting = Pacer(REPORT_EVERY)
         self.metrics: dict[str, float] = {}
         self._check_spaces()
 
@@ -168,22 +171,8 @@ class Worker:
                 self.stop_asked = True
             elif isinstance(mail[1], WriteCheckpoint):
                 self.checkpoint_asked = mail[1]
-
-    def due(self) -> bool:
-        """Whether it is time for housekeeping; cheap enough for every exchange."""
-        now = time.monotonic()
-        if now < self._next_look:
-            return False
-        self._next_look = now + HOUSEKEEPING_EVERY
-        return True
-
-    def report_due(self) -> bool:
-        """Whether it is time for a report of a worker that does not report per update."""
-        now = time.monotonic()
-        if now < self._next_report:
-            return False
-        self._next_report = now + REPORT_EVERY
-        return True
+            elif isinstance(mail[1], Restart):
+                self.restart_asked = mail[1]
 
     def serve(self) -> None:
         """Play and learn until the match is over."""

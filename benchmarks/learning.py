@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    learning = [name for name, policy in config.policies.items() if policy.use != "random" and not policy.frozen]
+    learning = [name for name, policy in config.players.items() if policy.use != "random" and not policy.frozen]
     goal = "" if args.threshold is None else f"{f'steps to {args.threshold:g}':>14} "
     print(f"{'seed':>4}  {'policy':<12} {goal}{'first 100':>10} {'last 100':>10} {'won/drawn/lost':>15} {'seconds':>8}")
     reached: dict[str, list[int | None]] = {name: [] for name in learning}

@@ -15,8 +15,8 @@ PLACES = {"arena": "arena", "envs": "arena.envs", "policies": "arena.policies"}
 CONTRACTS = {"arena.envs.interface", "arena.policies.interface"}
 """What the engine agreed on with environments and policies; all else of theirs it reaches by name, by the registry."""
 
-PURE = ("arena.wire", "arena.layout", "arena.config", "arena.league")
-"""Beginnings of the names of modules that work without MPI and without torch."""
+PURE = ("arena.wire", "arena.layout", "arena.config", "arena.config_", "arena.league")
+"""Modules, packages and beginnings of names (with an underscore at the end) that need neither MPI nor torch."""
 
 PROCESSES = {"arena.comms", "arena.root", "arena.environment", "arena.worker"}
 """What an environment or a policy never touches, so that it runs in any process and in none of ours."""
@@ -132,8 +132,8 @@ def way_to(name: str, targets: Iterable[str]) -> list[str] | None:
 
 
 def chosen(beginnings: Iterable[str]) -> list[str]:
-    """Return the modules of these names or packages, and those whose name goes on with an underscore."""
-    return sorted(n for n in MODULES if any(below(n, [b]) or n.startswith(f"{b}_") for b in beginnings))
+    """Return the modules of these names or packages, and those that begin so where an underscore ends the beginning."""
+    return sorted(n for n in MODULES if any(below(n, [b]) or (b[-1] == "_" and n.startswith(b)) for b in beginnings))
 
 
 def test_only_comms_speaks_mpi():

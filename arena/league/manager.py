@@ -14,7 +14,7 @@ from arena.registry import nearest
 
 logger = logging.getLogger(__name__)
 
-VERSION = 1  # of what state_dict returns
+VERSION = 2  # of what state_dict returns
 
 SaveCheckpoint = Callable[[str, str], object]
 """Called with a player's ``checkpoint_path`` and the path that its present weights are to be kept under."""
@@ -142,7 +142,8 @@ class BaseLeagueManager:
         Args:
           job_info: ``job_id``, and ``results``: for each episode that counts ``wins``, ``draws`` or ``losses`` as the
             first side sees it, or the sides' ranks, or a solo player's return. No results: the job was given up.
-            ``sides`` and ``launch_player`` may be repeated and must then be the job's.
+            ``returns``, of each side in each episode, may go with them. ``sides`` and ``launch_player`` may be
+            repeated and must then be the job's.
 
         Returns:
           whether the results were counted. A job that is not in flight changes nothing; a malformed report frees the
@@ -151,15 +152,16 @@ class BaseLeagueManager:
         job = self._job_of(job_info)
         if job is None:
             return False
-        for key in ("launch_player", "sides"):
-            if key in job_info and job_info[key] != job[key]:
-                logger.warning(
-                    "a finished job was refused: expected %s %r for job %d, found %r",
-                    key, job[key], job["job_id"], job_info[key],
-                )  # fmt: skip
-                return False
         self._free(job)
-        return self.payoff.update({**job, "results": job_info.get("results")})
+        return self._count(job, job_info)
+
+    def report(self, job_info: Mapping[str, Any]) -> bool:
+        """Count results of a job that goes on: as :meth:`finish_job`, but its slot stays taken."""
+        job = self._job_of(job_info)
+        return job is not None and self._count(job, job_info)
+
+    def _count(self, job: Mapping[str, Any], job_info: Mapping[str, Any]) -> bool:
+        return self.payoff.update({**job, "results": job_info.get("results"), "returns": job_info.get("returns")})
 
     def update_active_player(self, player_info: Mapping[str, Any]) -> bool:
         """Take a player's progress: ``player_id`` and ``total_agent_step``.
@@ -323,6 +325,14 @@ class BaseLeagueManager:
         if job is None:
             known = ", ".join(map(str, self._jobs)) or "none"
             logger.warning("a finished job was refused: expected one in flight (%s), found %r", known, job_id)
+            return None
+        for key in ("launch_player", "sides"):
+            if key in job_info and job_info[key] != job[key]:
+                logger.warning(
+                    "a finished job was refused: expected %s %r for job %d, found %r",
+                    key, job[key], job["job_id"], job_info[key],
+                )  # fmt: skip
+                return None
         return job
 
     def _free(self, job: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Choosing among candidates: prioritised fictitious self-play, nearest rating, round robin, and a Nash mixture."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,18 @@ def zero_sum_nash(matrix: np.ndarray) -> tuple[np.ndarray, float]:
     return strategy / strategy.sum(), float(found.x[-1])
 
 
+def empirical_game(payoff: BattleSharedPayoff, ids: Sequence[str]) -> np.ndarray:
+    """Return what each player wins against each other one, [players, players], antisymmetric.
+
+    That is the mean margin of returns; where none were reported, the margin of wins.
+    """
+    game = np.zeros((len(ids), len(ids)))
+    for row, column in combinations(range(len(ids)), 2):
+        margin = payoff.margin(ids[row], ids[column])
+        game[row, column] = 2 * payoff.win_rate(ids[row], ids[column]) - 1 if margin is None else margin
+    return game - game.T
+
+
 class NashMixture:
     """The Nash mixture of the empirical game among the newest candidates (PSRO: Lanctot et al., 2017).
 
@@ -131,8 +144,7 @@ class NashMixture:
         newest = candidates[-self._size :]
         if newest.tolist() != self._candidates or payoff.games - self._solved_at >= self._every:
             ids = [payoff.roster.players[index].player_id for index in newest]
-            rates = np.stack([payoff.win_rates(player_id, newest) for player_id in ids])
-            self._candidates, self._weights = newest.tolist(), zero_sum_nash(2 * rates - 1)[0].tolist()
+            self._candidates, self._weights = newest.tolist(), zero_sum_nash(empirical_game(payoff, ids))[0].tolist()
             self._solved_at = payoff.games
         return newest, np.array(self._weights)
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -84,6 +84,7 @@ class BattleSharedPayoff:
         self._records: dict[tuple[int, int], BattleRecord] = {}  # lower index first
         self._met: list[set[int]] = []
         self._teams: dict[tuple[tuple[str, ...], tuple[str, ...]], BattleRecord] = {}
+        self._margins: dict[tuple[int, int], tuple[float, float]] = {}  # sum and count, as the lower index sees it
         self._rows: dict[int, np.ndarray] = {}
 
     def add_player(self, player: Any) -> None:
@@ -117,6 +118,18 @@ class BattleSharedPayoff:
         found = self._teams.get((min(first, second), max(first, second)), BattleRecord())
         return found if first < second else found.reversed()
 
+    def margin(self, home: str, away: str) -> float | None:
+        """Return by how much ``home`` outscores ``away``: half the mean difference of their returns; None if unknown.
+
+        In a zero-sum game that is the mean return. Unknown is what was reported without returns, or in fewer games than
+        a win rate needs.
+        """
+        one, other = self.roster.index(home), self.roster.index(away)
+        total, count = self._margins.get((min(one, other), max(one, other)), (0.0, 0.0))
+        if not count or count < self.cfg.min_win_rate_games:
+            return None
+        return total / count if one < other else -total / count
+
     def win_rates(self, home: str, others: np.ndarray) -> np.ndarray:
         """Return a player's win rates against players given by index, shape [others]."""
         return self._row(self.roster.index(home))[others]
@@ -125,20 +138,23 @@ class BattleSharedPayoff:
         """Count a finished job's games: all of them, or none where anything in the report is wrong.
 
         Args:
-          job_info: ``sides`` and ``results`` as :func:`arena.league.report.battle_report` reads them.
+          job_info: ``sides``, ``results`` and perhaps ``returns`` as :func:`arena.league.report.battle_report` reads
+            them.
 
         Returns:
           whether it was counted; why not is in the log.
         """
         try:
-            sides, games = battle_report(job_info, self.roster)
+            sides, games, returns = battle_report(job_info, self.roster)
         except Malformed as error:
             logger.warning("a result was refused: %s", error)
             return False
         teams = [tuple(sorted(set(side))) for side in sides]
-        for ranks in games:
+        for game, ranks in enumerate(games):
             for one, other in combinations(range(len(teams)), 2):
                 self._count(teams[one], teams[other], ranks[one], ranks[other])
+                if returns:
+                    self._score(teams[one], teams[other], (returns[game][one] - returns[game][other]) / 2)
             self.ratings.update(sides, ranks)
             self.games += 1
         return True
@@ -150,6 +166,7 @@ class BattleSharedPayoff:
             "games": self.games,
             "records": [[*pair, *record.counts()] for pair, record in self._records.items()],
             "teams": [[list(a), list(b), *record.counts()] for (a, b), record in self._teams.items()],
+            "margins": [[*pair, *margin] for pair, margin in self._margins.items()],
             "ratings": self.ratings.state_dict(),
         }
 
@@ -166,6 +183,7 @@ class BattleSharedPayoff:
         for low, high, *counts in state["records"]:
             self._set(low, high, BattleRecord(*counts))
         self._teams = {(tuple(a), tuple(b)): BattleRecord(*counts) for a, b, *counts in state["teams"]}
+        self._margins = {(low, high): (total, count) for low, high, total, count in state["margins"]}
         self.ratings.load_state_dict(state["ratings"])
 
     def _count(self, home: tuple[str, ...], away: tuple[str, ...], rank: float, other: float) -> None:
@@ -184,6 +202,22 @@ class BattleSharedPayoff:
                     continue
                 low, high, ranks = (one, two, (rank, other)) if one < two else (two, one, (other, rank))
                 self._set(low, high, (self._records.get((low, high), BattleRecord()) * decay).add(*ranks))
+
+    def _score(self, home: tuple[str, ...], away: tuple[str, ...], margin: float) -> None:
+        """Count by how much one player has outscored another; teams of several have no margin."""
+        if len(home) > 1 or len(away) > 1 or home == away:
+            return
+        one, other = self.roster.index(home[0]), self.roster.index(away[0])
+        pair, margin = ((one, other), margin) if one < other else ((other, one), -margin)
+        total, count = self._margins.get(pair, (0.0, 0.0))
+        self._margins[pair] = total * self.cfg.decay + margin, count * self.cfg.decay + 1
+
+    def records(self) -> Iterator[tuple[str, str, BattleRecord, float | None]]:
+        """Yield every pair that has met: both ids, the record as the first sees it, and its margin."""
+        for (low, high), record in self._records.items():
+            home, away = self.roster.players[low].player_id, self.roster.players[high].player_id
+            total, count = self._margins.get((low, high), (0.0, 0.0))
+            yield home, away, record, total / count if count else None
 
     def _set(self, low: int, high: int, record: BattleRecord) -> None:
         self._records[low, high] = record

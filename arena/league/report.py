@@ -18,14 +18,19 @@ class BattleReport(NamedTuple):
     Attributes:
       sides: the players of each side; one that fills several places of a team is listed as often.
       games: for each game the rank of each side; 1 is best, equal ranks are a draw.
+      returns: for each game the return of each side; empty where they were not reported.
     """
 
     sides: tuple[tuple[str, ...], ...]
     games: tuple[tuple[float, ...], ...]
+    returns: tuple[tuple[float, ...], ...] = ()
 
 
 def battle_report(job_info: Mapping[str, Any], known: Container[str]) -> BattleReport:
-    """Read ``job_info["sides"]`` (ids, or lists of ids) and ``job_info["results"]`` (words for two sides, or ranks).
+    """Read a report of games.
+
+    ``job_info["sides"]`` are ids or lists of ids, ``job_info["results"]`` words for two sides or ranks, and
+    ``job_info["returns"]``, which may be left out, a number for each side of each game.
 
     Raises:
       Malformed: an id or a result is unknown, or the shape is wrong.
@@ -37,7 +42,13 @@ def battle_report(job_info: Mapping[str, Any], known: Container[str]) -> BattleR
     for player_id in (member for team in teams for member in team):
         if player_id not in known:
             raise Malformed(f"expected ids of players, found {player_id!r}, which nobody has")
-    return BattleReport(teams, tuple(_ranks(result, len(teams)) for result in results))
+    games = tuple(_ranks(result, len(teams)) for result in results)
+    if job_info.get("returns") is None:
+        return BattleReport(teams, games)
+    returns = _list(job_info, "returns")
+    if len(returns) != len(games):
+        raise Malformed(f"expected the returns of {len(games)} games, found {len(returns)}")
+    return BattleReport(teams, games, tuple(_numbers(game, len(teams), "returns") for game in returns))
 
 
 def solo_report(job_info: Mapping[str, Any]) -> tuple[float, ...]:
@@ -73,9 +84,13 @@ def _ranks(result: Any, sides: int) -> tuple[float, ...]:
         if sides != 2 or result not in TWO_SIDED:
             raise Malformed(f"expected wins, draws or losses (two sides) or {sides} ranks, found {result!r}")
         return TWO_SIDED[result]
-    if not isinstance(result, (list, tuple)) or len(result) != sides or not all(_is_number(rank) for rank in result):
-        raise Malformed(f"expected {sides} ranks, one for each side, found {result!r}")
-    return tuple(result)
+    return _numbers(result, sides, "ranks")
+
+
+def _numbers(found: Any, sides: int, what: str) -> tuple[float, ...]:
+    if not isinstance(found, (list, tuple)) or len(found) != sides or not all(_is_number(number) for number in found):
+        raise Malformed(f"expected {sides} {what}, one for each side, found {found!r}")
+    return tuple(found)
 
 
 def _is_number(value: Any) -> bool:
