@@ -107,7 +107,7 @@ def test_what_was_returned_stays_as_it_was(manager):
 
 def test_steps_are_those_of_the_environment_itself_to_the_last_bit(make):
     manager = make(EnvironmentSource(f"{HERE}/nested.py:Nested", {}), 2)
-    alone = manager._make(0)
+    alone = manager._makes[0](0)
     space = alone.entities[0].action
     space.seed(0)
     pairs = [(manager.reset(seeds(3, 4))[0], alone.reset(3))]
@@ -368,6 +368,21 @@ def test_finished_episodes_forgive_faults(make, tmp_path):
         if timestep.over:
             manager.reset()
     assert faults == 2
+
+
+def test_a_restarted_copy_is_a_new_one_and_may_be_another(make):
+    manager = make(EnvironmentSource("touchdown", {"max_steps": 40}), 2)
+    stay = [np.int64(0)] * len(manager.entities)
+    manager.reset()
+    manager.restart(1, EnvironmentSource("touchdown", {"max_steps": 3}))
+    assert manager.env_done == [False, True]
+    manager.reset(env_id=1)
+    for _ in range(3):
+        manager.step([stay] * 2)
+    assert manager.env_done == [False, True]
+    manager.restart(1)
+    manager.reset(env_id=1)
+    assert [len(manager.step([stay] * 2)), manager.env_done] == [2, [False, False]]
 
 
 def test_a_first_ready_part_is_enough(make):

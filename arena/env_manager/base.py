@@ -71,7 +71,7 @@ class BaseEnvManager:
             raise ConfigError(f"expected at least one environment copy, found {env_num}")
         if self.settings.retry not in RETRIES:
             raise ConfigError(f"retry: expected one of {', '.join(RETRIES)}, found {self.settings.retry!r}")
-        self._make = make
+        self._makes = [make] * env_num
         self.env_num = env_num
         self.environments = []
         self._over = [True] * env_num
@@ -93,7 +93,7 @@ class BaseEnvManager:
 
     def _start(self) -> None:
         for env_id in range(self.env_num):
-            self.environments.append(self._make(env_id))
+            self.environments.append(self._makes[env_id](env_id))
             environment = self.environments[env_id]
             self._check_entities(env_id, environment.entities, environment.turn_based)
         self._slots = [Slot(self.entities) for _ in range(self.env_num)]
@@ -316,17 +316,26 @@ class BaseEnvManager:
         pause = self._blame(env_id, fault)
         while self.settings.retry == "renew":
             time.sleep(pause)
-            with contextlib.suppress(*FAILURES):
-                self.environments[env_id].close()
             try:
-                environment = self._make(env_id)
-                self._check_entities(env_id, environment.entities, environment.turn_based)
-                self.environments[env_id] = environment
+                self._renew(env_id)
                 return
             except ConfigError:
                 raise
             except FAILURES as error:
                 pause = self._blame(env_id, fault_of(error))
+
+    def restart(self, env_id: int, make: Callable[[int], Environment] | None = None) -> None:
+        """Replace a copy without its fault, by one that ``make`` makes from now on; it must be reset."""
+        self._makes[env_id] = make or self._makes[env_id]
+        self._over[env_id] = True
+        self._renew(env_id)
+
+    def _renew(self, env_id: int) -> None:
+        with contextlib.suppress(*FAILURES):
+            self.environments[env_id].close()
+        environment = self._makes[env_id](env_id)
+        self._check_entities(env_id, environment.entities, environment.turn_based)
+        self.environments[env_id] = environment
 
     def praise(self, env_id: int) -> None:
         """Note that a copy has finished an episode: its faults in a row begin anew."""

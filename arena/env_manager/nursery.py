@@ -33,11 +33,19 @@ DUMP_TIME = 0.05
 
 
 class Start(NamedTuple):
-    """Manager to nursery, with a socket: begin copy ``env_id``; ``key`` names this process, ``seed`` its generators."""
+    """Manager to nursery, with a socket: begin a process.
+
+    Attributes:
+      key: its name.
+      env_id: the copy that it makes.
+      seed: of its generators, None for random ones.
+      make: pickled, what makes the copy; None for what the plans say.
+    """
 
     key: int
     env_id: int
     seed: int | None
+    make: bytes | None
 
 
 class Kill(NamedTuple):
@@ -158,7 +166,8 @@ class Nursery:
             np.random.seed(order.seed)  # noqa: NPY002 (environments of others may use the global generator)
             from arena.env_manager.child import serve
 
-            serve(Channel(socket.socket(fileno=descriptor)), pickle.loads(self._plans.make), order.env_id)
+            make = pickle.loads(order.make or self._plans.make)
+            serve(Channel(socket.socket(fileno=descriptor)), make, order.env_id)
             code = 0
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else int(error.code is not None)

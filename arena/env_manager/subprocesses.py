@@ -110,8 +110,9 @@ class SubprocessEnvManager(BaseEnvManager):
 
     def _start(self) -> None:
         self._slots: list[Slot] = [None] * self.env_num  # type: ignore[list-item]  # made when the entities are known
-        modules = tuple(getattr(self._make, "modules", ()))
-        self._plans = Plans(cloudpickle.dumps(self._make), self.settings.memory_limit, modules)
+        make = self._makes[0]
+        self._plans = Plans(cloudpickle.dumps(make), self.settings.memory_limit, tuple(getattr(make, "modules", ())))
+        self._own_makes: list[bytes | None] = [None] * self.env_num
         for copy in self._copies:
             self._launch(copy)
         while any(copy.state not in (FREE, SPENT) for copy in self._copies):
@@ -170,6 +171,16 @@ class SubprocessEnvManager(BaseEnvManager):
     def recover(self, env_id: int, fault: Fault) -> None:
         """Replace a copy whose timestep turned out to be of no use; it must be reset."""
         self._fail(self._copies[env_id], fault)
+
+    def restart(self, env_id: int, make: Callable[[int], Environment] | None = None) -> None:
+        """Replace a copy without its fault, by one that ``make`` makes from now on; it must be reset."""
+        if make is not None:
+            self._own_makes[env_id] = cloudpickle.dumps(make)
+        copy = self._copies[env_id]
+        self._end(copy)
+        copy.asked = copy.broken = self._outcomes[env_id] = None
+        self._over[env_id] = True
+        self._launch(copy)
 
     def close(self) -> None:
         """Close all copies and end their processes, at once where they take too long; once.
@@ -252,7 +263,7 @@ class SubprocessEnvManager(BaseEnvManager):
         ours, theirs = pair()
         with theirs:
             try:
-                self._nursery.start(Start(copy.key, copy.env_id, seed), theirs.fileno())
+                self._nursery.start(Start(copy.key, copy.env_id, seed, self._own_makes[copy.env_id]), theirs.fileno())
             except OSError:  # it has hundreds of orders already, or has just died
                 ours.close()
                 copy.state, copy.deadline = RESTING, time.monotonic() + 0.02
