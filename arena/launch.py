@@ -5,6 +5,7 @@ that the configuration needs, and prints that command.
 """
 
 import argparse
+import importlib
 import os
 import signal
 import sys
@@ -14,6 +15,13 @@ from pathlib import Path
 from arena import start
 from arena.errors import ConfigError
 
+COMMANDS = {
+    "eval": "arena.evaluate",
+    "tournament": "arena.tournament",
+    "doctor": "arena.doctor.main",
+}
+"""Commands beside the start of a run, and the modules whose ``main`` they are."""
+
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Return the parsed command line."""
@@ -21,7 +29,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         prog="arena",
         description="Train the policies of a configuration file, over MPI.",
         epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun it starts itself. "
-        "arena eval runs/NAME plays the trained players of a run; arena doctor says what would get in a run's way.",
+        "arena eval runs/NAME plays the trained players of a run, arena tournament runs/NAME rates them; arena doctor "
+        "says what would get in a run's way.",
     )
     parser.add_argument("config", type=Path, help="the YAML file")
     parser.add_argument(
@@ -42,14 +51,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 0 done or stopped in order, 2 for a user error, else 1."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["eval"]:
-        from arena.evaluate import main as evaluate
-
-        return evaluate(arguments[1:])
-    if arguments[:1] == ["doctor"]:
-        from arena.doctor.main import main as examine
-
-        return examine(arguments[1:])
+    if arguments and arguments[0] in COMMANDS:
+        return importlib.import_module(COMMANDS[arguments[0]]).main(arguments[1:])
     args = parse(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load, so before anything else
     if start.started_by_mpi() is not None and not args.dry_run:
