@@ -1,14 +1,16 @@
 """The league in the configuration file: which kind, who plays by which policy, and the matches that its players get."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
+from arena import registry
 from arena.config_sections import CountOrAuto, EnvOverride, Settings, existing, located
 from arena.errors import ConfigError
 from arena.layout import Seat
-from arena.validation import Count, Model, Number, Problem, refusal
+from arena.validation import Count, Model, Number, Problem, check_settings, problems, refusal
 from arena.yaml_source import did_you_mean
 
 MANAGED = ("use", "seed")  # what the section itself says of arena.league.settings.LeagueConfig
@@ -137,11 +139,13 @@ class LeagueSection(Model):
                 )
                 wrong.append(Problem(("league", "settings"), text, jobs))
         for player in manager.active_players:
-            try:
-                check_job_env(player.cfg.env | dict(player.cfg.job.get("env", {})))
-            except ValueError as error:
-                text = f"players.{_type_id(type(player))}.env: {error}"
-                wrong.append(Problem(("league", "settings"), text))
+            kind = _type_id(type(player))
+            policy = policies.get(self.policy_of(type(player), policies) or "")
+            for key, check in (("env", check_job_env), ("data", partial(_check_data, policy))):
+                try:
+                    check({**getattr(player.cfg, key), **dict(player.cfg.job.get(key, {}))})
+                except ValueError as error:
+                    wrong.append(Problem(("league", "settings"), f"players.{kind}.{key}: {error}"))
         if wrong:
             raise refusal(dict.fromkeys(wrong))
 
@@ -188,6 +192,27 @@ def check_job_env(env: Mapping[str, Any]) -> None:
             raise ValueError(f"{key}: expected a mapping, found {value!r}")
         if key in ("num_envs", "episodes") and (type(value) is not int or value < 1):
             raise ValueError(f"{key}: expected a whole number of at least 1, found {value!r}")
+
+
+def _check_data(policy: Any, data: Mapping[str, Any]) -> None:
+    """Refuse what a job cannot change of a built-in policy's settings.
+
+    Raises:
+      ValueError: a key is unknown, or has a value that does not fit.
+    """
+    model = None if policy is None else registry.policy_settings_model(policy.use)
+    changeable = getattr(model, "changeable", None)
+    if model is None or changeable is None:
+        return
+    for key in data:
+        if key not in changeable:
+            raise ValueError(f"a job cannot change {key!r}; {did_you_mean(key, changeable)}")
+    try:
+        check_settings(model, {**policy.settings, **data})
+    except ValidationError as error:
+        raise ValueError(
+            "; ".join(f"{'.'.join(map(str, p.place))}: {p.text}" for p in problems(error, model))
+        ) from None
 
 
 def _type_id(kind: type | str) -> str:

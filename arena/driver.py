@@ -89,6 +89,11 @@ class Driver:
             if self._opponents is not None:
                 self._opponents.read(batch, seat.slices[batch], record)
 
+    def meet(self) -> None:
+        """Have the first record of every batch in hand, and with them the first casts of a league."""
+        for batch in self._batches:
+            self._receive(batch)
+
     def _put(self, batch: int, block: _BatchBlock, decision: Decision) -> None:
         """Fill in the actions of a batch: the policy's own, and over them those of the opponents."""
         block.put(decision.actions)

@@ -120,6 +120,9 @@ class InnerDoorWorker(Worker):
         rollout = Rollout(
             offer.entities[0], policy.extras, horizon=policy.horizon, lanes=offer.copies * len(offer.entities)
         )
+        if self.league is not None:
+            self.driver.meet()
+            self.league.configure(self.policy)
         while True:
             taken = self.driver.collect(rollout)
             self.policy.set_progress(self._progress())

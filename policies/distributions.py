@@ -78,7 +78,12 @@ class Distribution(Protocol):
 
 
 class Categorical:
-    """One or several independent choices out of n: Discrete and MultiDiscrete."""
+    """One or several independent choices out of n: Discrete and MultiDiscrete.
+
+    Attributes:
+      exploration: probability with which each choice is drawn evenly from what is allowed instead. Log probabilities
+        are those of the mixture, entropies those of what the network says.
+    """
 
     def __init__(self, space: gym_spaces.Discrete | gym_spaces.MultiDiscrete) -> None:
         """Read the sizes from the space."""
@@ -86,6 +91,7 @@ class Categorical:
         self._shape = tuple(space.shape or ())
         self._start = np.ravel(space.start)
         self._dtype = space.dtype
+        self.exploration = 0.0
         self.choices = len(sizes)
         self.outputs = self.flags = int(sizes.sum())
         self.free: list[float] = []
@@ -107,6 +113,9 @@ class Categorical:
             # Minus the logarithm of an exponential number is Gumbel noise; finite, so that NEVER stays never.
             noise = random.standard_exponential(logits.shape, np.float32)
             np.maximum(noise, TINY, out=noise)
+            if self.exploration:
+                evenly = random.random(len(logits)) < self.exploration
+                logits = np.where(evenly[:, None] & (logits > 0.5 * NEVER), np.float32(0), logits)
             logits = logits - np.log(noise, out=noise)
         return logits.argmax(1).astype(np.float32).reshape(-1, self.choices)
 
@@ -141,7 +150,11 @@ class Categorical:
             padded[:, torch.from_numpy(self._present).to(logits.device)] = logits
             logits = padded
         log_probs = functional.log_softmax(logits, -1)
-        log_prob = log_probs.gather(-1, choice.long().unsqueeze(-1)).sum((-2, -1))
+        each = log_probs.gather(-1, choice.long().unsqueeze(-1)).squeeze(-1)
+        if self.exploration:
+            even = self.exploration / (logits > 0.5 * NEVER).sum(-1)
+            each = ((1 - self.exploration) * each.exp() + even).log()
+        log_prob = each.sum(-1)
         return log_prob, -(log_probs.exp() * log_probs).sum((-2, -1))
 
     def differentiate(
@@ -160,11 +173,19 @@ class Categorical:
         p /= total
         picked = (choice.ravel().astype(np.intp), np.arange(choice.size))
         log_prob = log_p[picked]
+        share = None  # of the network in the probability of what was chosen
+        if self.exploration:
+            allowed = np.add.reduce(self._logits(outputs, mask) > 0.5 * NEVER, 1)
+            own = (1 - self.exploration) * p[picked]
+            mixed = (own + self.exploration / allowed).astype(np.float32)
+            log_prob, share = np.log(mixed), own / mixed
         entropy = np.add.reduce(p * log_p, 0)
         np.negative(entropy, out=entropy)
 
         def backward(by_log_prob: np.ndarray, by_entropy: float) -> tuple[np.ndarray, np.ndarray]:
             each = by_log_prob if self.choices == 1 else by_log_prob.repeat(self.choices)
+            if share is not None:
+                each = each * share
             slope = p * -each
             if by_entropy:
                 slope -= p * (log_p + entropy) * np.float32(by_entropy)

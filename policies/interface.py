@@ -103,6 +103,17 @@ class Policy(Protocol):
     def set_progress(self, done: float) -> None:
         """Tell the schedules how much of the budget is spent, from 0 to 1."""
 
+    def configure(self, forward: dict[str, Any], data: dict[str, Any]) -> None:
+        """Take what a league's job says, before a rollout; optional.
+
+        Args:
+          forward: settings of acting: ``eps``, the probability of a random action.
+          data: settings of learning that take the place of the policy's own.
+
+        Raises:
+          ConfigError: the policy cannot do that.
+        """
+
     def weights(self) -> dict[str, Any]:
         """Return what ``act`` needs, as named torch tensors: this is what snapshots hold."""
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 
 from arena.envs.interface import EntitySpaces
 from arena.errors import ConfigError
@@ -63,7 +64,7 @@ class PPO:
         self, spaces: EntitySpaces, settings: PPOSettings, *, lanes: int, seed: int, device: str = "cpu"
     ) -> None:
         """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
-        self.settings = settings
+        self.settings = self._own_settings = settings
         self.horizon = settings.horizon
         self.updates = 0
         self.progress = 0.0
@@ -178,6 +179,22 @@ class PPO:
         tensor = "the networks' outputs" if all(np.isfinite(leaf).all() for leaf in leaves) else "the observations"
         odd = np.flatnonzero(~np.isfinite(outputs).all(-1)).tolist()
         return f"after update {self.updates}: an action is not finite, first {tensor} (lanes {odd} of this batch)"
+
+    def configure(self, forward: dict[str, Any], data: dict[str, Any]) -> None:
+        """See ``Policy``. Random actions belong to the policy that learns: the ratios know of them."""
+        unknown = sorted(forward.keys() - {"eps"}) + sorted(data.keys() - set(PPOSettings.changeable))
+        if unknown:
+            changeable = ", ".join(PPOSettings.changeable)
+            raise ConfigError(f"ppo: a job may set eps (forward) and {changeable} (data), found {', '.join(unknown)}")
+        if not isinstance(self.distribution, Categorical):
+            if forward.get("eps"):
+                raise ConfigError("ppo: exploration by random actions needs Discrete or MultiDiscrete actions")
+        else:
+            self.distribution.exploration = float(forward.get("eps", 0.0))
+        try:
+            self.settings = PPOSettings(**{**self._own_settings.model_dump(), **data})
+        except ValidationError as error:
+            raise ConfigError(f"ppo: settings of a job: {error}") from error
 
     # Learning
 

@@ -1,6 +1,6 @@
 """Settings of the built-in policies, as frozen models; without torch, so that the root can check a file."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -54,6 +54,22 @@ class NetworkSettings(Settings):
 
 class PPOSettings(NetworkSettings):
     """Settings of ``ppo``. The defaults suit vector observations and some thousand steps per second."""
+
+    changeable: ClassVar[tuple[str, ...]] = (
+        "learning_rate",
+        "minibatches",
+        "epochs",
+        "gamma",
+        "gae_lambda",
+        "clip",
+        "value_clip",
+        "value_coefficient",
+        "entropy_coefficient",
+        "target_kl",
+        "normalize_advantages",
+        "max_grad_norm",
+    )
+    """What a league's job may change by its ``data``."""
 
     learning_rate: float = Field(
         3e-4, gt=0, description="Step size of Adam; 3e-4 is the usual choice for small networks."

@@ -53,8 +53,10 @@ def masks(found, count, seed=0):
 @pytest.mark.parametrize("space", SPACES, ids=str)
 @pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
 @pytest.mark.parametrize("by_entropy", [0.0, -0.3], ids=["bare", "entropy"])
-def test_derivatives_in_closed_form_are_those_of_autograd(space, masked, by_entropy):
+@pytest.mark.parametrize("exploration", [0.0, 0.3], ids=["own", "exploring"])
+def test_derivatives_in_closed_form_are_those_of_autograd(space, masked, by_entropy, exploration):
     found = make(space, log_std=-0.3)
+    found.exploration = exploration
     mask = masks(found, 300) if masked and found.flags else None
     outputs, free, choice = draw(found, 300, mask=mask)
     assert choice.dtype == np.float32 and choice.shape == (300, found.choices)
@@ -90,8 +92,10 @@ def test_actions_are_members_of_the_space(space, deterministic):
 @pytest.mark.parametrize(
     "space", [gym_spaces.Discrete(5), gym_spaces.MultiDiscrete([2, 4]), gym_spaces.MultiBinary(2)], ids=str
 )
-def test_frequencies_are_the_probabilities(space):
+@pytest.mark.parametrize("exploration", [0.0, 0.4], ids=["own", "exploring"])
+def test_frequencies_are_the_probabilities(space, exploration):
     found = make(space)
+    found.exploration = exploration
     outputs = np.tile(np.random.default_rng(1).normal(size=(1, found.outputs)).astype(np.float32), (60_000, 1))
     choice = found.sample(outputs, np.empty(0, np.float32), None, new_generator(3), False)
     log_prob = found.differentiate(outputs, np.empty(0, np.float32), choice, None).log_prob
@@ -100,6 +104,17 @@ def test_frequencies_are_the_probabilities(space):
     assert len(values) > 2
     assert probabilities.sum() == pytest.approx(1, abs=1e-4)  # every choice was seen
     np.testing.assert_allclose(counts / 60_000, probabilities, atol=0.01)
+
+
+def test_exploration_draws_evenly_from_what_is_allowed():
+    found = make(gym_spaces.Discrete(4))
+    found.exploration = 1.0
+    outputs = np.tile(np.array([9.0, 0.0, -9.0, 3.0], np.float32), (30_000, 1))
+    mask = np.tile(np.array([1, 0, 1, 1], np.int8), (30_000, 1))
+    choice = found.sample(outputs, np.empty(0, np.float32), mask, new_generator(3), False)
+    np.testing.assert_allclose(np.bincount(choice.ravel().astype(int)) / 30_000, [1 / 3, 0, 1 / 3, 1 / 3], atol=0.01)
+    slopes = found.differentiate(outputs, np.empty(0, np.float32), choice, mask)
+    np.testing.assert_allclose(np.exp(slopes.log_prob), 1 / 3, rtol=1e-5)
 
 
 def test_entropy_is_the_mean_of_minus_the_log_probability():

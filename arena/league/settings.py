@@ -178,6 +178,14 @@ class LeagueConfig(Model):
     max_active_player_job: Count = Field(1, description="jobs in flight for each active player")
     sides: Annotated[Count, Field(ge=2)] = Field(2, description="sides of a battle")
 
+    @field_validator("payoff", mode="before")
+    @classmethod
+    def _of_a_type(cls, value: Any) -> Any:
+        """Know the payoff by its keys where the type is left out."""
+        if isinstance(value, Mapping) and "type" not in value:
+            return {"type": "solo" if "buffer_size" in value else "battle", **value}
+        return value
+
     @field_validator("categories")
     @classmethod
     def _name_directories(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
