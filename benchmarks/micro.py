@@ -1,0 +1,278 @@
+"""What small things take, each beside a floor: the fewest bytes or operations that it could be done with.
+
+``python -m benchmarks.micro``. One process, no MPI: planning 100,000 ranks, building wire layouts, packing a record, storing
+an exchange in a rollout, one pass of advantage estimation, acting, one minibatch, one report into the records.
+"""
+
+import pickle
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from benchmarks.measuring import Figures, Table, compete, conclude, options, parse
+
+Task = Callable[[], object]
+COPIES, HORIZON = 8, 128
+
+
+class Pair(NamedTuple):
+    """Something that the arena does, and its floor.
+
+    Attributes:
+      title: what it is.
+      ours: does it once.
+      floor: what the floor is, in words.
+      least: does that once.
+      unit: in which seconds are shown.
+    """
+
+    title: str
+    ours: Task
+    floor: str
+    least: Task
+    unit: str = "us"
+
+
+def planning() -> Pair:
+    """Plan 100,000 ranks."""
+    from arena.layout import plan
+
+    class Table(NamedTuple):
+        seats: tuple[Any, ...]
+        replicas: int
+
+    class Seat(NamedTuple):
+        players: tuple[str, ...]
+        entities: tuple[int, ...]
+
+    seats = tuple(Seat((name,), (index,)) for index, name in enumerate("aabb"))
+    rows, ranks = [Table(seats, 20_000)], 100_001
+    nodes = [rank // 64 for rank in range(ranks)]
+    return Pair(
+        "plan 100,001 ranks: 20,000 matches of 4 seats",
+        lambda: plan(rows, nodes),  # type: ignore[arg-type]
+        "a tuple of five numbers for each rank",
+        lambda: [(rank, rank % 5, rank // 5, rank % 4, rank // 64) for rank in range(ranks)],
+        "ms",
+    )
+
+
+def _entity(shape: tuple[int, ...] = (4,)) -> Any:
+    from arena.envs.interface import EntitySpaces
+
+    return EntitySpaces("entity", spaces.Box(-1, 1, shape, np.float32), spaces.Discrete(2))
+
+
+def layouts() -> Pair:
+    """Build both messages of a seat."""
+    from arena.wire import ActionMessage, blocks_of, make_record
+
+    entities = [_entity()] * 2
+    record = make_record(blocks_of(entities), COPIES)
+    size = record.buffer.nbytes
+
+    def build() -> None:
+        blocks = blocks_of(entities)
+        ActionMessage(blocks, COPIES)
+        make_record(blocks, COPIES)
+
+    return Pair(
+        "lay out both messages of a seat, 2 entities x 8 copies",
+        build,
+        f"allocate its {size} bytes",
+        lambda: bytearray(size),
+    )
+
+
+def packing() -> Pair:
+    """Write one entity's observation into its record."""
+    from arena.wire import SlotWriter, blocks_of, make_record
+
+    record = make_record(blocks_of([_entity()]), COPIES)
+    write = SlotWriter(record.observations[0], 0, 0, "entity").write
+    seen, target = np.ones(4, np.float32), np.zeros(4, np.float32)
+    return Pair(
+        "write an observation of 4 floats", lambda: write(seen), "copy 16 bytes", lambda: np.copyto(target, seen)
+    )
+
+
+def inserting() -> Pair:
+    """Store an exchange."""
+    from arena.policies.ppo import PPO
+    from arena.rollout import Rollout
+
+    policy = PPO(_entity(), PPO.Settings(horizon=HORIZON), lanes=COPIES, seed=0)
+    rollout = Rollout(_entity(), policy.extras, horizon=HORIZON, lanes=COPIES)
+    lanes, no = slice(0, COPIES), np.zeros(COPIES, bool)
+    seen, rewards, yes = np.zeros((COPIES, 4), np.float32), np.ones(COPIES), np.ones(COPIES, bool)
+    decision = policy.act(seen, lanes=lanes, learning=True)
+    rollout.observe(0, lanes, seen, rewards, no, no, yes, yes)
+    target = np.zeros((HORIZON + 1, COPIES, 4), np.float32)
+
+    def insert() -> None:
+        rollout.decide(0, lanes, decision)
+        rollout.observe(1, lanes, seen, rewards, no, no, yes, no)
+        rollout._open[:] = 0
+
+    def least() -> None:
+        target[1] = seen
+
+    return Pair("store an exchange of 8 lanes in a rollout", insert, "copy its observations, 128 bytes", least)
+
+
+def estimating() -> Pair:
+    """Estimate advantages."""
+    from arena.policies.returns import advantages
+
+    shape = (HORIZON, COPIES)
+    rewards, values = np.ones(shape, np.float32), np.ones((HORIZON + 1, COPIES), np.float32)
+    no, yes = np.zeros(shape, bool), np.ones(shape, bool)
+
+    def scan() -> None:
+        carried = np.zeros(COPIES, np.float32)
+        for row in rewards:
+            carried = row + 0.9 * carried
+
+    return Pair(
+        "advantages of 128 x 8 transitions",
+        lambda: advantages(rewards, values, no, no, yes, gamma=0.99, gae_lambda=0.95),
+        "two operations for each of 128 rows",
+        scan,
+    )
+
+
+def acting() -> Pair:
+    """Choose actions with PPO's default network."""
+    from arena.policies.ppo import PPO
+
+    policy = PPO(_entity(), PPO.Settings(), lanes=COPIES, seed=0)
+    seen = np.zeros((COPIES, 4), np.float32)
+    first, second, head = (np.zeros(shape, np.float32) for shape in ((4, 64), (64, 64), (64, 2)))
+
+    def least() -> None:
+        np.dot(np.tanh(np.dot(np.tanh(np.dot(seen, first)), second)), head)
+
+    return Pair(
+        "PPO: choose for 8 lanes, two layers of 64",
+        lambda: policy.act(seen, learning=True),
+        "three products, two tanh",
+        least,
+    )
+
+
+def learning() -> Pair:
+    """Learn from one rollout of 1,024 transitions."""
+    from arena.policies.local import Alone
+    from arena.policies.ppo import PPO
+    from arena.rollout import Rollout
+
+    policy = PPO(_entity(), PPO.Settings(horizon=HORIZON), lanes=COPIES, seed=0)
+    rollout = Rollout(_entity(), policy.extras, horizon=HORIZON, lanes=COPIES)
+    rollout.valid[:] = True
+    rollout.observations[:] = np.random.default_rng(0).normal(size=rollout.observations.shape)
+    x, wide, square = (np.ones(shape, np.float32) for shape in ((256, 4), (4, 64), (64, 64)))
+    hidden, out = np.ones((256, 64), np.float32), np.ones((256, 64), np.float32)
+
+    def least() -> None:
+        for _ in range(16):
+            for _ in range(2):  # policy and value
+                np.dot(x, wide, out=out)
+                np.dot(x.T, hidden)
+                for _ in range(2):
+                    np.dot(hidden, square, out=out)  # forward, and backward to the inputs
+                np.dot(hidden.T, hidden)  # backward to the weights
+                for _ in range(2):
+                    np.tanh(out, out=out)
+
+    return Pair(
+        "PPO: learn from 1,024 transitions, 4 epochs of 4 minibatches",
+        lambda: policy.learn(rollout, Alone()),
+        "the products and tanh of 16 minibatches",
+        least,
+        "ms",
+    )
+
+
+def recording() -> Pair:
+    """Take an environment process's report into the records."""
+    from arena.messages import Episode, Episodes
+    from arena.records import Records
+    from arena.run_directory import RunDirectory
+
+    place = Path(tempfile.mkdtemp(prefix="arena-benchmark-"))
+    run = RunDirectory(place, "run")
+    run.create("name: run\n", "{}")
+    records = Records(run, {}, host="here", ranks=6, tensorboard=False)
+    episode = Episode(
+        0, 0, 100, 1.0, ("a", "a", "b", "b"), (1.0,) * 4, (100,) * 4, (None,) * 4, False, None, time.time()
+    )
+    message = pickle.dumps(Episodes(0, (episode,) * 4, 400))
+    return Pair(
+        "root: take a report of 4 episodes",
+        lambda: records.episodes(pickle.loads(message)),
+        "unpickle it",
+        lambda: pickle.loads(message),
+    )
+
+
+PAIRS: tuple[Callable[[], Pair], ...] = (
+    planning,
+    layouts,
+    packing,
+    inserting,
+    estimating,
+    acting,
+    learning,
+    recording,
+)
+SCALE = {"us": 1e6, "ms": 1e3}
+
+
+def timed(task: Task, unit: str, seconds: float) -> Callable[[], Figures]:
+    """Return a turn that calls ``task`` for a while: mean CPU time of a call, which other programs disturb least."""
+
+    def turn() -> Figures:
+        task()
+        calls, began = 0, time.process_time()
+        while True:
+            for _ in range(1 if unit == "ms" else 20):
+                task()
+                calls += 1
+            elapsed = time.process_time() - began
+            if elapsed > seconds:
+                return {unit: elapsed / calls * SCALE[unit]}
+
+    return turn
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run and return the exit code."""
+    parser = options("micro", __doc__)
+    parser.add_argument("--only", help="comma-separated, of " + ", ".join(pair.__name__ for pair in PAIRS))
+    args = parse(parser, argv)
+    turns = 3 if args.quick else args.turns
+    tables: list[Table] = []
+    for make in PAIRS:
+        if args.only and make.__name__ not in args.only.split(","):
+            continue
+        pair = make()
+        seconds = 0.1 if args.quick else 0.5
+        contestants = {
+            "arena": timed(pair.ours, pair.unit, seconds),
+            f"floor: {pair.floor}": timed(pair.least, pair.unit, seconds),
+        }
+        unit = f"{pair.unit} of CPU time"
+        tables.append(
+            compete(pair.title, contestants, figure=pair.unit, unit=unit, turns=turns, higher_is_better=False)
+        )
+    return conclude("micro", args, tables)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

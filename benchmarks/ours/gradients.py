@@ -1,0 +1,69 @@
+"""Averages a gradient in one of three ways: ``mpirun -n W python -m benchmarks.ours.gradients WAY PARAMETERS REPEATS``.
+
+Ways: ``flat``, one Allreduce of all bytes, the limit; ``tensors``, one for each tensor; ``arena``, as a policy does it,
+by ``average_gradients``.
+"""
+
+import time
+from functools import partial
+
+import mpi4py
+import numpy as np
+import torch
+from torch import nn
+
+mpi4py.rc.thread_level = "funneled"
+from mpi4py import MPI  # noqa: E402
+
+from arena.comms import GroupChannel  # noqa: E402
+from arena.group import Group  # noqa: E402
+from arena.waiting import Waiter  # noqa: E402
+from benchmarks.peers.networks import network  # noqa: E402
+from benchmarks.peers.telling import run_as_program, tell  # noqa: E402
+
+
+def _averager(way: str, comm: MPI.Comm, model: nn.Module) -> partial:
+    gradients = [parameter.grad.numpy() for parameter in model.parameters() if parameter.grad is not None]
+    if way == "arena":
+        slots = MPI.COMM_WORLD.size  # the waits that the arena takes by default where ranks have a core each, or not
+        waiter = Waiter(
+            spin=1e-3 if slots <= 2 else 5e-5,
+            yielding=1e-3,
+            max_sleep=1e-3,
+            warn_after=60,
+            abort_after=600,
+            on_warn=print,
+        )
+        return partial(Group(GroupChannel(comm.Dup(), waiter), lambda _: None).average_gradients, model)
+    if way == "flat":
+        flat = np.concatenate([gradient.ravel() for gradient in gradients])
+        return partial(comm.Allreduce, MPI.IN_PLACE, flat)
+
+    def each() -> None:
+        for gradient in gradients:
+            comm.Allreduce(MPI.IN_PLACE, gradient)
+            gradient /= comm.size
+
+    return partial(each)
+
+
+def main(way: str, parameters: str, repeats: str) -> None:
+    """Warm up, then measure each call on its own; the median of the first worker counts."""
+    torch.set_num_threads(1)
+    comm = MPI.COMM_WORLD
+    model = network(int(parameters))
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    average = _averager(way, comm, model)
+    times = []
+    for _ in range(int(repeats) + 3):
+        comm.Barrier()
+        began = time.perf_counter()
+        average()
+        times.append(time.perf_counter() - began)
+    if comm.rank == 0:
+        tell(us=float(np.median(times[3:])) * 1e6)
+
+
+if __name__ == "__main__":
+    run_as_program(main)

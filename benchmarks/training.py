@@ -1,0 +1,153 @@
+"""PPO with equal settings: how fast it trains, how long until it plays well, and how well it plays in the end.
+
+``python -m benchmarks.training``, ``--games CartPole-v1 --steps 150000`` for a part of it. Every turn has another seed,
+the same for all. Speed, time and return are read from the environments' own notes (``peers.games.Noted``), from the
+first reset to the last episode's end, so that start-up counts for nobody; it is in the notes beside.
+"""
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.measuring import ROOT, Contestant, Figures, MissingPeerError, Table, compete, conclude, options, parse
+from benchmarks.ours.local_training import SETTINGS
+from benchmarks.peers.games import EPISODES
+from benchmarks.running import run, run_arena, run_peer
+
+WINDOW = 100
+"""Episodes that a mean return is taken over."""
+
+NEVER = float("inf")
+GAMES = {"CartPole-v1": (150_000, 475.0), "pong": (20_000, 0.0)}
+"""Steps and the mean return to reach; Pong's budget shows speed, not play."""
+
+PEERS = {
+    "Stable-Baselines3, in process": "sb3",
+    "Stable-Baselines3, subprocesses": "sb3_subproc",
+    "CleanRL's algorithm": "cleanrl",
+    "Sample Factory": "sample_factory",
+    "RLlib": "rllib",
+}
+
+
+class Episode(NamedTuple):
+    """An episode: when it ended, its steps and its return."""
+
+    time: float
+    steps: int
+    reward: float
+
+
+def figures(lines: Sequence[str], threshold: float) -> Figures:
+    """Return what a training run came to, from the notes of its environments."""
+    words = [line.split() for line in lines]
+    began = min(float(word[0]) for word in words if word[1] == "start")
+    episodes = sorted(Episode(float(word[0]), int(word[1]), float(word[2])) for word in words if word[1] != "start")
+    if not episodes:
+        raise MissingPeerError("no episode was over")
+    total, steps, reached, needed = 0.0, 0, NEVER, NEVER
+    for index, episode in enumerate(episodes):
+        steps += episode.steps
+        total += episode.reward - (episodes[index - WINDOW].reward if index >= WINDOW else 0.0)
+        if reached == NEVER and index >= WINDOW - 1 and total / WINDOW >= threshold:
+            reached, needed = episode.time - began, steps
+    return {
+        "steps/s": steps / (episodes[-1].time - began),
+        "seconds to threshold": reached,
+        "steps to threshold": needed,
+        "last return": statistics.fmean(episode.reward for episode in episodes[-WINDOW:]),
+    }
+
+
+def noted(work: Callable[[int], Any], threshold: float) -> Contestant:
+    """Return a turn: ``work`` trains with the seed that it is given, and the environments take notes."""
+    seeds = count(1)
+
+    def turn() -> Figures:
+        with tempfile.TemporaryDirectory(prefix="arena-benchmark-") as place:
+            notes = Path(place) / "episodes"
+            os.environ[EPISODES] = str(notes)
+            began = time.time()
+            work(next(seeds))
+            whole = time.time() - began
+            if not notes.is_file():
+                raise MissingPeerError("it never reset an environment")
+            return {**figures(notes.read_text("utf-8").splitlines(), threshold), "seconds with start-up": whole}
+
+    return turn
+
+
+def arena(game: str, steps: int) -> Callable[[int], Any]:
+    """Return what trains by the arena: a root, an environment process and a worker."""
+    config = {
+        "steps": steps,
+        "env": {
+            "use": f"{ROOT / 'benchmarks' / 'peers' / 'games.py'}:training_game",
+            "settings": {"name": game},
+            "num_envs": 8,
+        },
+        "policies": {"learner": {"use": "ppo", "settings": SETTINGS}},
+        "matches": [{"seats": ["learner"]}],
+    }
+    return lambda seed: run_arena({**config, "seed": seed}, tells=False)
+
+
+def training(game: str, steps: int, threshold: float, args: Any) -> list[Table]:
+    """Compare speed and time until the threshold; both come from the same runs."""
+    works: dict[str, Callable[[int], Any]] = {
+        "arena: 1 environment process, 1 worker": arena(game, steps),
+        "arena: one process": lambda seed: run(
+            [sys.executable, "-m", "benchmarks.ours.local_training", game, str(steps), str(seed)]
+        ),
+    }
+    for name, peer in PEERS.items():
+        if peer != "cleanrl" or game != "pong":  # its loop for screens is another file
+            works[name] = lambda seed, peer=peer: run_peer(args.peer_python, "training", peer, game, steps, seed)
+    kept: dict[str, list[Figures]] = {name: [] for name in works}
+
+    def keeping(name: str, turn: Contestant) -> Contestant:
+        def keep() -> Figures:
+            kept[name].append(turn())
+            return kept[name][-1]
+
+        return keep
+
+    turns = {name: keeping(name, noted(work, threshold)) for name, work in works.items()}
+    title = f"PPO on {game}, {steps:,} steps"
+    tables = [compete(f"{title}: speed", turns, figure="steps/s", unit="transition steps per second", turns=args.turns)]
+    if any(figure["seconds to threshold"] < NEVER for found in kept.values() for figure in found):
+        again = {name: iter(found).__next__ for name, found in kept.items() if found}
+        tables.append(
+            compete(
+                f"{title}: until a mean return of {threshold:g} over {WINDOW} episodes",
+                again,
+                figure="seconds to threshold",
+                unit="seconds",
+                turns=min(len(found) for found in kept.values() if found),
+                higher_is_better=False,
+            )
+        )
+    return tables
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run and return the exit code."""
+    parser = options("training", __doc__)
+    parser.add_argument("--games", help="comma-separated, of " + ", ".join(GAMES))
+    parser.add_argument("--steps", type=int, help="instead of each game's own budget")
+    args = parse(parser, argv)
+    tables: list[Table] = []
+    for game in (args.games or ("CartPole-v1" if args.quick else ",".join(GAMES))).split(","):
+        steps, threshold = GAMES[game]
+        tables += training(game, args.steps or (20_000 if args.quick else steps), threshold, args)
+    return conclude("training", args, tables)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
