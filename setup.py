@@ -43,6 +43,9 @@ EXTRAS = {
 EXTRAS["all"] = sorted({requirement for listed in EXTRAS.values() for requirement in listed} - set(EXTRAS["mpi"]))
 # Box2D has wheels up to Python 3.13 and needs swig and a compiler beyond: not a price for having everything else.
 EXTRAS["all"] = [f"{entry}; python_version < '3.14'" if entry.startswith("Box2D") else entry for entry in EXTRAS["all"]]
+# What benchmarks/ measures beside the arena, as far as it gets along with the arena's Gymnasium. RLlib, Sample Factory
+# and PufferLib pin older ones and go into environments of their own: benchmarks/peers/*.txt.
+EXTRAS["bench"] = ["stable-baselines3>=2.6", "envpool>=1.1", "ray>=2.40"]
 EXTRAS["dev"] = [
     "setuptools>=70.1",  # builds the wheel that is type-checked
     "pytest>=8",

@@ -1,7 +1,7 @@
 """What small things take, each beside a floor: the fewest bytes or operations that it could be done with.
 
-``python -m benchmarks.micro``. One process, no MPI: planning 100,000 ranks, building wire layouts, packing a record, storing
-an exchange in a rollout, one pass of advantage estimation, acting, one minibatch, one report into the records.
+``python -m benchmarks.micro``. One process, no MPI: planning 100,000 ranks, building wire layouts, packing a record,
+storing an exchange in a rollout, a pass of advantage estimation, acting, learning, a report into the records.
 """
 
 import pickle
@@ -48,10 +48,10 @@ def planning() -> Pair:
         replicas: int
 
     class Seat(NamedTuple):
-        players: tuple[str, ...]
+        player: str
         entities: tuple[int, ...]
 
-    seats = tuple(Seat((name,), (index,)) for index, name in enumerate("aabb"))
+    seats = tuple(Seat(name, (index,)) for index, name in enumerate("aabb"))
     rows, ranks = [Table(seats, 20_000)], 100_001
     nodes = [rank // 64 for rank in range(ranks)]
     return Pair(
@@ -207,7 +207,7 @@ def recording() -> Pair:
 
     place = Path(tempfile.mkdtemp(prefix="arena-benchmark-"))
     run = RunDirectory(place, "run")
-    run.create("name: run\n", "{}")
+    run.create("name: run\n", {}, resume=False)
     records = Records(run, {}, host="here", ranks=6, tensorboard=False)
     episode = Episode(
         0, 0, 100, 1.0, ("a", "a", "b", "b"), (1.0,) * 4, (100,) * 4, (None,) * 4, False, None, time.time()

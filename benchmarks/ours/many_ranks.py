@@ -1,6 +1,6 @@
-"""The round robin's messages in plain MPI: ``mpirun -n RANKS python -m benchmarks.ours.many_ranks MATCHES SEATS SECONDS``.
+"""Many matches in plain MPI: ``mpirun -n RANKS python -m benchmarks.ours.many_ranks MATCHES SEATS SECONDS``.
 
-A root that does nothing, then for each match one rank that plays the environment process and one rank for each seat; each
+A root that does nothing, then for each match one rank that plays the environment process and one rank for each seat. An
 exchange is a message of a few floats each way over persistent requests, waited for inside MPI.
 """
 
