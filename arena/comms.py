@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import mpi4py
 import numpy as np
 
+from arena import cores
 from arena.errors import MatchOver
 from arena.waiting import Waiter
 from arena.wire import ActionMessage, Block, Record, make_record
@@ -27,10 +28,6 @@ _MAIL, _DIRECT = 1, 2
 _ACTIONS, _RECORD, _ACTIONS_SIDE, _RECORD_SIDE, _STREAMS = 0, 1, 2, 3, 4
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class World:
     """All ranks of the run.
 
@@ -38,17 +35,17 @@ class World:
       rank, size: of this process among all.
       host: this machine's name.
       nodes: the node number of each rank; ranks that share memory share a node.
-      hosts: the host name of each rank.
+      hosts: the name of each rank's node: the scheduler's name for it, else the machine's.
     """
 
     def __init__(self) -> None:
         self.comm = MPI.COMM_WORLD.Dup()
         self.steps = MPI.COMM_WORLD.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
-        self.host = socket.gethostname()
+        self.host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
         shared = self.comm.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
         leader = shared.bcast(self.rank)
-        self.ranks_here = shared.size
+        self._share = cores.shares(shared.allgather(cores.given()))[shared.rank]
         shared.Free()
         facts = self.comm.allgather((leader, self.host))
         number: dict[int, int] = {}
@@ -56,12 +53,12 @@ class World:
         self.hosts = [host for _, host in facts]
 
     def oversubscribed(self) -> bool:
-        """Whether this node has more ranks than cores for them."""
-        return self.ranks_here > _cores()
+        """Whether this node has fewer cores for this rank and its neighbours than they are."""
+        return self._share < 0.999
 
     def cores_per_rank(self) -> int:
-        """Return how many cores each rank of this node may use, at least one."""
-        return max(1, _cores() // self.ranks_here)
+        """Return how many cores this rank may keep busy, at least one."""
+        return cores.whole(self._share)
 
     def share(self, thing: Any, waiter: Waiter) -> Any:
         """Give every rank what the root has. All ranks call it; pickled, for use between rounds only."""

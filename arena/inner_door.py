@@ -11,6 +11,7 @@ from arena import registry
 from arena.checkpoint import read_tensors
 from arena.comms import GroupChannel
 from arena.context import Context
+from arena.devices import device_of
 from arena.driver import Driver
 from arena.errors import ConfigError, MatchOver
 from arena.league_seat import LeagueSeat
@@ -140,11 +141,11 @@ class InnerDoorWorker(Worker):
                 self._restart_together()
             if self.context.config.verify_replicas:
                 self._verify_replicas()
+            if group.rank == 0:
+                self.report(pooled=True)  # before the checkpoint, so that the records hold what it goes on from
             if agreed[2]:
                 self._write_together(order)
             over = bool(agreed[1]) or self.steps >= self.budget
-            if group.rank == 0:
-                self.report(pooled=True)
             self._publish(at_once=over)
             if over:
                 return
@@ -242,10 +243,8 @@ def _settings_of(policy_class: type, settings: Any, use: str) -> Any:
 
 
 def _device(context: Context) -> str:
-    device = context.config.device
-    if device != "auto":
-        return device
-    if not torch.cuda.is_available():
-        return "cpu"
-    here = [r for r, node in enumerate(context.world.nodes) if node == context.me.node and r < context.world.rank]
-    return f"cuda:{len(here) % torch.cuda.device_count()}"
+    if context.config.device != "auto":
+        return context.config.device
+    learning = {name for name, policy in context.config.policies.items() if policy.learns}
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return device_of(context.me.rank, context.plan, learning, gpus)

@@ -11,14 +11,19 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from arena import start
 from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    from arena.run_directory import Resume
 
 COMMANDS = {
     "eval": "arena.evaluate",
     "tournament": "arena.tournament",
     "doctor": "arena.doctor.main",
+    "slurm": "arena.slurm",
 }
 """Commands beside the start of a run, and the modules whose ``main`` they are."""
 
@@ -30,13 +35,24 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         description="Train the policies of a configuration file, over MPI.",
         epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun it starts itself. "
         "arena eval runs/NAME plays the trained players of a run, arena tournament runs/NAME rates them; arena doctor "
-        "says what would get in a run's way.",
+        "says what would get in a run's way; arena slurm CONFIG writes a batch script.",
     )
     parser.add_argument("config", type=Path, help="the YAML file")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key, e.g. policies.blue.use=random"
     )
-    parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint of the run")
+    beginning = parser.add_mutually_exclusive_group()
+    beginning.add_argument("--resume", action="store_true", help="go on from the newest checkpoint of the run")
+    beginning.add_argument(
+        "--resume-or-start", action="store_true", help="go on where there is a checkpoint, else start: for batch jobs"
+    )
+    parser.add_argument(
+        "--stopped-code",
+        type=int,
+        default=0,
+        metavar="CODE",
+        help="exit code where a signal ended the run before its budgets were spent (default: 0)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print who would do what, and stop; needs no MPI")
     parser.add_argument("--diagram", type=Path, metavar="OUT.svg", help="with --dry-run: draw the plan")
     parser.add_argument(
@@ -58,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if start.started_by_mpi() is not None and not args.dry_run:
         from arena.run import play
 
-        return play(args.config, args.set, resume=args.resume)
+        return play(args.config, args.set, resume=_resume(args), stopped_code=args.stopped_code)
     try:
         return dry_run(args) if args.dry_run else start_under_mpi(args, arguments)
     except ConfigError as error:
@@ -102,14 +118,21 @@ def start_under_mpi(args: argparse.Namespace, arguments: Sequence[str]) -> int:
     from arena.preflight import check_environments
     from arena.run_directory import RunDirectory
 
+    start.refuse_bare_srun()
     config = load_config(args.config, args.set)
     rounds = config.round_list()
     ranks = args.ranks or config.ranks_needed()
+    start.refuse_too_small_a_job(ranks, config.ranks_needed())
     for round_ in rounds:
         plan(round_.rows, [0] * ranks)
     check_environments(config)
-    RunDirectory(config.run_root, config.name).check(resume=args.resume)
+    run = RunDirectory(config.run_root, config.name)
+    run.check(run.goes_on(_resume(args)))
     return start.run(start.command(start.find_mpirun(), ranks, _without_ranks(arguments)))
+
+
+def _resume(args: argparse.Namespace) -> "Resume":
+    return "always" if args.resume else "if possible" if args.resume_or_start else "never"
 
 
 def _without_ranks(arguments: Sequence[str]) -> list[str]:

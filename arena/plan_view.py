@@ -157,10 +157,16 @@ def _groups(plan: Plan, config: RunConfig) -> list[str]:
     return lines
 
 
-def _memory(plan: Plan, nodes: _Nodes) -> str:
+def memory_of_nodes(plan: Plan) -> Counter[int]:
+    """Return about how many MB the processes on each node take, without what copies and networks hold."""
     need = Counter[int]()
     for one in plan.assignments:
         need[one.node] += MEMORY[one.role]
+    return need
+
+
+def _memory(plan: Plan, nodes: _Nodes) -> str:
+    need = memory_of_nodes(plan)
     total, (fullest, most) = sum(need.values()), need.most_common(1)[0]
     where = f", {most / 1000:.1f} GB of it on {nodes.name(fullest)}, the most on one node" if len(nodes.all) > 1 else ""
     return (

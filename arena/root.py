@@ -106,11 +106,16 @@ class Root:
         if manifest["finished"] and all(self._steps.get(player, 0) >= budget for player in manifest["learning"]):
             self._turn_over()
 
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds have been played to their end."""
+        return self._round_number >= len(self._rounds)
+
     # Rounds ---------------------------------------------------------------------------------------------------
 
     def next_round(self) -> RoundStart:
         """Return what to tell everybody at the start of the next round, or at the end of the run."""
-        if self.stopping or self._round_number >= len(self._rounds):
+        if self.stopping or self.finished:
             return RoundStart(-1, None, {}, {}, {}, {})
         number = self._round_number
         sources = self._resolve_copies(self._rounds[number - 1]) if number and not self._steps else {}
@@ -189,6 +194,7 @@ class Root:
             "statistics": statistics,
             "league": None if self._league is None else self._league.state(),
         }
+        self._records.flush(force=True)  # a job that is killed goes on from here: what led here must be on record
         try:
             self._newest = self._checkpoints.complete(order.number, manifest)
             self._records.note("INFO", f"checkpoint {order.number} is complete")
@@ -208,7 +214,8 @@ class Root:
     def describe_ranks(self) -> None:
         """Write what each rank was to ``log/ranks.json``."""
         self.ranks[0] = {"role": "root", "loaded_torch": "torch" in sys.modules}
-        described = [{"rank": rank, **facts} for rank, facts in sorted(self.ranks.items())]
+        hosts = self._world.hosts
+        described = [{"rank": rank, "host": hosts[rank], **facts} for rank, facts in sorted(self.ranks.items())]
         (self._run.log / "ranks.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
 
     # Mail -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """A run as every rank goes through it: set up the world, then round after round take the role that the plan gives."""
 
 import logging
-import socket
 import sys
 import time
 import traceback
@@ -17,7 +16,7 @@ from arena.errors import ConfigError
 from arena.layout import Role, plan
 from arena.logs import open_log
 from arena.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
-from arena.run_directory import RunDirectory
+from arena.run_directory import Resume, RunDirectory
 from arena.start import started_by_mpi
 from arena.waiting import Waiter, do_nothing
 
@@ -31,8 +30,18 @@ ALONE = (
 )
 
 
-def play(path: Path, overrides: Sequence[str], *, resume: bool) -> int:
-    """Be one rank of a run, from its start to its end; return the exit code."""
+def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: int = 0) -> int:
+    """Be one rank of a run, from its start to its end.
+
+    Args:
+      path: the configuration file.
+      overrides: ``key=value`` each.
+      resume: whether to go on from a checkpoint.
+      stopped_code: what to exit with where a signal has ended the run before its budgets were spent.
+
+    Returns:
+      The exit code; that of the root counts for the run.
+    """
     world = World()
     started = started_by_mpi()
     if started is not None and world.size == 1 < started[1]:
@@ -40,9 +49,9 @@ def play(path: Path, overrides: Sequence[str], *, resume: bool) -> int:
             print(f"error: {ALONE.format(ranks=started[1])}", file=sys.stderr, flush=True)
         return 2
     setup_waiter = _waiter(world, WaitConfig(), lambda text: print(f"rank {world.rank} {text}", file=sys.stderr))
-    config, code = _agree_on_config(world, setup_waiter, path, overrides, resume)
+    config, goes_on = _agree_on_config(world, setup_waiter, path, overrides, resume)
     if config is None:
-        return code
+        return 2
     mailbox = Mailbox(world)
     run = RunDirectory(config.run_root, config.name)
     alone = config.records.log == "rank"
@@ -53,35 +62,43 @@ def play(path: Path, overrides: Sequence[str], *, resume: bool) -> int:
         mailbox.post(0, Note(world.rank, "WARNING", text))
 
     rank = _Rank(world, mailbox, _waiter(world, config.waits, warn), config, run, log)
+    finished = True
     if world.rank == 0:
-        rank.be_root(resume)
+        finished = rank.be_root(goes_on)
     else:
         rank.follow()
     mailbox.close()
     world.close()
-    return 0
+    return 0 if finished else stopped_code
 
 
 def _agree_on_config(
-    world: World, waiter: Waiter, path: Path, overrides: Sequence[str], resume: bool
-) -> tuple[RunConfig | None, int]:
-    """Have the root alone read the file and make the run directory; a user error ends every rank with exit code 2."""
+    world: World, waiter: Waiter, path: Path, overrides: Sequence[str], resume: Resume
+) -> tuple[RunConfig | None, bool]:
+    """Have the root alone read the file and make the run directory.
+
+    Returns:
+      The configuration, None on every rank after an error of the user's; and, on the root, whether the run goes on
+      from a checkpoint.
+    """
     config: RunConfig | None = None
+    goes_on = False
     if world.rank == 0:
         try:
             config = load_config(path, overrides)
             plans = [plan(round_.rows, world.nodes) for round_ in config.round_list()]
             described = {
                 "ranks": world.size,
-                "hosts": sorted(set(world.hosts)),
+                "hosts": world.hosts,
                 "rounds": [_plan_as_data(p) for p in plans],
             }
-            RunDirectory(config.run_root, config.name).create(config.to_yaml(), described, resume)
+            run = RunDirectory(config.run_root, config.name)
+            goes_on = run.goes_on(resume)
+            run.create(config.to_yaml(), described, goes_on)
         except ConfigError as error:
             config = None
             print(f"error: {error}", file=sys.stderr, flush=True)
-    config = world.share(config, waiter)
-    return config, 0 if config is not None else 2
+    return world.share(config, waiter), goes_on
 
 
 def _plan_as_data(planned: Any) -> dict[str, Any]:
@@ -147,8 +164,8 @@ class _Rank:
 
     # The root -------------------------------------------------------------------------------------------------
 
-    def be_root(self, resume: bool) -> None:
-        """Go through all rounds as rank 0."""
+    def be_root(self, resume: bool) -> bool:
+        """Go through all rounds as rank 0; return whether all were played to their end."""
         root: Any = None
         try:
             from arena.progress import ProgressView
@@ -174,12 +191,14 @@ class _Rank:
             root.describe_ranks()
             records.close(exit=0)
             self._conclude(records)
+            return root.finished
         except BaseException as error:
             failure = self._failure(error)
             if root is not None:
                 root.fail(failure)
             print(f"error: the root failed:\n{failure.text}", file=sys.stderr, flush=True)
             self.world.abort(1)
+            raise
 
     def _lead(self, root: Any) -> None:
         """Announce one round after the other and supervise it."""
@@ -295,7 +314,7 @@ class _Rank:
     def _failure(self, error: BaseException) -> Failure:
         known = isinstance(error, ConfigError)
         text = str(error) if known else "".join(traceback.format_exception(error))
-        return Failure(self.world.rank, socket.gethostname(), self.role, self.player, known, text)
+        return Failure(self.world.rank, self.world.host, self.role, self.player, known, text)
 
     def _give_up(self, error: BaseException) -> None:
         """Tell the root why this rank cannot go on; the root prints it and ends the job."""

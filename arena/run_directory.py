@@ -8,10 +8,13 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from arena.checkpoint import Checkpoints, write_text
 from arena.errors import ConfigError
+
+Resume = Literal["never", "always", "if possible"]
+"""Whether a start goes on from a checkpoint; ``if possible``: where there is one, and begins anew elsewhere."""
 
 
 class RunDirectory:
@@ -136,6 +139,20 @@ class RunDirectory:
         except OSError as error:
             raise self._cannot_write(error) from error
 
+    def goes_on(self, resume: Resume) -> bool:
+        """Return whether this start goes on from a checkpoint.
+
+        Where it may begin anew, what a life has left that ended before its first checkpoint is removed: a job that
+        was preempted so early would find its name taken for ever.
+        """
+        if resume != "if possible":
+            return resume == "always"
+        if self._has_checkpoint():
+            return True
+        if self.config.is_file():
+            self.forget()
+        return False
+
     def check(self, resume: bool) -> None:
         """Raise what ``create`` would raise, as far as that can be told before, and leave nothing behind.
 
@@ -166,7 +183,7 @@ class RunDirectory:
         So the corrected configuration can be started under the same name. Checkpoints and snapshots are never removed,
         nor are files of somebody else's.
         """
-        if any(self.checkpoints.glob("*/manifest.json")) or any(self.players.glob("*/*")):
+        if self._has_checkpoint() or any(self.players.glob("*/*")):
             return
         for directory in (self.tensorboard, self.players, self.checkpoints, self.log, self.plots):
             shutil.rmtree(directory, ignore_errors=True)
@@ -175,8 +192,12 @@ class RunDirectory:
         with contextlib.suppress(OSError):
             self.path.rmdir()
 
+    def _has_checkpoint(self) -> bool:
+        """Whether there is a complete one, whole or damaged."""
+        return any(manifest.parent.name.isdecimal() for manifest in self.checkpoints.glob("*/manifest.json"))
+
     def _refuse_what_cannot_go_on(self, resume: bool) -> None:
-        found = Checkpoints(self.checkpoints).newest() if resume else any(self.checkpoints.glob("*/manifest.json"))
+        found = Checkpoints(self.checkpoints).newest() if resume else self._has_checkpoint()
         if resume and not found:
             raise ConfigError(
                 f"{self}: expected a complete checkpoint to resume from, found none; "

@@ -35,6 +35,34 @@ def started_by_mpi() -> tuple[int, int] | None:
     return None
 
 
+def refuse_bare_srun() -> None:
+    """Refuse to start an mpirun in each of several tasks.
+
+    Raises:
+      ConfigError: srun has started several tasks that do not know of each other.
+    """
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+    if started_by_mpi() is None and tasks.isdecimal() and int(tasks) > 1:
+        raise ConfigError(
+            f"srun has started {tasks} tasks that do not know of each other; start them with srun --mpi=pmix or "
+            "--mpi=pmi2, whichever your MPI library speaks (docs/hpc.md), or start mpirun without srun"
+        )
+
+
+def refuse_too_small_a_job(ranks: int, needed: int) -> None:
+    """Refuse to start fewer ranks than the table needs where a batch job has asked for too few tasks.
+
+    Raises:
+      ConfigError: it has; the message says how to submit it.
+    """
+    job = os.environ.get("SLURM_JOB_ID")
+    if job is not None and ranks < needed:
+        raise ConfigError(
+            f"this table needs {needed} ranks, found {ranks} tasks in job {job}; ask for more with --nodes and "
+            "--ntasks-per-node (`arena slurm` chooses them)"
+        )
+
+
 def find_mpirun() -> str:
     """Return the mpirun to use: the one beside this Python where the environment has its own, else the one on PATH.
 

@@ -130,3 +130,18 @@ def test_an_unwritable_run_directory(tmp_path):
     assert outcome.code == 2
     assert "run_root" in outcome.errors
     assert "Traceback" not in outcome.errors
+
+
+def test_tasks_of_a_bare_srun_do_not_start_an_mpirun_each(tmp_path):
+    path = write_config(tmp_path, GOOD)
+    done = subprocess.run(
+        [sys.executable, "-m", "arena.launch", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "SLURM_STEP_NUM_TASKS": "6"},
+    )
+    assert done.returncode == 2
+    assert "srun has started 6 tasks that do not know of each other" in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()

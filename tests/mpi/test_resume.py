@@ -88,6 +88,22 @@ def test_sigusr1_to_mpirun_itself_checkpoints_and_ends_with_zero(tmp_path):
     assert process.returncode == 0, errors
 
 
+def test_what_a_batch_script_starts_goes_on_by_itself_and_says_whether_it_was_stopped(tmp_path):
+    """One command for every life of a job: a fresh one, one after a signal, and one after the end."""
+    options = ("--resume-or-start", "--stopped-code", "85")
+    process = start(tmp_path, cartpole(), *options)
+    process.send_signal(signal.SIGUSR1)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 85, errors
+    _, manifest = newest(tmp_path)
+    second = succeed(run_arena(tmp_path, cartpole(), *options))
+    _, after = newest(tmp_path)
+    assert after["round_steps"]["p"] >= BUDGET and after["updates"]["p"] > manifest["updates"]["p"]
+    assert "resumed from checkpoint" in (second.directory / "log/arena.log").read_text()
+    succeed(run_arena(tmp_path, cartpole(), *options))
+    assert newest(tmp_path)[1]["updates"] == after["updates"]
+
+
 def test_everything_killed_goes_on_from_the_newest_whole_checkpoint(tmp_path):
     process = start(tmp_path, cartpole(steps=2_000_000))
     os.killpg(process.pid, signal.SIGKILL)

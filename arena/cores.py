@@ -1,0 +1,78 @@
+"""The cores a rank may use: its affinity, its control group, its scheduler's word, shared with its neighbours."""
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Cores(NamedTuple):
+    """The cores that one rank was given.
+
+    Attributes:
+      allowed: the logical cores that it may run on; fewer than the node has where it is bound, or in a cpuset.
+      limit: how many cores' worth of time the job has on this node (a control group's quota, or what the scheduler
+        granted on nodes that it does not fence off); infinite without a limit.
+    """
+
+    allowed: frozenset[int]
+    limit: float
+
+
+def given(environ: Mapping[str, str] = os.environ, groups: Path = Path("/sys/fs/cgroup")) -> Cores:
+    """Return what this process was given."""
+    if hasattr(os, "sched_getaffinity"):
+        allowed = frozenset(os.sched_getaffinity(0))
+    else:
+        allowed = frozenset(range(os.cpu_count() or 1))
+    granted = environ.get("SLURM_CPUS_ON_NODE", "")
+    return Cores(allowed, min(_quota(groups), float(granted) if granted.isdecimal() else float("inf")))
+
+
+def shares(ranks: Sequence[Cores]) -> list[float]:
+    """Return how many cores each rank of a node has for itself, given those of all its ranks.
+
+    A core that several ranks may use counts for each of them in equal parts; a limit scales all of them down.
+    """
+    users = Counter(core for rank in ranks for core in rank.allowed)
+    limit = min(rank.limit for rank in ranks)
+    scale = min(1.0, limit / len(users))
+    return [scale * sum(1 / users[core] for core in rank.allowed) for rank in ranks]
+
+
+def whole(share: float) -> int:
+    """Return the threads that fit into a share, at least one."""
+    return max(1, int(share + 1e-6))  # three thirds of a core are one
+
+
+def _quota(groups: Path) -> float:
+    """Return the smallest quota, in cores, of this process's control group and of those around it."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return float("inf")
+    smallest = float("inf")
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":  # version 2
+            smallest = min([smallest, *(_read(place / "cpu.max") for place in _upwards(groups, path))])
+        elif "cpu" in controllers.split(","):  # version 1
+            names = "cpu.cfs_quota_us", "cpu.cfs_period_us"
+            places = _upwards(groups / "cpu", path)
+            smallest = min([smallest, *(_read(*(place / name for name in names)) for place in places)])
+    return smallest
+
+
+def _upwards(root: Path, path: str) -> list[Path]:
+    below = root / path.lstrip("/")
+    return [below, *(place for place in below.parents if place.is_relative_to(root))]
+
+
+def _read(*files: Path) -> float:
+    """Return quota / period from the words in some files; infinite where they say there is none, or are not there."""
+    try:
+        quota, period = " ".join(file.read_text(encoding="ascii") for file in files).split()
+        return int(quota) / int(period) if int(quota) > 0 else float("inf")
+    except (OSError, ValueError, ZeroDivisionError):  # "max 100000"; a group that is not visible in a container
+        return float("inf")

@@ -1,0 +1,1 @@
+"""Tests under a real SLURM, started for them."""

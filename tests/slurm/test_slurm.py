@@ -1,0 +1,170 @@
+"""Under a real SLURM the scripts in launch/ place, checkpoint, requeue, resume and give up as docs/hpc.md says."""
+
+import itertools
+import json
+import os
+import sqlite3
+import time
+
+import pytest
+import yaml
+
+from .cluster import Cluster, running, what_is_missing
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SCRIPT = f"{ROOT}/launch/slurm.sbatch"
+ARRAY = f"{ROOT}/launch/slurm-array.sbatch"
+BUDGET = 24_000
+STEP = 2 * 8 * 64  # of an update: two workers, eight copies, one horizon
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    missing = what_is_missing()
+    if missing is not None and os.environ.get("ARENA_TEST_SLURM") == "required":
+        pytest.fail(missing)
+    if missing is not None:
+        pytest.skip(missing)
+    with running() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Two matches of one worker each: on two nodes of three tasks, one match on each."""
+    path = tmp_path / "pole.yaml"
+    content = {
+        "name": "pole",
+        "run_root": str(tmp_path / "runs"),
+        "steps": BUDGET,
+        "checkpoint": {"every": 0.5},
+        "env": {"use": "gymnasium:CartPole-v1", "num_envs": 8},
+        "policies": {"p": {"use": "ppo", "settings": {"horizon": 64, "epochs": 2}}},
+        "matches": [{"seats": ["p"], "replicas": 2}],
+    }
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def output(place, number):
+    return "".join(path.read_text() for path in sorted(place.glob(f"*-{number}*.out")))
+
+
+def newest(run):
+    checkpoints = (run / "checkpoints").glob("[0-9]*/manifest.json")
+    return json.loads(max(checkpoints, key=lambda path: int(path.parent.name)).read_text())
+
+
+def nodes_of_matches(run):
+    """Return for each match the names of the nodes that its ranks were on, from the plan that the run has left."""
+    plan = json.loads((run / "plan.json").read_text())
+    seated = [one for one in plan["rounds"][0]["assignments"] if one["match"] is not None]
+    found = {one["match"]: set() for one in seated}
+    for one in seated:
+        found[one["match"]].add(plan["hosts"][one["rank"]])
+    return found
+
+
+def test_the_quickstart_on_two_nodes_keeps_its_match_inside_one(cluster: Cluster, tmp_path):
+    number = cluster.submit(
+        tmp_path,
+        "--nodes=2",
+        "--ntasks-per-node=5",  # beside the root four are free on the first node: one too few for the match
+        SCRIPT,
+        f"{ROOT}/configs/quickstart.yaml",
+        *("--set", "steps=6000", "--set", f"run_root={tmp_path}/runs"),
+    )
+    job = cluster.wait(number)
+    assert (job.state, job.restarts) == ("COMPLETED", 0), output(tmp_path, number)
+    run = tmp_path / "runs/quickstart"
+    assert nodes_of_matches(run) == {0: {"n2"}}
+    hosts = json.loads((run / "plan.json").read_text())["hosts"]
+    assert hosts == ["n1"] * 5 + ["n2"] * 5, "tasks are dealt to the nodes in another way than `arena slurm` says"
+    assert newest(run)["steps"]["blue"] >= 6000
+
+
+@pytest.mark.parametrize("way", ["told before the end of its time", "requeued by somebody else"])
+def test_a_job_that_is_interrupted_goes_on_and_finishes_its_budget(cluster: Cluster, tmp_path, config, way):
+    number = cluster.submit(tmp_path, "--nodes=2", "--ntasks-per-node=3", SCRIPT, str(config))
+    run = tmp_path / "runs/pole"
+    deadline = time.monotonic() + 60
+    while not list(run.glob("checkpoints/*/manifest.json")):
+        assert time.monotonic() < deadline, output(tmp_path, number)
+        time.sleep(0.05)
+    if way == "requeued by somebody else":
+        cluster.run("scontrol", "requeue", number)
+    else:
+        cluster.run("scancel", "--signal=USR1", "--batch", number)  # what --signal=B:USR1@90 does in time
+    cluster.start_again(number)
+    job = cluster.wait(number)
+    said = output(tmp_path, number)
+    assert (job.state, job.restarts) == ("COMPLETED", 1), said + cluster.logs()
+    after = newest(run)
+    assert after["finished"]
+    assert BUDGET <= after["round_steps"]["p"] < BUDGET + STEP
+    assert set(nodes_of_matches(run)) == {0, 1} and all(len(nodes) == 1 for nodes in nodes_of_matches(run).values())
+    with sqlite3.connect(run / "arena.sqlite") as database:
+        lives = database.execute("SELECT life, exit, resumed FROM runs").fetchall()
+        before = json.loads(lives[1][2])["p"]
+        # What the first life did after its last checkpoint stays in the records, and does not count.
+        counted = database.execute(
+            "SELECT DISTINCT updates, steps FROM metrics WHERE life = 2 OR steps <= ? ORDER BY updates", (before,)
+        ).fetchall()
+    assert len(lives) == 2 and 0 < before < BUDGET
+    assert [updates for updates, _ in counted] == [*range(1, after["updates"]["p"] + 1)]
+    assert counted[-1][1] == after["steps"]["p"]
+    steps = [0, *(steps for _, steps in counted)]
+    # Where an episode ends, a copy starts anew in place of a step: an update is of a little less than STEP.
+    assert all(0.8 * STEP < later - earlier <= STEP for earlier, later in itertools.pairwise(steps))
+    if way != "requeued by somebody else":
+        assert lives[0][1] == 0, "the run was not ended in order"
+        assert "stopped in order, goes back into the queue" in said
+
+
+def test_an_array_of_three_seeds_leaves_three_runs(cluster: Cluster, tmp_path, config):
+    more = ("--set", "steps=2000", "--set", "matches.0.replicas=1")
+    number = cluster.submit(tmp_path, "--array=1-3", "--ntasks-per-node=3", ARRAY, str(config), *more)
+    for task in (1, 2, 3):
+        assert cluster.wait(f"{number}_{task}").state == "COMPLETED", output(tmp_path, number)
+    for seed in (1, 2, 3):
+        run = tmp_path / f"runs/pole-seed{seed}"
+        assert yaml.safe_load((run / "config.yaml").read_text())["seed"] == seed
+        assert newest(run)["finished"]
+
+
+def test_a_wrong_configuration_fails_once(cluster: Cluster, tmp_path, config):
+    number = cluster.submit(tmp_path, "--ntasks-per-node=5", SCRIPT, str(config), "--set", "steps=many")
+    job = cluster.wait(number)
+    assert job == ("FAILED", 0, "2:0")
+    said = output(tmp_path, number)
+    assert said.count("error:") == 1 and "Traceback" not in said
+
+
+def test_too_few_tasks_are_told_in_the_first_line(cluster: Cluster, tmp_path):
+    number = cluster.submit(tmp_path, "--ntasks-per-node=4", SCRIPT, f"{ROOT}/configs/quickstart.yaml")
+    job = cluster.wait(number)
+    assert job == ("FAILED", 0, "2:0")
+    first = output(tmp_path, number).splitlines()[0]
+    assert "needs 6 ranks" in first and "4" in first and "--ntasks-per-node" in first
+
+
+def test_a_run_that_fails_is_tried_again_but_not_for_ever(cluster: Cluster, tmp_path, config):
+    broken = (
+        "class Broken:\n    def __init__(self, env, group): ...\n    def run(self, steps): raise OSError('no disk')\n"
+    )
+    (tmp_path / "broken.py").write_text(broken)
+    number = cluster.submit(
+        tmp_path,
+        "--ntasks-per-node=3",
+        SCRIPT,
+        str(config),
+        *("--set", "matches.0.replicas=1", "--set", f"policies.p.use={tmp_path}/broken.py:Broken"),
+        *("--set", "policies.p.settings={}"),
+    )
+    for life in (1, 2):
+        cluster.start_again(number, life)
+    job = cluster.wait(number)
+    said = output(tmp_path, number)
+    assert (job.state, job.restarts) == ("FAILED", 2), said
+    assert said.count("OSError: no disk") == 3
+    assert not list(tmp_path.glob("*.failures"))
