@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "eval": "arena.evaluate",
     "tournament": "arena.tournament",
+    "league": "arena.league_standing",
     "doctor": "arena.doctor.main",
     "slurm": "arena.slurm",
 }
@@ -34,8 +35,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         prog="arena",
         description="Train the policies of a configuration file, over MPI.",
         epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun it starts itself. "
-        "arena eval runs/NAME plays the trained players of a run, arena tournament runs/NAME rates them; arena doctor "
-        "says what would get in a run's way; arena slurm CONFIG writes a batch script.",
+        "arena eval runs/NAME plays the trained players of a run, arena tournament runs/NAME rates them, arena league "
+        "runs/NAME shows a league; arena doctor says what would get in a run's way; arena slurm CONFIG writes a batch "
+        "script.",
     )
     parser.add_argument("config", type=Path, help="the YAML file")
     parser.add_argument(

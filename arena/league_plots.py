@@ -1,6 +1,7 @@
 """Pictures of who beats whom: the heat map of a payoff, ratings over time, the family tree, and exploitability."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,6 +19,12 @@ LABELLED = 40
 
 ANNOTATED = 16
 """Players up to which each cell of a heat map also holds its number."""
+
+
+FROZEN = "snapshots, when frozen"
+
+Points = tuple[np.ndarray, np.ndarray]
+"""Where a curve goes through: x ``[N]``, y ``[N]``."""
 
 
 class RatingCurve(NamedTuple):
@@ -73,7 +80,7 @@ def draw_heat_map(title: str, note: str, names: Sequence[str], matrix: np.ndarra
                 axes.text(column, row, text, ha="center", va="center", fontsize=8, color=color)
     shown = range(0, count, -(-count // LABELLED))
     written = [names[index] for index in shown]
-    axes.set_xticks(shown, written, rotation=45, ha="right", rotation_mode="anchor", fontsize=8.5)
+    axes.set_xticks(shown, written, rotation=90, fontsize=8.5)
     axes.set_yticks(shown, written, fontsize=8.5)
     axes.grid(visible=False)
     axes.set_facecolor(GRID)
@@ -98,7 +105,7 @@ def draw_ratings(title: str, curves: Mapping[str, RatingCurve], active: Sequence
     frozen = [name for name in curves if name not in active]
     if frozen:
         last = [(curves[name].minutes[0], curves[name].mu[-1]) for name in frozen]
-        axes.plot(*zip(*last, strict=True), ".", color=FAINT, alpha=0.5, markersize=5, label="snapshots, when frozen")
+        axes.plot(*zip(*last, strict=True), ".", color=INK, alpha=0.6, markersize=5, label=FROZEN, zorder=5)
     named = [name for name in active if name in curves]
     colors = resolve(dict.fromkeys(named))
     for name in named:
@@ -107,7 +114,7 @@ def draw_ratings(title: str, curves: Mapping[str, RatingCurve], active: Sequence
         axes.plot(minutes, mu, color=colors[name], linewidth=2, label=name, marker="o" if len(mu) < 3 else "")
     _minutes(axes)
     axes.set_ylabel("rating")
-    _legend(axes, len(named) + bool(frozen))
+    _legend(axes, [*named, *([FROZEN] if frozen else [])])
     _titles(axes, title, "openskill rating; the bands are one standard deviation")
     return figure
 
@@ -151,36 +158,33 @@ def draw_family(title: str, family: Mapping[str, Relative]) -> "Figure":
     return figure
 
 
-def draw_exploitability(title: str, steps: Sequence[int], curves: Mapping[str, np.ndarray]) -> "Figure":
-    """Return NashConv after each snapshot, 0 being a Nash equilibrium; on a logarithmic scale where all are above 0.
+def draw_exploitability(title: str, alone: Mapping[str, Points], mixtures: Mapping[str, Points]) -> "Figure":
+    """Return NashConv against steps, 0 being a Nash equilibrium; on a logarithmic scale where all are above 0.
 
     Args:
       title: of the picture.
-      steps: of each snapshot, ``[N]``.
-      curves: what is drawn against them, by name, ``[N]``; NaN leaves out.
+      alone: (steps, NashConv) of each player's snapshots, one by one.
+      mixtures: likewise of mixtures of all snapshots up to there.
     """
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    figure, (axes,) = new_figure(1, 1, (9.0, 5.2))
-    # Snapshots of several players may have the same steps: their order is what is certain.
-    rises = len(set(steps)) == len(steps)
-    x = np.asarray(steps) if rises else np.arange(1, len(steps) + 1)
-    for (name, values), color in zip(curves.items(), CYCLE, strict=False):
-        axes.plot(x, values, color=color, linewidth=2, label=name, marker="o", markersize=3.5)
-    if all((values[np.isfinite(values)] > 1e-6).all() for values in curves.values()):
+    figure, (axes,) = new_figure(1, 1, (9.0, 5.4))
+    colors = dict(zip([*mixtures, *alone], cycle(CYCLE)))
+    for name, (steps, values) in alone.items():
+        axes.plot(steps, values, color=colors[name], linewidth=1, alpha=0.65, label=name, marker="o", markersize=3)
+    for name, (steps, values) in mixtures.items():
+        axes.plot(steps, values, color=colors[name], linewidth=2.4, label=name, marker="o" if len(values) < 3 else "")
+    shown = [values[np.isfinite(values)] for _, values in (*alone.values(), *mixtures.values())]
+    if all((values > 1e-6).all() for values in shown):
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_minor_locator(NullLocator())
     else:
         axes.set_ylim(bottom=0)
-    if rises:
-        axes.set_xlabel("transition steps of the player")
-    else:
-        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-        axes.set_xlabel("snapshots")
+    axes.set_xlabel("transition steps of the player")
     axes.set_ylabel("NashConv")
-    _legend(axes, len(curves))
+    _legend(axes, list(colors))
     _titles(axes, title, "how much the players would gain by best answers, computed exactly; 0 is a Nash equilibrium")
     return figure
 
@@ -208,11 +212,12 @@ def _minutes(axes: "Axes") -> None:
     axes.set_xlabel("minutes")
 
 
-def _legend(axes: "Axes", entries: int) -> None:
+def _legend(axes: "Axes", labels: Sequence[str]) -> None:
+    # As many columns as the longest name leaves room for.
+    columns = max(min(100 // (max(map(len, labels), default=1) + 8), 4, len(labels)), 1)
     axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=min(max(entries, 1), 4), frameon=False, labelcolor=INK,
-        fontsize=9.5,
-    )  # fmt: skip
+        loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=columns, frameon=False, labelcolor=INK, fontsize=9.5
+    )
 
 
 def _titles(axes: "Axes", title: str, note: str) -> None:

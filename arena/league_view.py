@@ -69,7 +69,7 @@ def matrix_table(title: str, names: Sequence[str], matrix: np.ndarray, *, rates:
     for column in range(len(names)):
         table.add_column(str(column + 1), justify="right")
     for row, name in enumerate(names):
-        shown = ["" if np.isnan(v) else f"{v:.0%}" if rates else number(float(v)) for v in matrix[row]]
+        shown = ["" if np.isnan(v) else f"{v:.0%}" if rates else number(round(float(v), 2) + 0.0) for v in matrix[row]]
         table.add_row(str(row + 1), name, *shown)
     return table
 

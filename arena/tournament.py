@@ -195,7 +195,7 @@ def find_contestants(runs: Sequence[tuple[RunDirectory, RunConfig]], specs: Sequ
     """
     if specs is None:
         several = len(runs) > 1
-        specs = [f"{run.name}:{name}" if several else name for run, config in runs for name in config.policies]
+        specs = [f"{run.name}:{name}" if several else name for run, config in runs for name in config.players]
     found = []
     for spec in specs:
         prefix, _, name = spec.rpartition(":")

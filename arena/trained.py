@@ -59,6 +59,9 @@ def find_contestant(run: RunDirectory, config: RunConfig, name: str) -> Contesta
       ConfigError: there is no such player or snapshot, or the checkpoints are damaged.
     """
     player, at, steps = name.partition("@")
+    active, _, frozen_at = name.rpartition("_")
+    if name not in config.players and active in config.players and frozen_at.isdecimal():
+        player, at, steps = active, "@", frozen_at  # a league's snapshots are called so
     policy = policy_of(config, player)
     place = run.players / player
     if not at:
@@ -191,11 +194,16 @@ class PolicyMaker:
 def newest_weights(run: RunDirectory, player: str, policy: PolicyConfig) -> Path | None:
     """Return the file of a player's newest weights: a snapshot, its part of a checkpoint, or its warm start; or None.
 
+    In a league that is still going on, they are what the player has published.
+
     Raises:
       ConfigError: there are checkpoints, and all of them are damaged.
     """
     snapshots = run.snapshots(player)
     snapshot = snapshots[-1] if snapshots else None
+    published = run.players / player / "latest.safetensors"
+    if published.is_file() and (snapshot is None or published.stat().st_mtime > snapshot.stat().st_mtime):
+        return published
     newest = Checkpoints(run.checkpoints).newest()
     if newest is not None:
         for warning in newest.warnings:

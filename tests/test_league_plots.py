@@ -56,8 +56,11 @@ def test_ratings_show_who_learns_as_lines_and_the_frozen_as_dots() -> None:
     assert line.get_label() == "main" and to_hex(line.get_color()) == "#3b82f6"
 
 
-def test_exploitability_is_drawn_over_steps_or_over_snapshots_where_steps_repeat() -> None:
-    values = np.array([2.0, 1.0, 0.5])
-    assert draw_exploitability("run", [0, 500, 900], {"alone": values}).axes[0].get_yscale() == "log"
-    axes = draw_exploitability("run", [0, 0, 900], {"alone": np.array([2.0, 0.0, np.nan])}).axes[0]
-    assert axes.get_yscale() == "linear" and list(axes.lines[0].get_xdata()) == [1, 2, 3]
+def test_exploitability_is_drawn_for_each_player_and_for_mixtures_of_all() -> None:
+    steps, values = np.array([0, 500, 900]), np.array([2.0, 1.0, 0.5])
+    alone, mixtures = {"a": (steps[:2], values[:2]), "b": (steps[2:], values[2:])}, {"mixed": (steps, values)}
+    axes = draw_exploitability("run", alone, mixtures).axes[0]
+    assert axes.get_yscale() == "log" and [line.get_label() for line in axes.lines] == ["a", "b", "mixed"]
+    assert list(axes.lines[1].get_xdata()) == [900]
+    mixtures["mixed"] = (steps, np.array([2.0, 0.0, np.nan]))
+    assert draw_exploitability("run", alone, mixtures).axes[0].get_yscale() == "linear", "0 has no logarithm"
