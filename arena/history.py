@@ -45,6 +45,22 @@ def open_records(path: Path) -> Iterator[sqlite3.Connection]:
         raise ConfigError(f"{path}: expected the records of a run, found: {error}") from error
 
 
+def read_last_life(path: Path) -> tuple[int, int | None]:
+    """Return (number, exit code) of a run's last life; (0, None) before the first, and no code while it goes on.
+
+    Raises:
+      ConfigError: the records cannot be read.
+    """
+    if not path.is_file():
+        return 0, None
+    with open_records(path) as connection:
+        try:
+            found = connection.execute("SELECT life, exit FROM runs ORDER BY life DESC LIMIT 1").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise ConfigError(f"{path}: expected the records of a run, found: {error}") from error
+    return found or (0, None)
+
+
 def read_players(connection: sqlite3.Connection) -> dict[str, PlayerInfo]:
     """Return the players in the order of the configuration."""
     rows = connection.execute('SELECT player, "use", color, learns, budget FROM players ORDER BY rowid')

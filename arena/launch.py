@@ -28,6 +28,11 @@ COMMANDS = {
 }
 """Commands beside the start of a run, and the modules whose ``main`` they are."""
 
+LOST = (
+    "error: mpirun ended with exit code 0, but the run had not come to its end: most likely a machine was lost "
+    "(mpirun's own words are above); go on from the last checkpoint with --resume"
+)
+
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Return the parsed command line."""
@@ -61,6 +66,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "-n", "--ranks", type=int, metavar="N", help="number of ranks (default: what the configuration needs)"
     )
     parser.add_argument(
+        "--hosts", metavar="A:N,B:N", help="start on these machines over ssh, N ranks at most on each (Open MPI)"
+    )
+    parser.add_argument(
         "--ranks-per-node", type=int, metavar="N", help="with --dry-run: how many ranks a node has (default: all)"
     )
     return parser.parse_args(argv)
@@ -78,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return play(args.config, args.set, resume=_resume(args), stopped_code=args.stopped_code)
     try:
-        return dry_run(args) if args.dry_run else start_under_mpi(args, arguments)
+        return dry_run(args) if args.dry_run else start_under_mpi(args)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -113,9 +121,10 @@ def dry_run(args: argparse.Namespace) -> int:
     return 0
 
 
-def start_under_mpi(args: argparse.Namespace, arguments: Sequence[str]) -> int:
+def start_under_mpi(args: argparse.Namespace) -> int:
     """Check everything that can be checked beforehand, then start mpirun and wait for it."""
     from arena.config import load_config
+    from arena.history import read_last_life
     from arena.layout import plan
     from arena.preflight import check_environments
     from arena.run_directory import RunDirectory
@@ -130,25 +139,26 @@ def start_under_mpi(args: argparse.Namespace, arguments: Sequence[str]) -> int:
     check_environments(config)
     run = RunDirectory(config.run_root, config.name)
     run.check(run.goes_on(_resume(args)))
-    return start.run(start.command(start.find_mpirun(), ranks, _without_ranks(arguments)))
+    line = start.command(start.find_mpirun(), ranks, _for_ranks(args), args.hosts)
+    before, _ = read_last_life(run.database)
+    code = start.run(line)
+    if code == 0:  # which Open MPI's mpirun also gives when it has lost a machine
+        life, ended = read_last_life(run.database)
+        if life == before or ended != 0:
+            print(LOST, file=sys.stderr)
+            return 1
+    return code
 
 
 def _resume(args: argparse.Namespace) -> "Resume":
     return "always" if args.resume else "if possible" if args.resume_or_start else "never"
 
 
-def _without_ranks(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments without ``-n N``, which mpirun takes."""
-    kept: list[str] = []
-    skip = False
-    for argument in arguments:
-        if skip:
-            skip = False
-        elif argument in ("-n", "--ranks"):
-            skip = True
-        elif not argument.startswith("--ranks=") and not (argument.startswith("-n") and argument[2:].isdecimal()):
-            kept.append(argument)
-    return kept
+def _for_ranks(args: argparse.Namespace) -> list[str]:
+    """Return the arguments that each rank gets; the others are mpirun's."""
+    words = [str(args.config), *(word for override in args.set for word in ("--set", override))]
+    words += ["--resume"] * args.resume + ["--resume-or-start"] * args.resume_or_start
+    return words + (["--stopped-code", str(args.stopped_code)] if args.stopped_code else [])
 
 
 if __name__ == "__main__":

@@ -21,6 +21,15 @@ from arena.errors import ConfigError
 
 PR_SET_PDEATHSIG = 1
 
+LINK_CHECKS = {
+    "PRTE_MCA_plm_ssh_args": "-o ServerAliveInterval=5 -o ServerAliveCountMax=3",
+    "PRTE_MCA_oob_tcp_keepalive_time": "10",
+    "PRTE_MCA_oob_tcp_keepalive_intvl": "5",
+    "PRTE_MCA_oob_tcp_keepalive_probes": "3",
+}
+"""How Open MPI's mpirun finds out that a machine has fallen silent: by ssh after 15 to 20 s, which ends the job and
+names the machine; the ranks over there, by their own connection, after 25 s. Left alone it takes 8 minutes."""
+
 
 def started_by_mpi() -> tuple[int, int] | None:
     """Return (rank, size) if an MPI launcher started this process, judged by its environment, else None."""
@@ -99,7 +108,8 @@ def environment(mpirun: str) -> dict[str, str]:
     """
     variables = dict(os.environ)
     variables["PATH"] = os.pathsep.join([str(Path(mpirun).absolute().parent), variables.get("PATH", os.defpath)])
-    variables.setdefault("OMP_NUM_THREADS", "1")
+    for name, value in {"OMP_NUM_THREADS": "1", **LINK_CHECKS}.items():
+        variables.setdefault(name, value)
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         variables["OMPI_ALLOW_RUN_AS_ROOT"] = variables["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     if sys.stdout.isatty():
@@ -108,12 +118,45 @@ def environment(mpirun: str) -> dict[str, str]:
     return variables
 
 
-def command(mpirun: str, ranks: int, arguments: Sequence[str]) -> list[str]:
-    """Return the command line that starts the arena on ``ranks`` ranks of this machine."""
+def command(mpirun: str, ranks: int, arguments: Sequence[str], hosts: str | None = None) -> list[str]:
+    """Return the command line that starts the arena on ``ranks`` ranks of this machine, or of ``hosts``.
+
+    Args:
+      mpirun: the program.
+      ranks: how many.
+      arguments: what each rank gets.
+      hosts: ``node1:32,node2:32``, machines and how many ranks they have room for; they are reached over ssh.
+
+    Raises:
+      ConfigError: the hosts have no room for the ranks, or this mpirun is not Open MPI's.
+    """
     options = ["-n", str(ranks)]
-    if is_open_mpi(mpirun):
+    if hosts is not None:
+        room = _room(hosts)
+        if not is_open_mpi(mpirun):
+            raise ConfigError(
+                f"--hosts: expected Open MPI's mpirun, found {mpirun}; start that one yourself, with its own option "
+                f"for hosts, on {ranks} ranks of python -m arena.launch"
+            )
+        if room < ranks:
+            raise ConfigError(
+                f"--hosts: expected room for {ranks} ranks, found {room}; write host:N for N ranks on a host"
+            )
+        options = ["--bind-to", "none", "--host", hosts, "-x", "OMP_NUM_THREADS", *options]
+    elif is_open_mpi(mpirun):
         options = ["--oversubscribe", "--bind-to", "none", *options]
     return [mpirun, *options, sys.executable, "-m", "arena.launch", *arguments]
+
+
+def _room(hosts: str) -> int:
+    """Return how many ranks these hosts have room for."""
+    room = 0
+    for host in hosts.split(","):
+        name, _, count = host.partition(":")
+        if not name or not (count or "1").isdecimal():
+            raise ConfigError(f"--hosts: expected node1:32,node2:32, found {host!r} in {hosts!r}")
+        room += int(count or 1)
+    return room
 
 
 def run(line: Sequence[str]) -> int:
