@@ -4,7 +4,7 @@ A *place* is somewhere a player of the game chooses: an information state, or on
 what a policy does everywhere, for all players of the game: probabilities ``[places, actions]``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +15,10 @@ from arena.league.matchmaking import zero_sum_nash
 
 MAX_NODES = 2_000_000
 """Nodes of a game tree that are still visited: beyond, a single figure would take minutes."""
+
+
+Choice = tuple[int, int]
+"""A place and the action that was chosen there; (-1, -1) before the first choice."""
 
 
 class ExactGame(Protocol):
@@ -41,8 +45,8 @@ class ExactGame(Protocol):
         That is mixed by how often each strategy leads to a place, which differs from a mean of probabilities.
         """
 
-    def score(self, home: np.ndarray, away: np.ndarray) -> float:
-        """Return the mean return of ``home`` when all others play ``away``, over all seats."""
+    def payoff(self, strategies: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the mean return of each strategy when all others play each, over all seats, ``[K, K]``."""
 
 
 class ExactMatrixGame:
@@ -74,10 +78,11 @@ class ExactMatrixGame:
         """See ``ExactGame``."""
         return np.tensordot(weights / np.sum(weights), np.stack(strategies), 1)
 
-    def score(self, home: np.ndarray, away: np.ndarray) -> float:
+    def payoff(self, strategies: Sequence[np.ndarray]) -> np.ndarray:
         """See ``ExactGame``; of one round."""
-        as_row, as_column = home[0] @ self._payoffs[0] @ away[1], away[0] @ self._payoffs[1] @ home[1]
-        return float(as_row + as_column) / 2
+        stack = np.stack(strategies)
+        wins, answers = self._payoffs
+        return (stack[:, 0] @ wins @ stack[:, 1].T + (stack[:, 0] @ answers @ stack[:, 1].T).T) / 2
 
 
 class ExactTreeGame:
@@ -102,40 +107,28 @@ class ExactTreeGame:
         self._game, self._players = game, game.num_players()
         self.zero_sum = self._players == 2 and kind.utility == pyspiel.GameType.Utility.ZERO_SUM
         self.places: dict[str, int] = {}
-        self._parents: list[tuple[int, int]] = []  # each place's own last place and what was chosen there
+        self._parents: list[Choice] = []  # of each place: its player's own last choice before
         observations: list[Sequence[float]] = []
         masks: list[Sequence[int]] = []
+        ends: list[tuple[tuple[Choice, ...], float, Sequence[float]]] = []
         tensor = "information_state_tensor" if kind.provides_information_state_tensor else "observation_tensor"
-        # (state, each player's last place and choice); a stack, since trees are deeper than Python likes to recurse.
-        waiting: list[tuple[Any, tuple[tuple[int, int], ...]]] = [
-            (game.new_initial_state(), ((-1, -1),) * self._players)
-        ]
-        nodes = 0
-        while waiting:
-            state, last = waiting.pop()
-            nodes += 1
-            if nodes > MAX_NODES:
-                raise ConfigError(f"{kind.short_name} has more than {MAX_NODES:,} nodes: too many to be solved here")
+        for state, last, chance in _walk(game, self.places):
             if state.is_terminal():
+                ends.append((last, chance, state.returns()))
                 continue
-            if state.is_chance_node():
-                waiting += [(state.child(action), last) for action, _ in state.chance_outcomes()]
-                continue
-            if state.is_simultaneous_node():
-                raise ConfigError(f"in {kind.short_name} several choose at once; expected turns, or a matrix game")
             player = state.current_player()
-            place = self.places.setdefault(state.information_state_string(), len(self._parents))
+            place = self.places[state.information_state_string()]
             if place == len(self._parents):
                 self._parents.append(last[player])
                 observations.append(getattr(state, tensor)(player))
                 masks.append(state.legal_actions_mask(player))
             elif self._parents[place] != last[player]:
                 raise ConfigError(f"players of {kind.short_name} forget what they did; expected perfect recall")
-            for action in state.legal_actions():
-                now = tuple((place, action) if who == player else own for who, own in enumerate(last))
-                waiting.append((state.child(action), now))
         self.observations = np.array(observations, np.float32).reshape(-1, *(entities[0].observation.shape or ()))
         self.masks = np.array(masks, np.int8)
+        last_choices, chances, returns = zip(*ends, strict=True)
+        self._last_choices, self._chances = np.array(last_choices), np.array(chances)  # [ends, players, 2], [ends]
+        self._returns = np.array(returns).T  # [players, ends]
 
     def nash_conv(self, strategy: np.ndarray) -> float:
         """See ``ExactGame``."""
@@ -146,26 +139,31 @@ class ExactTreeGame:
     def mixture(self, strategies: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
         """See ``ExactGame``; what nobody's strategy reaches is a mean of probabilities, since it says nothing."""
         stack, shares = np.stack(strategies), np.asarray(weights, np.float64) / np.sum(weights)
-        # By how much each player's own choices lead to each place, [strategies, places]; parents come before children.
-        reach = np.ones(stack.shape[:2])
-        for place, (parent, action) in enumerate(self._parents):
-            if parent >= 0:
-                reach[:, place] = reach[:, parent] * stack[:, parent, action]
-        by = shares[:, None] * reach
+        by = shares[:, None] * self._reach(stack)
         total = by.sum(0)
         by = np.where(total > 0, by / np.where(total > 0, total, 1), shares[:, None])
         return np.einsum("kp,kpa->pa", by, stack)
 
-    def score(self, home: np.ndarray, away: np.ndarray) -> float:
-        """See ``ExactGame``."""
-        import pyspiel
-
-        mine, others = self._tabular(home), self._tabular(away)
-        returns = []
+    def payoff(self, strategies: Sequence[np.ndarray]) -> np.ndarray:
+        """See ``ExactGame``; a sum over all ends of the game, of what it pays times how likely it is."""
+        stack = np.stack(strategies)
+        reach = self._reach(stack)
+        # How much each player's own choices lead to each end, for each strategy: [players, strategies, ends].
+        places, actions = self._last_choices.T
+        own = np.where(places >= 0, reach[:, places] * stack[:, places, actions], 1.0).transpose(1, 0, 2)
+        found = np.zeros((len(stack), len(stack)))
         for seat in range(self._players):
-            seated = [mine if player == seat else others for player in range(self._players)]
-            returns.append(pyspiel.expected_returns(self._game.new_initial_state(), seated, -1, True)[seat])
-        return float(np.mean(returns))
+            others = np.prod([own[player] for player in range(self._players) if player != seat], 0)
+            found += own[seat] * (self._chances * self._returns[seat]) @ others.T
+        return found / self._players
+
+    def _reach(self, stack: np.ndarray) -> np.ndarray:
+        """Return how much a player's own choices lead to each place, ``[strategies, places]``."""
+        reach = np.ones(stack.shape[:2])
+        for place, (parent, action) in enumerate(self._parents):  # parents come before their children
+            if parent >= 0:
+                reach[:, place] = reach[:, parent] * stack[:, parent, action]
+        return reach
 
     def _tabular(self, strategy: np.ndarray) -> Any:
         import pyspiel
@@ -174,6 +172,40 @@ class ExactTreeGame:
         for name, mask, row in zip(self.places, self.masks, strategy.tolist(), strict=True):
             table[name] = [(int(action), row[action]) for action in np.flatnonzero(mask)]
         return pyspiel.TabularPolicy(table)
+
+
+def _walk(game: Any, places: dict[str, int]) -> Iterator[tuple[Any, tuple[Choice, ...], float]]:
+    """Visit the nodes of a game's tree where somebody chooses, and its ends; number information states on the way.
+
+    Yields:
+      The state, each player's own last choice, and how likely chance alone leads there.
+
+    Raises:
+      ConfigError: there are too many nodes, or several choose at once.
+    """
+    name = game.get_type().short_name
+    # A stack, since trees are deeper than Python likes to recurse.
+    waiting: list[tuple[Any, tuple[Choice, ...], float]] = [
+        (game.new_initial_state(), ((-1, -1),) * game.num_players(), 1.0)
+    ]
+    nodes = 0
+    while waiting:
+        state, last, chance = waiting.pop()
+        nodes += 1
+        if nodes > MAX_NODES:
+            raise ConfigError(f"{name} has more than {MAX_NODES:,} nodes: too many to be solved here")
+        if state.is_chance_node():
+            waiting += [(state.child(action), last, chance * likely) for action, likely in state.chance_outcomes()]
+            continue
+        if state.is_simultaneous_node():
+            raise ConfigError(f"in {name} several choose at once; expected turns, or a matrix game")
+        if not state.is_terminal():
+            mover = state.current_player()
+            place = places.setdefault(state.information_state_string(), len(places))
+            for action in state.legal_actions():
+                now = tuple((place, action) if who == mover else own for who, own in enumerate(last))
+                waiting.append((state.child(action), now, chance))
+        yield state, last, chance
 
 
 def exact_game(environment: Environment) -> ExactGame:
@@ -210,17 +242,6 @@ def strategy_of(game: ExactGame, policy: Any) -> np.ndarray:
         )
     mask = game.masks if game.spaces.mask_size else None
     return np.asarray(policy.probabilities(game.observations, action_mask=mask), np.float64)
-
-
-def payoff_matrix(game: ExactGame, strategies: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the mean return of each strategy against each, ``[K, K]``: rows against columns, seats taken in turns."""
-    count = len(strategies)
-    matrix = np.zeros((count, count))
-    for i in range(count):
-        for j in range(i + game.zero_sum, count):
-            matrix[i, j] = game.score(strategies[i], strategies[j])
-            matrix[j, i] = -matrix[i, j] if game.zero_sum else game.score(strategies[j], strategies[i])
-    return matrix
 
 
 def nash_weights(matrix: np.ndarray) -> np.ndarray:

@@ -6,10 +6,10 @@ import numpy as np
 import pyspiel
 import pytest
 from open_spiel.python import policy as spiel_policy
-from open_spiel.python.algorithms import exploitability, policy_aggregator
+from open_spiel.python.algorithms import expected_game_score, exploitability, policy_aggregator
 
 from arena.errors import ConfigError
-from arena.exact_games import ExactGame, ExactTreeGame, exact_game, nash_weights, payoff_matrix, strategy_of
+from arena.exact_games import ExactGame, ExactTreeGame, exact_game, nash_weights, strategy_of
 from arena.policies.loader import build
 from arena.registry import make_environment
 
@@ -120,24 +120,43 @@ def test_a_mixture_says_something_where_none_of_its_strategies_leads() -> None:
 def test_scores_are_over_both_seats_and_what_one_wins_the_other_loses() -> None:
     of = game("openspiel:kuhn_poker")
     strategies = [uniform(of), always(of, 0), always(of, 1)]
-    matrix = payoff_matrix(of, strategies)
-    np.testing.assert_allclose(matrix, -matrix.T)
+    matrix = of.payoff(strategies)
+    np.testing.assert_allclose(matrix, -matrix.T, atol=1e-12)
     # Whoever always bets takes the ante from whoever always folds, on either seat.
     assert matrix[2, 1] == pytest.approx(1.0)
-    assert matrix[0, 1] > 0 and np.diag(matrix).tolist() == [0, 0, 0]
+    assert matrix[0, 1] > 0
+    np.testing.assert_allclose(np.diag(matrix), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "players"), [("kuhn_poker", 2), ("leduc_poker", 2), ("kuhn_poker", 3)])
+def test_scores_are_those_that_openspiel_expects(name: str, players: int) -> None:
+    of = game(f"openspiel:{name}", players=players)
+    native = pyspiel.load_game(name, {"players": players})
+    home, away = noise(of, 1), noise(of, 2)
+    tables = []
+    for strategy in (home, away):
+        table = spiel_policy.TabularPolicy(native)
+        for place, row in zip(of.places, strategy, strict=True):
+            table.action_probability_array[table.state_lookup[place]] = row
+        tables.append(table)
+    expected = []
+    for seat in range(players):
+        seated = [tables[player != seat] for player in range(players)]
+        expected.append(expected_game_score.policy_value(native.new_initial_state(), seated)[seat])
+    assert of.payoff([home, away])[0, 1] == pytest.approx(np.mean(expected))
 
 
 def test_scores_of_a_game_that_is_not_zero_sum_are_each_their_own() -> None:
     of = game("matrix_game", payoffs="prisoners_dilemma")
     assert not of.zero_sum
     silent, betrays = always(of, 0), always(of, 1)
-    np.testing.assert_allclose(payoff_matrix(of, [silent, betrays]), [[5, 0], [10, 1]])
+    np.testing.assert_allclose(of.payoff([silent, betrays]), [[5, 0], [10, 1]])
 
 
 def test_the_nash_mixture_over_players_is_the_equilibrium_of_their_game() -> None:
     of = game("matrix_game", **BIASED)
     pure = [always(of, action) for action in range(3)]
-    matrix = payoff_matrix(of, pure)
+    matrix = of.payoff(pure)
     weights = nash_weights(matrix)
     np.testing.assert_allclose(weights, [1 / 16, 10 / 16, 5 / 16], atol=1e-6)
     assert of.nash_conv(of.mixture(pure, weights)) == pytest.approx(0, abs=1e-4)
