@@ -38,6 +38,13 @@ def test_the_scripts_in_launch_are_those_that_the_module_writes(tmp_path):
         subprocess.run(["bash", "-n", path], check=True)
 
 
+@pytest.mark.parametrize("name", ["pbs.sh", "lsf.sh"])
+def test_scripts_that_were_never_run_say_so(name):
+    script = ROOT / "launch" / name
+    assert "UNTESTED" in script.read_text().splitlines()[1]
+    subprocess.run(["bash", "-n", script], check=True)
+
+
 def test_the_least_that_fits_is_asked_for_where_nothing_was(ask):
     code, said, script = ask(QUICKSTART)
     assert code == 0 and "warning" not in said
