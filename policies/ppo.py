@@ -79,6 +79,7 @@ class PPO:
         self.gradient = FlatGradient(self.networks.parameters(), extras=len(LOSSES))
         self.random = new_generator(seed)
         self._fast = Perceptrons(self.networks) if Perceptrons.serves(self.networks) else None
+        self._on_cpu = self.device.type == "cpu"
         self._free_view = self.networks.free.detach().cpu().numpy()  # on the CPU it follows the optimizer's steps
         self.extras: dict[str, tuple[tuple[int, ...], Any]] = {
             "choice": ((self.distribution.choices,), np.float32),
@@ -169,7 +170,7 @@ class PPO:
     @property
     def _free(self) -> np.ndarray:
         """The distribution's free numbers."""
-        return self._free_view if self.device.type == "cpu" else self.networks.free.numpy(force=True)
+        return self._free_view if self._on_cpu else self.networks.free.numpy(force=True)
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)
