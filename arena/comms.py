@@ -5,6 +5,7 @@ bounded (``arena.waiting``). Collectives are entered through a rendezvous, a sma
 has completed, all members are at the same place and the collective itself cannot hang.
 """
 
+import bisect
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -213,6 +214,7 @@ class MatchChannel:
             for b, records in enumerate(self.records)
         ]
         self._open = list(range(len(batch_copies)))
+        self._held: set[int] = set()
         self._next = self._ready_batch = 0
         self._sides: list[MPI.Request] = []
         for receives in self._receives:
@@ -236,9 +238,31 @@ class MatchChannel:
         if found is None:
             self._waiter.until(self._remember_ready, self.missing)
             found = self._ready_batch
-        self._next = self._open.index(found) + 1
-        MPI.Request.Waitall(self._sends[found])
-        return found
+        return self._accept(found)
+
+    def find_ready(self) -> int | None:
+        """Return such a batch where there is one now."""
+        found = self._find_ready()
+        return None if found is None else self._accept(found)
+
+    def hold(self, batch: int) -> None:
+        """Leave a batch out of what is looked for, until ``release``: it is being answered."""
+        self._open.remove(batch)
+        self._held.add(batch)
+
+    def release(self, batch: int) -> None:
+        """Take a batch back that was held."""
+        self._held.remove(batch)
+        bisect.insort(self._open, batch)
+
+    def holds_all(self) -> bool:
+        """Whether no batch is left to look for."""
+        return not self._open
+
+    def _accept(self, batch: int) -> int:
+        self._next = self._open.index(batch) + 1
+        MPI.Request.Waitall(self._sends[batch])
+        return batch
 
     def wait(self, batch: int, seat: int) -> None:
         """Return once this seat has sent its message for this batch."""
@@ -288,7 +312,7 @@ class MatchChannel:
         """Send every seat the last record of this batch; return whether batches are still open."""
         MPI.Prequest.Startall(self._sends[batch])
         self._open.remove(batch)
-        return bool(self._open)
+        return bool(self._open or self._held)
 
     def close(self) -> None:
         """Wait until the last records have left and free the requests."""

@@ -15,8 +15,10 @@ from pydantic import (
 from arena import registry
 from arena.colors import to_hex
 from arena.errors import ConfigError
-from arena.validation import Count, Model, Number, Problem, check_settings, refusal
+from arena.validation import Count, Index, Model, Number, Problem, check_settings, refusal
 from arena.yaml_source import found
+
+Seconds = Annotated[Number, Field(gt=0)]
 
 BEST, OTHERS = "best", "others"  # words of ``copy`` that are no names of policies
 
@@ -111,8 +113,28 @@ class EnvConfig(Model):
         description="How many parts the copies step in by turns: while workers decide for one, the next one steps. "
         "Null: 2 where there is more than one copy, else 1.",
     )
-    manager: Literal["serial"] = Field(
-        "serial", description="What holds the copies: serial steps them one after another."
+    manager: Literal["serial", "subprocess"] = Field(
+        "serial",
+        description="What holds the copies: serial steps them one after another, subprocess gives each a process, for "
+        "slow environments and such as crash or hang.",
+    )
+    retry: Literal["renew", "reset"] = Field(
+        "renew",
+        description="What follows when a copy fails: renew makes a new one; reset goes on with the old one where it is "
+        "still there (it raised, or returned something wrong).",
+    )
+    max_retry: Index = Field(
+        10,
+        description="Faults of one copy in a row, without a finished episode between them, after which the run ends: "
+        "one that only fails teaches nothing.",
+    )
+    start_timeout: Seconds = Field(
+        60.0, description="Seconds in which a copy must be made; simulators take tens. Subprocesses only, as below."
+    )
+    reset_timeout: Seconds = Field(60.0, description="Seconds that a reset may take; fractions count.")
+    step_timeout: Seconds = Field(60.0, description="Seconds that a step may take; fractions count.")
+    memory_limit: Annotated[Number, Field(gt=0)] | None = Field(
+        None, description="Megabytes that a copy's process may hold, for environments that leak; null for no limit."
     )
     wrappers: tuple[WrapperConfig, ...] = Field((), description="Wrappers around each copy, the first one innermost.")
     autoreset: Literal["next_step", "same_step"] = Field(
@@ -136,6 +158,13 @@ class EnvConfig(Model):
                     )
                 ]
             )
+        return self
+
+    @model_validator(mode="after")
+    def _limits_hold(self) -> "EnvConfig":
+        if self.memory_limit is not None and self.manager == "serial":
+            text = "expected manager: subprocess, which alone can tell what a copy holds, found serial"
+            raise refusal([Problem(("memory_limit",), text)])
         return self
 
     @property
@@ -167,7 +196,13 @@ class EnvOverride(Model):
     settings: Settings | None = Field(None, description="Merged over the file's settings, key by key.")
     num_envs: Count | None = Field(None, description="Copies in each environment process of this match.")
     batches: Count | None = Field(None, description="Batches of this match.")
-    manager: Literal["serial"] | None = Field(None, description="The manager of this match.")
+    manager: Literal["serial", "subprocess"] | None = Field(None, description="The manager of this match.")
+    retry: Literal["renew", "reset"] | None = Field(None, description="What follows a fault in this match.")
+    max_retry: Index | None = Field(None, description="Faults in a row of a copy of this match.")
+    start_timeout: Seconds | None = Field(None, description="Seconds to make a copy of this match.")
+    reset_timeout: Seconds | None = Field(None, description="Seconds for a reset in this match.")
+    step_timeout: Seconds | None = Field(None, description="Seconds for a step in this match.")
+    memory_limit: Annotated[Number, Field(gt=0)] | None = Field(None, description="Megabytes of a copy of this match.")
     wrappers: tuple[WrapperConfig, ...] | None = Field(
         None, description="The wrappers of this match, instead of the file's."
     )

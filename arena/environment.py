@@ -2,16 +2,24 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
-from arena import registry
 from arena.comms import Mailbox, MatchChannel, World
 from arena.config import TableRow
-from arena.env_manager import create_env_manager
-from arena.envs.interface import EntitySpaces, Environment, Timestep
+from arena.config_sections import EnvConfig
+from arena.copies import Copies, CopiesApart
+from arena.dispatcher import Dispatcher
+from arena.env_manager import ManagerSettings, create_env_manager
+from arena.env_manager.base import FAILURES
+from arena.env_manager.faults import Fault, NotANumberError, RetriesSpentError, cut_short, fault_of
+from arena.env_manager.slot import has_nan
+from arena.env_manager.source import EnvironmentSource
+from arena.envs.interface import EntitySpaces, Timestep
+from arena.errors import ConfigError
 from arena.layout import Match
 from arena.messages import CloseMatch, Episode, Episodes, Job, Note
 from arena.playbill import Cast, Playbill
@@ -19,13 +27,28 @@ from arena.preflight import check_seats
 from arena.seat import ResetRequest, SeatAnswer, SeatOffer, Side
 from arena.seeding import derive_seed
 from arena.waiting import Waiter
-from arena.wire import MATCH_OVER, RESET, Record, SlotWriter, action_reader, batch_slices, blocks_of
+from arena.wire import (
+    MATCH_OVER,
+    RESET,
+    VOID,
+    Record,
+    ShapeError,
+    SlotWriter,
+    action_reader,
+    batch_slices,
+    blocks_of,
+    tree_leaves,
+)
 
 REPORT_EVERY = 1.0
 """Seconds between two reports of finished episodes."""
 
 LOOK_EVERY = 0.05
 """Seconds between two looks into the mailbox: how long a match plays on once the root has closed it."""
+
+
+MAX_TOLD = 100
+"""Different faults of a match that are logged with their tracebacks."""
 
 
 class _Place(NamedTuple):
@@ -91,14 +114,13 @@ class EnvironmentProcess:
         name = f"row {match.row} replica {match.replica}"
 
         self._running = [_Running() for _ in range(env.num_envs)]
-
-        def make(copy: int) -> Environment:
-            settings = {**env.settings, **self._running[copy].settings}
-            return registry.make_environment(env.use, settings, [(w.use, w.settings) for w in env.wrappers])
-
-        self._manager = create_env_manager(env.manager, make, env.num_envs)
-        self._copies: Sequence[Environment] = self._manager.environments
-        self._entities = self._copies[0].entities
+        self._told: set[str] = set()
+        self._source = EnvironmentSource(env.use, env.settings, [(w.use, w.settings) for w in env.wrappers])
+        self._manager = create_env_manager(
+            env.manager, self._source, env.num_envs, _manager_settings(env, derive_seed(seed, "match", name))
+        )
+        self._manager.on_fault = self._note_fault
+        self._entities = self._manager.entities
         check_seats(
             f"match {match.index} (row {match.row} of the table)",
             env.use,
@@ -124,7 +146,7 @@ class EnvironmentProcess:
                     env.num_envs,
                     batches,
                     self._same_step,
-                    self._copies[0].turn_based,
+                    self._manager.turn_based,
                 ),
             )
         self._channel = MatchChannel(world, worker_ranks, seat_blocks, [s.stop - s.start for s in self._slices], waiter)
@@ -132,12 +154,26 @@ class EnvironmentProcess:
             mailbox.take(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
         ]
         self._reads_infos = [i for i, answer in enumerate(answers) if answer.wants_infos]
-        self._readers = [
-            [self._entity_readers(b, copy) for copy in range(s.stop - s.start)] for b, s in enumerate(self._slices)
-        ]
+        places = [(b, copy) for b, s in enumerate(self._slices) for copy in range(s.stop - s.start)]
+        readers = [self._entity_readers(b, copy) for b, copy in places]
+        self._started: dict[int, bool] = {}  # copies that were sent off into an episode, or left idle by the job
         self._records = [
             [self._seat_record(b, s, blocks) for s, blocks in enumerate(seat_blocks)] for b in range(batches)
         ]
+        if env.manager == "serial":
+            self._copies = Copies(self._manager, readers)
+            self._next_batch = self._channel.wait_any
+            self._checks = [self._float_arrays(b, None) for b in range(batches)]
+            self._copy_checks = [self._float_arrays(b, copy) for b, copy in places]
+        else:
+            self._copies = CopiesApart(self._manager, readers)
+            dispatcher = Dispatcher(
+                self._channel, self._manager, self._slices, self._send_off, self.housekeeping, waiter
+            )
+            self._next_batch = dispatcher.next_batch
+            self._checks = [[] for _ in range(batches)]  # the copies look at what they return themselves
+            self._copy_checks = [[] for _ in places]
+        self._voided: set[int] = set()
         self._players = self._players_of_entities()
         self._playbill = Playbill(match.seats, len(self._entities)) if league else None
         self._workers, self._announced, self._waiter = tuple(worker_ranks), -1, waiter
@@ -212,6 +248,16 @@ class EnvironmentProcess:
             places=places,
         )
 
+    def _float_arrays(self, batch: int, copy: int | None) -> list[tuple[np.ndarray, str]]:
+        """Return flat views of what may hold a NaN in the records of a batch, or of one copy in it, and what it is."""
+        found = []
+        for seat in self._records[batch]:
+            leaves = [leaf for tree in seat.record.observations for leaf in tree_leaves(tree)]
+            for array in (seat.record.rewards, *(leaf for leaf in leaves if leaf.dtype.kind == "f")):
+                what = "a reward" if array is seat.record.rewards else "an observation"
+                found.append(((array if copy is None else array[copy]).reshape(-1), what))
+        return found
+
     # Serving --------------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
@@ -220,7 +266,7 @@ class EnvironmentProcess:
             self._waiter.until(self._has_job, lambda: "the first job of the league")
         open_batches = True
         while open_batches:
-            batch = self._channel.wait_any()
+            batch = self._next_batch()
             if self._closing:
                 open_batches = self._end(batch)
                 continue
@@ -269,24 +315,49 @@ class EnvironmentProcess:
 
     # One exchange -----------------------------------------------------------------------------------------------
 
+    def _send_off(self, batch: int) -> bool:
+        """Have the copies of a batch, which are elsewhere, do what the seats ask; False where that is no plain step."""
+        if self._closing or any(message.header[0] == RESET for message in self._channel.messages[batch]):
+            return False
+        part = self._slices[batch]
+        for number in range(part.start, part.stop):
+            if self._running[number].over:
+                self._started[number] = self._order_start(batch, number - part.start)
+            else:
+                self._copies.send(number)
+        return True
+
     def _step(self, batch: int) -> None:
-        start = self._slices[batch].start
+        part, step = self._slices[batch], self._copies.step
         sides = {s: Side({}, {}) for s in self._reads_infos}
-        for copy, readers in enumerate(self._readers[batch]):
-            number = start + copy
+        if batch in self._voided:
+            self._forget_faults(batch)
+        for copy, number in enumerate(range(part.start, part.stop)):
             running = self._running[number]
             if running.over:
                 self._start(batch, copy, sides)
-            else:
-                timestep = self._copies[number].step([read() for read in readers])
-                self._steps += 1
-                self._count(running, timestep)
-                if timestep.over:
-                    self._finish(number, timestep, None)
-                    if self._same_step:
-                        self._restart(batch, copy, timestep, sides)
-                        continue
+                continue
+            try:
+                timestep = step[number]()
                 self._write(batch, copy, timestep, sides, started=False)
+                if timestep.over or self._same_step:
+                    self._check_numbers(number)
+            except (ConfigError, RetriesSpentError):
+                raise
+            except FAILURES as error:
+                self._fault(batch, copy, fault_of(error), sides)
+                continue
+            self._steps += 1
+            self._count(running, timestep)
+            if timestep.over:
+                self._manager.praise(number)
+                self._finish(number, timestep, None)
+                if self._same_step:
+                    self._restart(batch, copy, timestep, sides)
+        for flat, _ in self._checks[batch]:
+            if has_nan(flat):
+                self._find_nan(batch, sides)
+                break
         self._put_sides(batch, sides)
 
     def _count(self, running: _Running, timestep: Timestep) -> None:
@@ -300,18 +371,26 @@ class EnvironmentProcess:
         running.acting = timestep.acting
 
     def _start(self, batch: int, copy: int, sides: dict[int, Side]) -> None:
-        """Begin the next episode of a copy, with whom the league wants in it."""
+        """Begin the next episode of a copy, unless the job leaves it idle."""
+        number = self._slices[batch].start + copy
+        started = self._started.pop(number, None)
+        if self._order_start(batch, copy) if started is None else started:
+            self._begin(batch, copy, sides)
+
+    def _order_start(self, batch: int, copy: int) -> bool:
+        """Order the reset that begins the next episode of a copy, with whom the league wants in it; False for none."""
         number = self._slices[batch].start + copy
         options = None
         if self._playbill is not None:
             cast = self._playbill.next(number)
             if cast is None or cast.job is None:
                 self._rest(batch, copy)
-                return
+                return False
             self._put_cast(batch, copy, cast, cast.job)
             options = cast.job.options
         seed, self._seeds[number] = self._seeds[number], None
-        self._begin(batch, copy, self._copies[number].reset(seed, options), sides)
+        self._copies.order_reset(number, seed, options)
+        return True
 
     def _put_cast(self, batch: int, copy: int, cast: Cast, job: Job) -> None:
         """Make ready for an episode of a job: its settings, and its number in every record."""
@@ -323,7 +402,8 @@ class EnvironmentProcess:
                 self._mailbox.hand(rank, job)
         if running.settings != job.settings:
             running.settings = job.settings
-            self._manager.restart(self._slices[batch].start + copy)
+            settings = {**self._source.settings, **job.settings}
+            self._copies.restart(self._slices[batch].start + copy, replace(self._source, settings=settings))
         for seat in self._records[batch]:
             seat.record.cast[copy] = cast.number
 
@@ -335,20 +415,83 @@ class EnvironmentProcess:
             for flags in (record.terminated, record.truncated, record.acting, record.started):
                 flags[copy] = False
 
-    def _begin(self, batch: int, copy: int, timestep: Timestep, sides: dict[int, Side]) -> None:
-        self._running[self._slices[batch].start + copy].begin(timestep)
-        self._write(batch, copy, timestep, sides, started=True)
+    def _begin(self, batch: int, copy: int, sides: dict[int, Side], final: Timestep | None = None) -> None:
+        """Show the first observation of an episode, in same-step mode beside the outcome of the last one."""
+        number = self._slices[batch].start + copy
+        while True:
+            timestep = shown = self._copies.begun(number)
+            if final is not None:
+                shown = shown._replace(rewards=final.rewards, terminated=final.terminated, truncated=final.truncated)
+            try:
+                self._write(batch, copy, shown, sides, started=True, over=final is not None)
+                self._check_numbers(number)
+                break
+            except (ShapeError, NotANumberError) as error:
+                self._copies.fail(number, fault_of(error))
+                self._copies.reset_again(number)
+        self._running[number].begin(timestep)
 
     def _restart(self, batch: int, copy: int, final: Timestep, sides: dict[int, Side]) -> None:
         """In same-step mode: show the next episode's first observation beside the last one's outcome."""
         number = self._slices[batch].start + copy
         for s, side in sides.items():  # before the reset: the environment may reuse what it returned
             entities = self._match.seats[s].entities
+            side.infos.pop(copy, None)
             side.finals[copy] = [(_copied(final.observations[e]), final.infos[e]) for e in entities]
-        timestep = self._copies[number].reset()
-        self._running[number].begin(timestep)
-        merged = timestep._replace(rewards=final.rewards, terminated=final.terminated, truncated=final.truncated)
-        self._write(batch, copy, merged, sides, started=True, over=True)
+        seed, self._seeds[number] = self._seeds[number], None
+        self._copies.order_reset(number, seed, None)
+        self._begin(batch, copy, sides, final)
+
+    # Faults ---------------------------------------------------------------------------------------------------
+
+    def _check_numbers(self, number: int) -> None:
+        """Raise NotANumberError where the records say NaN of a copy."""
+        for flat, what in self._copy_checks[number]:
+            if has_nan(flat):
+                raise NotANumberError(f"the environment returned {what} that is NaN: {flat.tolist()!s:.200}")
+
+    def _find_nan(self, batch: int, sides: dict[int, Side]) -> None:
+        """Treat the copies whose records say NaN as failed."""
+        for copy in range(len(self._records[batch][0].places)):
+            try:
+                self._check_numbers(self._slices[batch].start + copy)
+            except NotANumberError as error:
+                self._fault(batch, copy, fault_of(error), sides)
+
+    def _fault(self, batch: int, copy: int, fault: Fault, sides: dict[int, Side]) -> None:
+        """End the episode of a copy that failed, in every seat's record; the next exchange begins another one."""
+        number = self._slices[batch].start + copy
+        self._copies.fail(number, fault)
+        self._seeds[number] = self._manager.next_seed(number)
+        final = self._cut(self._running[number].timestep, {"restarted": fault.line})
+        self._finish(number, final, f"fault:{fault.what}")
+        if self._same_step:
+            self._restart(batch, copy, final, sides)
+        else:
+            self._write(batch, copy, final, sides, started=False)
+            for flat, _ in self._float_arrays(batch, copy):
+                np.nan_to_num(flat, copy=False)  # lest it poisons those who only look
+        for seat in self._records[batch]:
+            seat.record.void[copy] = True
+            seat.record.header[0] |= VOID
+        self._voided.add(batch)
+
+    def _forget_faults(self, batch: int) -> None:
+        self._voided.discard(batch)
+        for seat in self._records[batch]:
+            seat.record.void.fill(False)
+            seat.record.header[0] &= ~VOID
+
+    def _note_fault(self, number: int, fault: Fault) -> None:
+        """Put a fault into the log, with its traceback where nobody has seen it yet."""
+        text = fault.line
+        if text not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add(text)
+            text = fault.text
+        told = f"match {self._match.index}, copy {number} ({fault.what}): {text}"
+        self._mailbox.post(0, Note(self._world.rank, "WARNING", told))
+
+    # The records ----------------------------------------------------------------------------------------------
 
     def _write(
         self, batch: int, copy: int, timestep: Timestep, sides: dict[int, Side], *, started: bool, over: bool = False
@@ -419,19 +562,22 @@ class EnvironmentProcess:
     def _reset(self, batch: int) -> None:
         """Reset copies because a seat said so; the other seats learn that their episodes are truncated."""
         requests = self._requests(batch, range(len(self._match.seats)))
-        start, copies = self._slices[batch].start, len(self._readers[batch])
+        start, copies = self._slices[batch].start, len(self._records[batch][0].places)
+        if batch in self._voided:
+            self._forget_faults(batch)
         wanted = [any(r.mask is None or r.mask[c] for r in requests.values()) for c in range(copies)]
         interrupted = [c for c in range(copies) if wanted[c] and not self._running[start + c].over]
         played = [c for c in interrupted if self._running[start + c].length]
         by = min(requests)
         for copy in played:
-            final = self._cut(self._running[start + copy].timestep)
+            final = self._cut(self._running[start + copy].timestep, {})
             self._finish(start + copy, final, f"reset_by:{by}")
         others = [s for s in range(len(self._match.seats)) if s not in requests]
         if interrupted and others:
             self._tell_cut(batch, interrupted, others, by)
             requests.update(self._requests(batch, others))
         sides = {s: Side({}, {}) for s in self._reads_infos}
+        options = next((r.options for r in requests.values() if r.options is not None), None)
         for copy in range(copies):
             number = start + copy
             if wanted[copy]:
@@ -439,38 +585,47 @@ class EnvironmentProcess:
                 for request in requests.values():
                     if request.seeds is not None and request.seeds[copy] is not None:
                         seed = request.seeds[copy]
-                options = next((r.options for r in requests.values() if r.options is not None), None)
-                self._begin(batch, copy, self._copies[number].reset(seed, options), sides)
+                self._copies.order_reset(number, seed, options)
+        for copy in range(copies):
+            number = start + copy
+            if wanted[copy]:
+                self._begin(batch, copy, sides)
             else:
                 quiet = self._running[number].timestep._replace(infos=[{}] * len(self._entities))
                 self._write(batch, copy, quiet, sides, started=False)
         self._put_sides(batch, sides)
 
-    def _cut(self, timestep: Timestep) -> Timestep:
+    def _cut(self, timestep: Timestep | None, info: dict) -> Timestep:
         """Return the truncated end of an episode that stops at this timestep."""
-        nobody = [False] * len(self._entities)
-        return timestep._replace(
-            rewards=[0.0] * len(self._entities),
-            terminated=nobody,
-            truncated=timestep.acting if not self._copies[0].turn_based else [True] * len(self._entities),
-            acting=nobody,
-            over=True,
-        )
+        assert timestep is not None
+        return cut_short(timestep, self._manager.turn_based, info)
 
     def _tell_cut(self, batch: int, copies: Sequence[int], others: Sequence[int], by: int) -> None:
         """Tell seats that their episodes were truncated, and wait for their next messages."""
         start = self._slices[batch].start
         sides = {s: Side({}, {}) for s in self._reads_infos if s in others}
-        for copy in range(len(self._readers[batch])):
+        for copy in range(len(self._records[batch][0].places)):
             final = self._running[start + copy].timestep
             if copy in copies:
-                final = self._cut(final)._replace(infos=[{"reset_by": by} for _ in self._entities])
+                final = self._cut(final, {"reset_by": by})
             self._write(batch, copy, final, sides, started=False)
         self._put_sides(batch, sides)
         for seat in others:
             self._channel.send_to(batch, seat)
         for seat in others:
             self._channel.wait(batch, seat)
+
+
+def _manager_settings(env: EnvConfig, seed: int) -> ManagerSettings:
+    return ManagerSettings(
+        retry=env.retry,
+        max_retry=env.max_retry,
+        start_timeout=env.start_timeout,
+        reset_timeout=env.reset_timeout,
+        step_timeout=env.step_timeout,
+        memory_limit=env.memory_limit,
+        seed=seed,
+    )
 
 
 def _flags(array: np.ndarray) -> "memoryview[bool]":

@@ -8,5 +8,9 @@ class ConfigError(Exception):
     """
 
 
+class GivenUpError(RuntimeError):
+    """Something failed for good, and the message says all of it: no traceback of ours adds anything."""
+
+
 class MatchOver(Exception):
     """Raised by a proxy inside a policy's ``run`` when the match it sits in has ended; the worker catches it."""

@@ -12,7 +12,7 @@ from arena import registry
 from arena.comms import GroupChannel, Mailbox, World
 from arena.config import RunConfig, WaitConfig, load_config
 from arena.context import Context
-from arena.errors import ConfigError
+from arena.errors import ConfigError, GivenUpError
 from arena.layout import Role, plan
 from arena.logs import open_log
 from arena.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
@@ -313,7 +313,8 @@ class _Rank:
 
     def _failure(self, error: BaseException) -> Failure:
         known = isinstance(error, ConfigError)
-        text = str(error) if known else "".join(traceback.format_exception(error))
+        told = known or isinstance(error, GivenUpError)
+        text = str(error) if told else "".join(traceback.format_exception(error))
         return Failure(self.world.rank, self.world.host, self.role, self.player, known, text)
 
     def _give_up(self, error: BaseException) -> None:

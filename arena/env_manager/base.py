@@ -46,6 +46,7 @@ class BaseEnvManager:
       turn_based: whether entities may skip steps.
       env_num: the number of copies.
       settings: timeouts and limits.
+      on_fault: told of every fault, with the copy: for logs.
     """
 
     environments: list[Environment]
@@ -71,6 +72,7 @@ class BaseEnvManager:
             raise ConfigError(f"expected at least one environment copy, found {env_num}")
         if self.settings.retry not in RETRIES:
             raise ConfigError(f"retry: expected one of {', '.join(RETRIES)}, found {self.settings.retry!r}")
+        self.on_fault: Callable[[int, Fault], None] = lambda env_id, fault: None
         self._makes = [make] * env_num
         self.env_num = env_num
         self.environments = []
@@ -252,7 +254,7 @@ class BaseEnvManager:
                 except RetriesSpentError as spent:
                     self._outcomes[env_id] = spent
                     return
-                seed = self._next_seed(env_id)
+                seed = self.next_seed(env_id)
         self._over[env_id] = timestep.over
         self._outcomes[env_id] = timestep
 
@@ -314,7 +316,11 @@ class BaseEnvManager:
         """
         self._over[env_id] = True
         pause = self._blame(env_id, fault)
-        while self.settings.retry == "renew":
+        if self.settings.retry == "renew":
+            self._replace(env_id, pause)
+
+    def _replace(self, env_id: int, pause: float) -> None:
+        while True:
             time.sleep(pause)
             try:
                 self._renew(env_id)
@@ -328,7 +334,7 @@ class BaseEnvManager:
         """Replace a copy without its fault, by one that ``make`` makes from now on; it must be reset."""
         self._makes[env_id] = make or self._makes[env_id]
         self._over[env_id] = True
-        self._renew(env_id)
+        self._replace(env_id, 0.0)
 
     def _renew(self, env_id: int) -> None:
         with contextlib.suppress(*FAILURES):
@@ -343,6 +349,7 @@ class BaseEnvManager:
 
     def _blame(self, env_id: int, fault: Fault) -> float:
         """Count a fault; return the seconds to wait before trying again."""
+        self.on_fault(env_id, fault)
         self._ever[env_id] += 1
         self._in_a_row[env_id] += 1
         failed, allowed = self._in_a_row[env_id], self.settings.max_retry
@@ -353,7 +360,7 @@ class BaseEnvManager:
             )
         return pause_before(self.settings, failed)
 
-    def _next_seed(self, env_id: int) -> int | None:
+    def next_seed(self, env_id: int) -> int | None:
         """Return the seed of the reset that follows a fault."""
         base = self._base[env_id]
         return None if base is None else derive_seed(base, "fault", self._ever[env_id])
@@ -390,7 +397,7 @@ class BaseEnvManager:
             assert last is not None
             timestep = cut_short(last, self.turn_based, {"restarted": error.fault.line})
             if self._seeds[env_id] is None:
-                self._seeds[env_id] = self._next_seed(env_id)
+                self._seeds[env_id] = self.next_seed(env_id)
         self._last[env_id] = timestep
         return timestep
 

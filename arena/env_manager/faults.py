@@ -4,6 +4,7 @@ import traceback
 from typing import NamedTuple
 
 from arena.envs.interface import Timestep
+from arena.errors import GivenUpError
 from arena.wire import ShapeError
 
 
@@ -38,7 +39,7 @@ class NotANumberError(ValueError):
     """An environment returned NaN as an observation or a reward."""
 
 
-class RetriesSpentError(RuntimeError):
+class RetriesSpentError(GivenUpError):
     """A copy failed more often in a row than ``max_retry`` allows: it is given up."""
 
 

@@ -1,13 +1,15 @@
 """Where copies of a configured environment come from: names and settings, which any process can make one of."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from arena import registry
 from arena.envs.interface import Environment
 
 
-class EnvironmentSource(NamedTuple):
+@dataclass(frozen=True)
+class EnvironmentSource:
     """Makes copies of one environment.
 
     Attributes:

@@ -382,7 +382,7 @@ class SubprocessEnvManager(BaseEnvManager):
         elif asked == ASK:
             self._outcomes[i] = CallError(f"environment copy {i} is being replaced: {fault.text}")
         if asked == RESET:
-            copy.wanted = self._next_seed(i), copy.wanted[1]
+            copy.wanted = self.next_seed(i), copy.wanted[1]
         else:
             copy.asked = None
             # An episode that broke off while nobody asked is told of with its next step.

@@ -1,0 +1,89 @@
+"""Keeps batches of copies in processes of their own going side by side, while others are served."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from arena.comms import MatchChannel
+from arena.env_manager import BaseEnvManager
+from arena.waiting import Waiter
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 2e-5, 5e-4
+"""Seconds between two looks at both sides, copies and seats, while both may have news: from one to the other."""
+
+LOOK_UP = 0.05
+"""Seconds after which the waiter may see to something else."""
+
+
+class Dispatcher:
+    """Sends batches off as soon as their seats have acted, and says which one is back or needs attention."""
+
+    def __init__(
+        self,
+        channel: MatchChannel,
+        manager: BaseEnvManager,
+        slices: Sequence[slice],
+        send_off: Callable[[int], bool],
+        housekeeping: Callable[[], None],
+        waiter: Waiter,
+    ) -> None:
+        """Dispatch.
+
+        Args:
+          channel: to the seats.
+          manager: of the copies.
+          slices: the copies of each batch.
+          send_off: has a batch's copies step; False where the batch is to be served at once instead.
+          housekeeping: what to see to meanwhile.
+          waiter: how to wait, for how long at most.
+        """
+        self._channel, self._manager, self._send_off = channel, manager, send_off
+        self._numbers = [range(s.start, s.stop) for s in slices]
+        self._away: list[int] = []
+        self._found = 0
+        # Spinning would take a core from the copies.
+        self._waiter = Waiter(
+            spin=0.0,
+            yielding=0.0,
+            max_sleep=waiter.max_sleep,
+            warn_after=waiter.warn_after,
+            abort_after=waiter.abort_after,
+            on_warn=waiter.on_warn,
+            on_idle=housekeeping,
+        )
+
+    def next_batch(self) -> int:
+        """Return a batch whose copies have all answered, or that is to be served at once."""
+        self._waiter.until(self._look, self._missing)
+        return self._found
+
+    def _look(self) -> bool:
+        until = time.monotonic() + LOOK_UP
+        pause = SHORTEST_PAUSE
+        while True:
+            batch = self._channel.find_ready()
+            if batch is not None:
+                if not self._send_off(batch):
+                    self._found = batch
+                    return True
+                self._channel.hold(batch)
+                self._away.append(batch)
+            elif not self._away:
+                return False
+            elif self._channel.holds_all():
+                self._manager.poll(LOOK_UP)
+            else:
+                self._manager.poll()
+                time.sleep(pause)
+                pause = min(1.5 * pause, LONGEST_PAUSE)
+            for away in self._away:
+                if not any(map(self._manager.pending, self._numbers[away])):
+                    self._away.remove(away)
+                    self._channel.release(away)
+                    self._found = away
+                    return True
+            if time.monotonic() > until:
+                return False
+
+    def _missing(self) -> str:
+        late = [number for batch in self._away for number in self._numbers[batch] if self._manager.pending(number)]
+        return f"environment copies {late}" if late else self._channel.missing()

@@ -1,0 +1,105 @@
+"""Environments that fail do not end a run: their copies are replaced, and nobody learns from what a fault touched."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from .launching import player, run_arena, succeed
+
+PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'planting.py'}:plant"
+
+
+def configuration(place, faults, policy, **env):
+    """CartPole with faults (kind, step of the copy), each of which happens once."""
+    wrapper = {"use": PLANT, "settings": {"tickets": str(place / "tickets"), "faults": faults}}
+    return {
+        "steps": 2_500,
+        "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4, "wrappers": [wrapper], **env},
+        "policies": {"p": policy},
+        "matches": [{"seats": ["p"]}],
+    }
+
+
+def told(directory, question):
+    with sqlite3.connect(directory / "arena.sqlite") as database:
+        return database.execute(question).fetchall()
+
+
+IN_PLACE = [("raise", 20), ("nan", 80), ("nan_reward", 140), ("shape", 200), ("exit", 260), ("reset:raise", 320)]
+APART = [*IN_PLACE, ("segfault", 40), ("hang", 110), ("leak", 170), ("kill", 230)]
+NAMES = {
+    "raise": "raised",
+    "nan": "nan",
+    "nan_reward": "nan",
+    "shape": "shape",
+    "exit": "exited",
+    "segfault": "killed",
+    "kill": "killed",
+    "hang": "hung",
+    "leak": "memory",
+}
+"""What each planted kind is called in the records."""
+
+
+@pytest.mark.parametrize(
+    ("env", "faults"),
+    [
+        ({"manager": "serial"}, IN_PLACE),
+        ({"manager": "subprocess", "step_timeout": 3.0, "memory_limit": 300}, APART),
+    ],
+    ids=["serial", "subprocess"],
+)
+def test_a_run_goes_on_past_every_fault_and_counts_none_of_their_episodes(tmp_path, env, faults):
+    policy = {"use": "ppo", "settings": {"horizon": 32}}
+    outcome = succeed(run_arena(tmp_path, configuration(tmp_path, faults, policy, **env)))
+    assert len(list((tmp_path / "tickets").glob("*.json"))) == len(faults), "a planted fault did not happen"
+    expected = sorted(f"fault:{NAMES[kind]}" for kind, _ in faults if kind in NAMES)
+    rows = told(outcome.directory, "SELECT cause, truncated FROM episodes WHERE cause IS NOT NULL")
+    assert sorted(cause for cause, _ in rows) == expected
+    assert all(truncated for _, truncated in rows)
+    assert told(outcome.directory, "SELECT count(*) FROM faults")[0][0] == len(rows)
+    manifest = max((outcome.directory / "checkpoints").glob("*/manifest.json"), key=lambda path: int(path.parent.name))
+    statistics = json.loads(manifest.read_text())["statistics"]["players"]["p"]
+    assert statistics["episodes"] == told(outcome.directory, "SELECT count(*) FROM episodes WHERE cause IS NULL")[0][0]
+    assert "a planted mistake" in (outcome.directory / "log" / "arena.log").read_text()
+
+
+@pytest.mark.parametrize(("manager", "num_envs"), [("serial", 1), ("subprocess", 4)])
+def test_a_policy_of_ones_own_sees_a_truncated_episode(tmp_path, manager, num_envs):
+    policy = {"use": player("faults:Watches"), "settings": {"faults": 2}}
+    faults = [("raise", 20), ("nan", 60)]
+    config = configuration(tmp_path, faults, policy, manager=manager, num_envs=num_envs)
+    outcome = succeed(run_arena(tmp_path, config))
+    assert "watched 2 faults" in outcome.output
+
+
+def test_in_same_step_mode_the_restart_is_told_beside_the_final_observation(tmp_path):
+    policy = {"use": player("faults:Watches"), "settings": {"faults": 2}}
+    config = configuration(tmp_path, [("raise", 20), ("nan", 60)], policy, autoreset="same_step")
+    assert "watched 2 faults" in succeed(run_arena(tmp_path, config)).output
+
+
+def test_games_of_turns_and_of_several_seats_go_on_too(tmp_path):
+    config = configuration(
+        tmp_path, [("raise", 9), ("raise", 30), ("exit", 60)], {"use": "ppo", "settings": {"horizon": 16}}
+    )
+    config["env"] |= {"use": "pettingzoo:classic.tictactoe_v3"}
+    config |= {"steps": 600, "matches": [{"seats": ["p", "q"]}]}
+    config["policies"]["q"] = {"use": "random"}
+    outcome = succeed(run_arena(tmp_path, config))
+    rows = told(outcome.directory, "SELECT cause FROM episodes WHERE cause IS NOT NULL ORDER BY 1")
+    assert rows == [("fault:exited",), ("fault:raised",), ("fault:raised",)]
+
+
+def test_an_environment_that_only_fails_ends_the_run_with_a_clear_message(tmp_path):
+    faults = [["raise", 1]] * 100
+    config = configuration(tmp_path, faults, {"use": "ppo"}, max_retry=2)
+    outcome = run_arena(tmp_path, config)
+    assert outcome.code == 1
+    assert "failed 3 times in a row" in outcome.errors
+    assert "max_retry" in outcome.errors
+    assert outcome.errors.count("error: rank 1 on ") == 1
+    assert "RuntimeError: a planted mistake" in outcome.errors
+    assert "environment_process" not in outcome.errors
