@@ -82,7 +82,12 @@ def test_a_file_says_what_it_says_and_defaults_the_rest(load):
         (
             "num_envs: 8",
             "manager: seral",
-            "file.yaml:6: env.manager: expected 'serial', found 'seral' (text); did you mean",
+            "file.yaml:6: env.manager: expected 'serial' or 'subprocess', found 'seral' (text)",
+        ),
+        (
+            "num_envs: 8",
+            "memory_limit: 500",
+            "file.yaml:6: env.memory_limit: expected manager: subprocess, which alone can tell what a copy holds",
         ),
         ("{team_size: 2}", "[2]", "file.yaml:5: env.settings: expected a mapping, found a list of 1"),
         (
