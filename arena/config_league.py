@@ -1,6 +1,6 @@
 """The league in the configuration file: which kind, who plays by which policy, and the matches that its players get."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -112,42 +112,44 @@ class LeagueSection(Model):
         except ConfigError as error:
             lines = [line.removeprefix("league.") for line in str(error).splitlines()]
             raise refusal([Problem(("league", "settings"), line) for line in lines]) from None
-        wrong = []
-        for kind in dict.fromkeys(type(player) for player in manager.active_players):
+        wrong = [*self._policies_wrong(manager, policies), *self._jobs_wrong(manager, policies)]
+        if wrong:
+            raise refusal(dict.fromkeys(wrong))
+
+    def _policies_wrong(self, manager: Any, policies: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield what is wrong with who learns by which policy."""
+        place = ("league", "policy")
+        types = {_type_id(type(player)): type(player) for player in manager.active_players}
+        for known, kind in types.items():
             name = self.policy_of(kind, policies)
             if name is None:
-                known = _type_id(kind)
-                text = f"expected a policy for {known}: one of {', '.join(policies)}; write policy: {{{known}: ...}}"
-                wrong.append(Problem(("league", "policy"), text))
+                told = f"one of {', '.join(policies)}; write policy: {{{known}: ...}}"
+                yield Problem(place, f"expected a policy for {known}: {told}")
             elif name not in policies:
-                text = f"there is no policy {name!r} in policies; {did_you_mean(name, list(policies))}"
-                wrong.append(Problem(("league", "policy"), text))
+                yield Problem(place, f"there is no policy {name!r} in policies; {did_you_mean(name, list(policies))}")
             elif not policies[name].learns:
-                wrong.append(Problem(("league", "policy"), f"expected a policy that learns, {name!r} does not"))
-        if isinstance(self.policy, dict):
-            kinds = {_type_id(type(player)) for player in manager.active_players}
-            for key in self.policy:
-                if _type_id(key) not in kinds:
-                    text = f"{key}: no active player is of this type; {did_you_mean(key, sorted(kinds))}"
-                    wrong.append(Problem(("league", "policy"), text))
-        if isinstance(self.matches, int):
-            jobs = self.settings.get("max_active_player_job")
-            if isinstance(jobs, int) and jobs < self.matches:
-                text = (
-                    f"max_active_player_job: expected at least as many jobs as the player has matches "
-                    f"({self.matches}), found {jobs}; the other matches would have nothing to play"
-                )
-                wrong.append(Problem(("league", "settings"), text, jobs))
+                yield Problem(place, f"expected a policy that learns, {name!r} does not")
+        for key in self.policy if isinstance(self.policy, dict) else ():
+            if _type_id(key) not in types:
+                yield Problem(place, f"{key}: no active player is of this type; {did_you_mean(key, sorted(types))}")
+
+    def _jobs_wrong(self, manager: Any, policies: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield what is wrong with the jobs that players will get."""
+        place = ("league", "settings")
+        jobs = self.settings.get("max_active_player_job")
+        if isinstance(self.matches, int) and isinstance(jobs, int) and jobs < self.matches:
+            text = (
+                f"max_active_player_job: expected at least as many jobs as the player has matches ({self.matches}), "
+                f"found {jobs}; the other matches would have nothing to play"
+            )
+            yield Problem(place, text, jobs)
         for player in manager.active_players:
-            kind = _type_id(type(player))
             policy = policies.get(self.policy_of(type(player), policies) or "")
             for key, check in (("env", check_job_env), ("data", partial(_check_data, policy))):
                 try:
                     check({**getattr(player.cfg, key), **dict(player.cfg.job.get(key, {}))})
                 except ValueError as error:
-                    wrong.append(Problem(("league", "settings"), f"players.{kind}.{key}: {error}"))
-        if wrong:
-            raise refusal(dict.fromkeys(wrong))
+                    yield Problem(place, f"players.{_type_id(type(player))}.{key}: {error}")
 
     def policy_of(self, kind: type, policies: Mapping[str, Any]) -> str | None:
         """Return the name of the policy that players of a type learn with; None if the file does not say."""

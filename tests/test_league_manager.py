@@ -108,7 +108,7 @@ def test_pretrained_players_have_parents_that_exist_and_everybody_starts_from_th
         ("alphastar", ["main_player", "main_exploiter", "league_exploiter", "league_exploiter"], ["main_player"]),
         ("self_play", ["self_player"], ["self_player"]),
         ("round_robin", ["battle_active_player"] * 2, ["battle_active_player"] * 2),
-        ("psro", ["battle_active_player"], ["battle_active_player"]),
+        ("psro", ["best_responder"], ["best_responder"]),
         ("solo", ["solo_active_player"], []),
     ],
 )
@@ -330,10 +330,8 @@ def test_weights_that_cannot_be_saved_freeze_nobody_and_the_next_pass_tries_agai
 
 
 def test_psro_measures_its_snapshots_against_each_other():
-    world = World(
-        use="psro", players={"battle_active_player": {"one_phase_step": 10, "branch_probs": {"mixture": 1.0}}}
-    )
-    name = "battle_active_player_default_0"
+    world = World(use="psro", players={"best_responder": {"one_phase_step": 10}})
+    name = "best_responder_default_0"
     untrained = 0
     for step in range(1, 300):
         world.train(name, min(step, 60))
@@ -431,7 +429,7 @@ def season(world, passes, rng):
 def test_a_league_that_is_resumed_hands_out_the_same_jobs(use):
     settings = {"use": use, "max_active_player_job": 5, "seed": 5}
     if use != "alphastar":
-        name = {"self_play": "self_player"}.get(use, "battle_active_player")
+        name = {"self_play": "self_player", "psro": "best_responder"}.get(use, "battle_active_player")
         branches = {"self_play": {"self": 0.5, "history": 0.5}, "psro": {"mixture": 1.0}}
         probs = branches.get(use, {"round_robin": 0.4, "nearest": 0.3, "uniform": 0.3})
         settings["players"] = {name: {"one_phase_step": 100, "branch_probs": probs}}

@@ -1,4 +1,4 @@
-"""The players of AlphaStar's league (Vinyals et al., 2019), and one that only meets itself and its history."""
+"""The players of AlphaStar's league (Vinyals et al., 2019), the oracle of PSRO, and one that meets only itself."""
 
 from typing import ClassVar
 
@@ -6,7 +6,13 @@ import numpy as np
 
 from arena.league.matchmaking import draw
 from arena.league.player import BattleActivePlayer, Player
-from arena.league.settings import LeagueExploiterConfig, MainExploiterConfig, MainPlayerConfig, SelfPlayerConfig
+from arena.league.settings import (
+    BestResponderConfig,
+    LeagueExploiterConfig,
+    MainExploiterConfig,
+    MainPlayerConfig,
+    SelfPlayerConfig,
+)
 
 
 class MainPlayer(BattleActivePlayer):
@@ -77,6 +83,17 @@ class LeagueExploiter(BattleActivePlayer):
     def branch_pfsp(self) -> int:
         """All history."""
         return self.pfsp(self.payoff.roster.historical(), self.cfg.weighting)
+
+    def mutate(self) -> bool:
+        """With probability ``mutate_prob``."""
+        return self.chance(self.cfg.mutate_prob)
+
+
+class BestResponder(BattleActivePlayer):
+    """Learns to beat the Nash mixture of history: the oracle of PSRO (Lanctot et al., 2017)."""
+
+    Config = BestResponderConfig
+    cfg: BestResponderConfig
 
     def mutate(self) -> bool:
         """With probability ``mutate_prob``."""

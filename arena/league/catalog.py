@@ -16,6 +16,7 @@ PLAYERS = {
     "main_player": "arena.league.alphastar:MainPlayer",
     "main_exploiter": "arena.league.alphastar:MainExploiter",
     "league_exploiter": "arena.league.alphastar:LeagueExploiter",
+    "best_responder": "arena.league.alphastar:BestResponder",
     "self_player": "arena.league.alphastar:SelfPlayer",
 }
 LEAGUES = {

@@ -37,8 +37,7 @@ class PsroLeague(BaseLeagueManager):
     other job is a match between those two, in which nobody learns.
     """
 
-    default_players: ClassVar = {"battle_active_player": 1}
-    default_settings: ClassVar = {"battle_active_player": {"branch_probs": {"mixture": 1.0}}}
+    default_players: ClassVar = {"best_responder": 1}
 
     _pending_of: tuple[int, int] = (0, 0)  # size of the game and of the history that _pending belongs to
     _pending: tuple[tuple[str, str], ...] = ()

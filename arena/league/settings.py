@@ -114,6 +114,19 @@ class LeagueExploiterConfig(BattlePlayerConfig):
     mutate_prob: Probability = Field(0.25, description="probability of a reset after each snapshot")
 
 
+class BestResponderConfig(BattlePlayerConfig):
+    """A player that responds to the mixture of all before it."""
+
+    branch_probs: dict[str, Probability] = Field(
+        {"mixture": 1.0}, description="mixture: history by its Nash equilibrium; they sum to 1"
+    )
+    mutate_prob: Probability = Field(
+        1.0,
+        description="probability of a reset after each snapshot; a response that starts anew is not held back by what "
+        "the last one has unlearned",
+    )
+
+
 class SelfPlayerConfig(BattlePlayerConfig):
     """A player that meets itself and its own history."""
 
