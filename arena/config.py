@@ -120,7 +120,7 @@ class RunConfig(Model):
     run_root: str = Field("runs", description="Where run directories are made, from the current directory.")
     device: Annotated[str, AfterValidator(device_name)] = Field(
         "auto",
-        description="What learns: auto (a GPU if there is one), cpu, cuda or cuda:<n>.",
+        description="What learns: auto (a GPU of the node if it has any), cpu, cuda or cuda:<n>.",
     )
     verify_replicas: bool = Field(
         False,
@@ -128,7 +128,8 @@ class RunConfig(Model):
         description="Compare the weights of a group's workers after every update; for debugging, it costs time.",
     )
     threads_per_rank: CountOrAuto = Field(
-        "auto", description="Threads of a worker's torch; auto shares the node's cores among its ranks."
+        "auto",
+        description="Threads of a worker's torch; auto is its share of the cores that its node's ranks were given.",
     )
 
     @model_validator(mode="after")

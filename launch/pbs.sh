@@ -25,15 +25,13 @@ ranks=$(wc -l <"$PBS_NODEFILE")
 
 # Unquoted on purpose: several arguments, or none.
 # shellcheck disable=SC2086
-python -m arena.launch "$CONFIG" ${ARGUMENTS:-} -n "$ranks" --resume-or-start --stopped-code 85 &
+timeout --foreground --preserve-status --signal=USR1 $stop_after \
+    python -m arena.launch "$CONFIG" ${ARGUMENTS:-} -n "$ranks" --resume-or-start --stopped-code 85 &
 arena=$!
-(sleep $stop_after && kill -USR1 $arena) &
-clock=$!
 trap 'ended=yes; kill -USR1 $arena' TERM # qdel, or preempted: PBS leaves some seconds for a checkpoint
 while kill -0 $arena 2>/dev/null; do wait $arena; done
 wait $arena
 code=$?
-kill $clock 2>/dev/null
 
 if [ $code -eq 85 ] && [ "${ended:-no}" = no ]; then
     qsub -v "CONFIG=$CONFIG,ARGUMENTS=${ARGUMENTS:-}" "$PBS_O_WORKDIR/launch/pbs.sh" && exit 0
