@@ -138,7 +138,7 @@ def compete(
         ratio = None
         if rows and rows[0].figure:
             ratio = rows[0].figure / middle if higher_is_better else middle / rows[0].figure
-        others = [key for key in figures[0] if key != figure]
+        others = [key for key in figures[0] if key not in (figure, "first at")]
         note = ", ".join(f"{key} {statistics.median(each[key] for each in figures):.4g}" for key in others)
         rows.append(Row(name, middle, min(values), max(values), ratio if rows else 1.0, note))
     table = Table(title, unit, higher_is_better, rows)

@@ -17,9 +17,9 @@ ACTIONS = 64
 """Random actions are drawn beforehand and taken in turns."""
 
 
-def _tell(began: float, taken: int, exchanges: int) -> None:
+def _tell(began: float, taken: int, exchanges: int, first: float) -> None:
     elapsed = time.perf_counter() - began
-    tell(**{"steps/s": taken / elapsed, "us/call": elapsed / exchanges * 1e6})
+    tell(**{"steps/s": taken / elapsed, "us/call": elapsed / exchanges * 1e6, "first at": first})
 
 
 class ProxySampler:
@@ -35,6 +35,7 @@ class ProxySampler:
         actions = [env.action_space.sample() for _ in range(ACTIONS)]
         copies = getattr(env, "num_envs", 1)
         env.reset()
+        first = time.time()
         began = taken = 0.0
         for exchange in range(-self.exchanges // 5, self.exchanges):
             if exchange == 0:
@@ -45,7 +46,7 @@ class ProxySampler:
                 taken -= np.count_nonzero(terminated | truncated)  # each is followed by a step that only resets
             elif terminated or truncated:
                 env.reset()
-        _tell(began, int(taken), self.exchanges)
+        _tell(began, int(taken), self.exchanges, first)
 
 
 class SamplerSettings(Settings):
@@ -69,16 +70,18 @@ class DrivenSampler(Random):
         self._actions = [space.sample() for _ in range(ACTIONS)]
         self._measured = settings.exchanges
         self._exchange = -settings.exchanges // 5
-        self._began = 0.0
+        self._began = self._first = 0.0
         self._taken = 0
 
     def act(self, observations: Any, *, starts: np.ndarray | None = None, **_: Any) -> Decision:
         """Return prepared actions; the count leaves out exchanges that only reset."""
         count = len(observations)
+        if not self._first:
+            self._first = time.time()
         if self._exchange == 0:
             self._began, self._taken = time.perf_counter(), 0
         elif self._exchange == self._measured:
-            _tell(self._began, self._taken, self._measured)
+            _tell(self._began, self._taken, self._measured, self._first)
         self._taken += count - np.count_nonzero(starts)
         self._exchange += 1
         return Decision(self._actions[self._exchange % ACTIONS][:count], {})
