@@ -28,7 +28,7 @@ def averaging(parameters: int, workers: int, args: Any) -> Table:
         "limit: one Allreduce of all bytes": mpi("flat"),
         "one Allreduce for each tensor": mpi("tensors"),
         "torch DistributedDataParallel, gloo": lambda: run_peer(
-            args.peer_python, "gradients", parameters, workers, repeats
+            args.peer_python, "gradients", parameters, workers, repeats, timeout=args.patience
         ),
     }
     return compete(
@@ -37,6 +37,7 @@ def averaging(parameters: int, workers: int, args: Any) -> Table:
         figure="us",
         unit="us per average",
         turns=args.turns,
+        until=args.until,
         higher_is_better=False,
     )
 

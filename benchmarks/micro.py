@@ -269,7 +269,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         }
         unit = f"{pair.unit} of CPU time"
         tables.append(
-            compete(pair.title, contestants, figure=pair.unit, unit=unit, turns=turns, higher_is_better=False)
+            compete(
+                pair.title,
+                contestants,
+                figure=pair.unit,
+                unit=unit,
+                turns=turns,
+                until=args.until,
+                higher_is_better=False,
+            )
         )
     return conclude("micro", args, tables)
 

@@ -43,8 +43,18 @@ def latency(title: str, environment: str, peer: str, seats: int, args: Any, exch
     }
     if seats == 1:
         for name, kind in (("Gymnasium AsyncVectorEnv, 1 copy", "async"), ("Ray actor", "ray")):
-            contestants[name] = lambda kind=kind: run_peer(pythons, "sampling", kind, peer, 1, seconds)
-    return compete(title, contestants, figure="us/call", unit="us per step", turns=args.turns, higher_is_better=False)
+            contestants[name] = lambda kind=kind: run_peer(
+                pythons, "sampling", kind, peer, 1, seconds, timeout=args.patience
+            )
+    return compete(
+        title,
+        contestants,
+        figure="us/call",
+        unit="us per step",
+        turns=args.turns,
+        until=args.until,
+        higher_is_better=False,
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

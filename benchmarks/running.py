@@ -99,8 +99,9 @@ def run_peer(pythons: Sequence[str], module: str, *arguments: object, timeout: f
 
 def run_mpi(ranks: int, module: str, *arguments: object, timeout: float = TIMEOUT) -> dict[str, Any]:
     """Measure a program of ours on ``ranks`` MPI processes."""
-    *line, _ = start.command(start.find_mpirun(), ranks, [])  # the last word is the arena's own module
-    return run([*line, module, *map(str, arguments)], start.environment(), timeout=timeout)
+    mpirun = start.find_mpirun()
+    *line, _ = start.command(mpirun, ranks, [])  # the last word is the arena's own module
+    return run([*line, module, *map(str, arguments)], start.environment(mpirun), timeout=timeout)
 
 
 def run_arena(config: Mapping[str, Any], *, timeout: float = TIMEOUT, tells: bool = True) -> dict[str, Any]:

@@ -39,7 +39,8 @@ def arena(
 ) -> Contestant:
     """Return a turn of the arena."""
     entities = 4 if game == "simple_tag" else 1
-    exchanges = max(20, int(seconds * GAMES[game] / copies * (batches or 1)))
+    lanes = copies / (batches or 1)
+    exchanges = max(20, int(seconds * GAMES[game] / lanes))
     env: dict[str, Any] = {"use": f"gymnasium:{game}", "num_envs": copies}
     if game == "simple_tag":
         env["use"] = "pettingzoo:mpe2.simple_tag_v3"
@@ -47,7 +48,7 @@ def arena(
         env["batches"] = batches
     seat: Any = "player" if entities == 1 else ["player"] * entities
     config = {
-        "steps": 10**9 if player == "ProxySampler" else int(exchanges * copies * entities * processes * 1.3) + 1000,
+        "steps": 10**9 if player == "ProxySampler" else int(exchanges * lanes * entities * processes * 1.3) + 1000,
         "env": env,
         "policies": {"player": {"use": f"{PLAYERS}:{player}", "settings": {"exchanges": exchanges}}},
         "matches": [{"seats": [seat], "replicas": processes}],
@@ -68,16 +69,21 @@ def rates(game: str, copies: int, args: Any) -> Table:
     if game != "simple_tag":
         contestants["arena: proxy, policy's own loop"] = arena(game, copies, "ProxySampler", seconds, batches=1)
         for name, kind in PEERS.items():
-            contestants[name] = lambda kind=kind: run_peer(args.peer_python, "sampling", kind, game, copies, seconds)
+            contestants[name] = lambda kind=kind: run_peer(
+                args.peer_python, "sampling", kind, game, copies, seconds, timeout=args.patience
+            )
     else:
         for name, kind in (("one process, no transport", "in_process"), ("Ray actors", "ray")):
-            contestants[name] = lambda kind=kind: run_peer(args.peer_python, "sampling_many", kind, copies, seconds)
+            contestants[name] = lambda kind=kind: run_peer(
+                args.peer_python, "sampling_many", kind, copies, seconds, timeout=args.patience
+            )
     return compete(
         f"{game}, {copies} {'copy' if copies == 1 else 'copies'}",
         contestants,
         figure="steps/s",
         unit="transition steps per second",
         turns=args.turns,
+        until=args.until,
     )
 
 

@@ -63,9 +63,9 @@ def _share(process: Path) -> int:
 def arena(matches: int, seconds: float) -> Contestant:
     """Return a turn of the arena."""
     # About 20,000 match steps per second on two cores, shared by all matches.
-    exchanges = max(50, int(seconds * 20_000 / matches))
+    exchanges = max(200, int(seconds * 20_000 / matches))
     config: dict[str, Any] = {
-        "steps": exchanges * SEATS * matches * 3,
+        "steps": int(exchanges * SEATS * matches * 1.3) + 1000,
         "env": {"use": f"{ENVIRONMENTS}:NoopMatch"},
         "policies": {"player": {"use": f"{PLAYERS}:DrivenSampler", "settings": {"exchanges": exchanges}}},
         "matches": [{"seats": ["player"] * SEATS, "replicas": matches}],
@@ -180,6 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 figure="match steps/s",
                 unit="match steps per second, all together",
                 turns=args.turns if matches < 30 else min(args.turns, 3),
+                until=args.until,
             )
         )
     show_model(Costs(report=root_report()))

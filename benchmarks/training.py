@@ -74,11 +74,15 @@ def noted(work: Callable[[int], Any], threshold: float) -> Contestant:
             notes = Path(place) / "episodes"
             os.environ[EPISODES] = str(notes)
             began = time.time()
-            work(next(seeds))
+            told = work(next(seeds))
             whole = time.time() - began
             if not notes.is_file():
                 raise MissingPeerError("it never reset an environment")
-            return {**figures(notes.read_text("utf-8").splitlines(), threshold), "seconds with start-up": whole}
+            return {
+                **figures(notes.read_text("utf-8").splitlines(), threshold),
+                "seconds with start-up": whole,
+                "versions": told.get("versions", ""),
+            }
 
     return turn
 
@@ -108,7 +112,9 @@ def training(game: str, steps: int, threshold: float, args: Any) -> list[Table]:
     }
     for name, peer in PEERS.items():
         if peer != "cleanrl" or game != "pong":  # its loop for screens is another file
-            works[name] = lambda seed, peer=peer: run_peer(args.peer_python, "training", peer, game, steps, seed)
+            works[name] = lambda seed, peer=peer: run_peer(
+                args.peer_python, "training", peer, game, steps, seed, timeout=args.patience
+            )
     kept: dict[str, list[Figures]] = {name: [] for name in works}
 
     def keeping(name: str, turn: Contestant) -> Contestant:
@@ -120,7 +126,16 @@ def training(game: str, steps: int, threshold: float, args: Any) -> list[Table]:
 
     turns = {name: keeping(name, noted(work, threshold)) for name, work in works.items()}
     title = f"PPO on {game}, {steps:,} steps"
-    tables = [compete(f"{title}: speed", turns, figure="steps/s", unit="transition steps per second", turns=args.turns)]
+    tables = [
+        compete(
+            f"{title}: speed",
+            turns,
+            figure="steps/s",
+            unit="transition steps per second",
+            turns=args.turns,
+            until=args.until,
+        )
+    ]
     if any(figure["seconds to threshold"] < NEVER for found in kept.values() for figure in found):
         again = {name: iter(found).__next__ for name, found in kept.items() if found}
         tables.append(

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from benchmarks.measuring import MissingPeerError, compete, conclude, options, parse
+from benchmarks.report import write
 from benchmarks.running import run_peer
+from benchmarks.scale import Costs, model
 from benchmarks.training import figures
 
 
@@ -59,3 +61,40 @@ def test_training_is_read_from_what_the_environments_noted():
     assert found["seconds to threshold"] == pytest.approx(12 + 9.9 - 10)
     with pytest.raises(MissingPeerError, match="no episode was over"):
         figures(["10.0 start"], 5.0)
+
+
+def test_the_page_says_what_was_measured_and_what_was_missed(tmp_path):
+    def table(title, ours, theirs):
+        rows = [("arena: 1 environment process", ours), ("Stable-Baselines3, in process", theirs), ("RLlib", None)]
+        return {
+            "title": title,
+            "unit": "steps per second",
+            "higher_is_better": True,
+            "rows": [
+                {
+                    "name": name,
+                    "figure": value,
+                    "low": value,
+                    "high": value,
+                    "ratio": 1.0,
+                    "note": "n",
+                    "versions": "v 1",
+                }
+                for name, value in rows
+            ],
+        }
+
+    where = {"cores": 2, "processor": "p", "python": "3", "versions": {"numpy": "2"}, "load": [0.1], "when": "today"}
+    found = {"machine": where, "quick": False, "turns": 5, "tables": [table("PPO on CartPole-v1: speed", 200.0, 100.0)]}
+    write({"training": found}, tmp_path)
+    page = (tmp_path / "RESULTS.md").read_text("utf-8")
+    assert "| PPO on CartPole, speed over Stable-Baselines3, in: 3x | 2.00 | **missed** |" in page
+    assert "| PPO on CartPole, speed over RLlib: 12x | | not measured |" in page
+    assert "| RLlib | | | | not measured: n |" in page
+    assert (tmp_path / "plots" / "training.svg").stat().st_size > 1000
+
+
+def test_the_model_grows_with_the_ranks():
+    small, large = model(1_000, Costs()), model(100_000, Costs())
+    assert large["root messages/s"] > 50 * small["root messages/s"]
+    assert small["all-reduce ms"] < large["all-reduce ms"] < 2 * small["all-reduce ms"]  # by hops, not by ranks

@@ -51,8 +51,8 @@ def main(matches: str, seats: str, seconds: str) -> None:
                 send.Start()
                 receive.Wait()
                 send.Wait()
+    total = comm.reduce(taken)  # the root waits here for all matches
     elapsed = time.perf_counter() - start
-    total = comm.reduce(taken)
     if comm.rank == 0:
         assert total is not None
         tell(**{"exchanges/s": total / elapsed, "first at": first})

@@ -4,14 +4,32 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 MISSING = 3
 
+PACKAGES = {
+    "gymnasium": "gymnasium",
+    "stable_baselines3": "stable-baselines3",
+    "pufferlib": "pufferlib",
+    "envpool": "envpool",
+    "ray": "ray",
+    "sample_factory": "sample-factory",
+    "mpe2": "mpe2",
+    "torch": "torch",
+}
+"""Packages that can make a difference, by the names that they are imported by."""
+
 
 def tell(**figures: Any) -> None:
-    """Write figures for whoever started this program; several processes write a line each."""
-    line = json.dumps(figures) + "\n"
+    """Write figures for whoever started this program, with the versions of what it has loaded.
+
+    Several processes write a line each.
+    """
+    loaded = [package for module, package in PACKAGES.items() if module in sys.modules]
+    versions = ", ".join(f"{package} {metadata.version(package)}" for package in loaded)
+    line = json.dumps({**figures, "versions": versions}) + "\n"
     place = os.environ.get("ARENA_BENCHMARK_RESULT")
     if place is None:
         print(line, end="")
