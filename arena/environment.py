@@ -133,6 +133,7 @@ class EnvironmentProcess:
         self._same_step = env.autoreset == "same_step"
         batches = env.batch_count
         self._slices = batch_slices(env.num_envs, batches)
+        self._numbers = [tuple(enumerate(range(s.start, s.stop))) for s in self._slices]  # (place in batch, copy)
         seats = [tuple(self._entities[e] for e in seat.entities) for seat in match.seats]
         seat_blocks = [blocks_of(entities) for entities in seats]
         for i, (rank, entities) in enumerate(zip(worker_ranks, seats, strict=True)):
@@ -163,7 +164,7 @@ class EnvironmentProcess:
         if env.manager == "serial":
             self._copies = Copies(self._manager, readers)
             self._next_batch = self._channel.wait_any
-            self._checks = [self._float_arrays(b, None) for b in range(batches)]
+            self._checks = [[(flat.dot, flat) for flat in self._float_arrays(b, None)] for b in range(batches)]
             self._copy_checks = [self._float_arrays(b, copy) for b, copy in places]
         else:
             self._copies = CopiesApart(self._manager, readers)
@@ -248,15 +249,11 @@ class EnvironmentProcess:
             places=places,
         )
 
-    def _float_arrays(self, batch: int, copy: int | None) -> list[tuple[np.ndarray, str]]:
-        """Return flat views of what may hold a NaN in the records of a batch, or of one copy in it, and what it is."""
-        found = []
-        for seat in self._records[batch]:
-            leaves = [leaf for tree in seat.record.observations for leaf in tree_leaves(tree)]
-            for array in (seat.record.rewards, *(leaf for leaf in leaves if leaf.dtype.kind == "f")):
-                what = "a reward" if array is seat.record.rewards else "an observation"
-                found.append(((array if copy is None else array[copy]).reshape(-1), what))
-        return found
+    def _float_arrays(self, batch: int, copy: int | None) -> list[np.ndarray]:
+        """Return flat views of the observations that may be NaN in the records of a batch, or of one copy in it."""
+        trees = [tree for seat in self._records[batch] for tree in seat.record.observations]
+        floats = [leaf for tree in trees for leaf in tree_leaves(tree) if leaf.dtype.kind == "f"]
+        return [(array if copy is None else array[copy]).reshape(-1) for array in floats]
 
     # Serving --------------------------------------------------------------------------------------------------
 
@@ -319,20 +316,19 @@ class EnvironmentProcess:
         """Have the copies of a batch, which are elsewhere, do what the seats ask; False where that is no plain step."""
         if self._closing or any(message.header[0] == RESET for message in self._channel.messages[batch]):
             return False
-        part = self._slices[batch]
-        for number in range(part.start, part.stop):
+        for copy, number in self._numbers[batch]:
             if self._running[number].over:
-                self._started[number] = self._order_start(batch, number - part.start)
+                self._started[number] = self._order_start(batch, copy)
             else:
                 self._copies.send(number)
         return True
 
     def _step(self, batch: int) -> None:
-        part, step = self._slices[batch], self._copies.step
+        step, same_step = self._copies.step, self._same_step
         sides = {s: Side({}, {}) for s in self._reads_infos}
         if batch in self._voided:
             self._forget_faults(batch)
-        for copy, number in enumerate(range(part.start, part.stop)):
+        for copy, number in self._numbers[batch]:
             running = self._running[number]
             if running.over:
                 self._start(batch, copy, sides)
@@ -340,34 +336,38 @@ class EnvironmentProcess:
             try:
                 timestep = step[number]()
                 self._write(batch, copy, timestep, sides, started=False)
-                if timestep.over or self._same_step:
+                over = timestep.over
+                if over or same_step:
                     self._check_numbers(number)
+                self._count(running, timestep)
             except (ConfigError, RetriesSpentError):
                 raise
             except FAILURES as error:
                 self._fault(batch, copy, fault_of(error), sides)
                 continue
             self._steps += 1
-            self._count(running, timestep)
-            if timestep.over:
+            if over:
                 self._manager.praise(number)
                 self._finish(number, timestep, None)
-                if self._same_step:
+                if same_step:
                     self._restart(batch, copy, timestep, sides)
-        for flat, _ in self._checks[batch]:
-            if has_nan(flat):
+        for dot, flat in self._checks[batch]:
+            square = dot(flat)
+            if square != square:  # see has_nan
                 self._find_nan(batch, sides)
                 break
         self._put_sides(batch, sides)
 
     def _count(self, running: _Running, timestep: Timestep) -> None:
-        running.length += 1
-        running.timestep = timestep
         returns, lengths = running.returns, running.lengths
         for e, reward in enumerate(timestep.rewards):
-            returns[e] += reward
+            total = returns[e] = returns[e] + reward
+            if total != total:  # cheaper than looking at an array
+                raise NotANumberError(f"the environment returned a reward that is NaN: {reward}")
             if running.acting[e]:
                 lengths[e] += 1
+        running.length += 1
+        running.timestep = timestep
         running.acting = timestep.acting
 
     def _start(self, batch: int, copy: int, sides: dict[int, Side]) -> None:
@@ -445,10 +445,10 @@ class EnvironmentProcess:
     # Faults ---------------------------------------------------------------------------------------------------
 
     def _check_numbers(self, number: int) -> None:
-        """Raise NotANumberError where the records say NaN of a copy."""
-        for flat, what in self._copy_checks[number]:
+        """Raise NotANumberError where a copy's observations in the records are NaN."""
+        for flat in self._copy_checks[number]:
             if has_nan(flat):
-                raise NotANumberError(f"the environment returned {what} that is NaN: {flat.tolist()!s:.200}")
+                raise NotANumberError(f"the environment returned an observation that is NaN: {flat.tolist()!s:.200}")
 
     def _find_nan(self, batch: int, sides: dict[int, Side]) -> None:
         """Treat the copies whose records say NaN as failed."""
@@ -469,7 +469,7 @@ class EnvironmentProcess:
             self._restart(batch, copy, final, sides)
         else:
             self._write(batch, copy, final, sides, started=False)
-            for flat, _ in self._float_arrays(batch, copy):
+            for flat in self._float_arrays(batch, copy):
                 np.nan_to_num(flat, copy=False)  # lest it poisons those who only look
         for seat in self._records[batch]:
             seat.record.void[copy] = True
