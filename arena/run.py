@@ -67,6 +67,8 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
         finished = rank.be_root(goes_on)
     else:
         rank.follow()
+    # The root draws its plots first. What MPI itself waits with, some libraries fill with spinning.
+    world.meet(rank.waiter, "the root's summary")
     mailbox.close()
     world.close()
     return 0 if finished else stopped_code

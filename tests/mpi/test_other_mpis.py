@@ -1,0 +1,43 @@
+"""The quickstart under MPICH and Intel MPI: whoever has one of them on a cluster runs the same commands."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .launching import OTHER_MPIS, other_mpi
+
+QUICKSTART = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
+
+
+def start(mpi: str, place: Path, *overrides: str) -> subprocess.Popen[str]:
+    """Start the quickstart with the Python of another MPI."""
+    line = [str(other_mpi(mpi) / "python"), "-m", "arena.launch", str(QUICKSTART), "--set", f"run_root={place}"]
+    for override in overrides:
+        line += ["--set", override]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("mpi", OTHER_MPIS)
+def test_the_quickstart_runs_to_its_end_and_the_library_has_nothing_to_say(tmp_path: Path, mpi: str) -> None:
+    """MPICH tells at the end of requests that nobody freed: each of them is memory that a long run would lose."""
+    said, errors = start(mpi, tmp_path, "steps=4_000").communicate(timeout=120)
+    assert f"+ {other_mpi(mpi)}" in said, "its own mpirun"
+    assert "100%" in said
+    assert errors.strip() == ""
+    assert (tmp_path / "quickstart" / "summary.json").is_file()
+
+
+@pytest.mark.parametrize("mpi", OTHER_MPIS)
+def test_a_signal_stops_it_in_order(tmp_path: Path, mpi: str) -> None:
+    """Intel MPI's mpirun is a shell script that dies of the signal and leaves its ranks behind."""
+    run = start(mpi, tmp_path, "steps=50_000_000")
+    assert run.stdout is not None
+    for line in run.stdout:
+        if "updates" in line:  # it learns
+            break
+    run.send_signal(signal.SIGTERM)
+    said, errors = run.communicate(timeout=120)
+    assert run.returncode == 0, said + errors
+    assert list((tmp_path / "quickstart" / "checkpoints").iterdir())
