@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,6 +89,27 @@ def version_of(mpirun: str) -> str:
         return ""
     lines = [line.strip() for line in answer.stdout.splitlines() if line.strip()]
     return re.sub(r"^Version:\s+", "MPICH ", next((line for line in lines if re.search(r"\d+\.\d+", line)), ""))
+
+
+def run_for(line: Sequence[str], seconds: float, environment: Mapping[str, str]) -> tuple[str, str, int | None]:
+    """Run a job; return its output, its errors and its exit code, or None if it has not ended in time.
+
+    A mpirun that is killed leaves its ranks behind: it is asked to end first.
+    """
+    with subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(environment)
+    ) as mpirun:
+        try:
+            said, errors = mpirun.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            mpirun.terminate()
+            try:
+                said, errors = mpirun.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                mpirun.kill()
+                said, errors = mpirun.communicate()
+            return said, errors, None
+    return said, errors, mpirun.returncode
 
 
 def outside(mpirun: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import re
-import subprocess
+import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -101,22 +101,12 @@ def _start_and_examine(arguments: argparse.Namespace, root: Path, needed: int | 
         answer = Path(folder) / "findings.json"
         inner = ["doctor", "--quiet", "--json", str(answer), "--run-root", str(root.absolute())]
         line = start.command(mpirun, ranks, inner)
-        try:
-            done = subprocess.run(
-                line,
-                capture_output=True,
-                text=True,
-                check=False,
-                env=start.environment(mpirun),
-                timeout=PATIENCE + ranks,
-            )
-        except subprocess.TimeoutExpired:
-            return [
-                *findings,
-                problem("MPI", f"{ranks} ranks did not come to an end in time", "see whether they start"),
-            ]
+        _, errors, code = launcher.run_for(line, PATIENCE + ranks, start.environment(mpirun))
+        if code is None and not answer.exists():
+            found = f"{ranks} ranks did not come to an end in {PATIENCE + ranks:.0f} s"
+            return [*findings, problem("MPI", found, f"see where they stop: {shlex.join(line[:-5])}")]
         if not answer.exists():
-            words = _telling(done.stderr) or f"exit code {done.returncode}"
+            words = _telling(errors) or f"exit code {code}"
             remedy = "the mpirun and the library of mpi4py may be of different MPIs: see that both are of one"
             return [*findings, problem("MPI", f"{ranks} ranks did not start: {words}", remedy)]
         return findings + [Finding(**entry) for entry in json.loads(answer.read_text("utf-8"))]

@@ -22,6 +22,8 @@ from mpi4py import MPI  # noqa: E402 (see above)
 _PING, _ECHO = 11, 12
 _LARGE = 1 << 20
 _REPEATS, _FEW_REPEATS = 300, 30
+_LOSE_WITHIN = 60
+"""Seconds until the kernel ends a rank that waits for news of a dead one."""
 
 
 def library() -> Library:
@@ -125,8 +127,9 @@ def echo(comm: MPI.Comm, other: int, waiter: Waiter) -> None:
 def lose_a_rank() -> None:
     """Be one of several ranks of which the last dies; the first prints how long until the others were at work again.
 
-    Where fault tolerance is a dummy, nobody learns of the death: the caller sets a limit in time.
+    Where fault tolerance is a dummy, nobody learns of the death: each then ends by itself.
     """
+    signal.alarm(_LOSE_WITHIN)
     initialize()
     comm = MPI.COMM_WORLD
     comm.Set_errhandler(MPI.ERRORS_RETURN)

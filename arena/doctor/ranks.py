@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -195,11 +194,6 @@ def _lose_a_rank() -> tuple[float | None, bool]:
         return None, False
     line = [mpirun, "--oversubscribe", "--bind-to", "none", "--host", "localhost:3", "--with-ft", "ulfm", "-n", "3"]
     line += [sys.executable, "-c", SELF_TEST]
-    try:
-        done = subprocess.run(
-            line, capture_output=True, text=True, check=False, timeout=30, env=launcher.outside(mpirun), cwd="/"
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None, True
-    _, _, rest = done.stdout.partition("survived: 2 of 3 ranks after ")
+    said, _, _ = launcher.run_for(line, 60, launcher.outside(mpirun))
+    _, _, rest = said.partition("survived: 2 of 3 ranks after ")
     return (float(rest.split()[0]) if rest else None), True

@@ -22,7 +22,7 @@ def start(mpi: str, place: Path, *overrides: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("mpi", OTHER_MPIS)
 def test_the_quickstart_runs_to_its_end_and_the_library_has_nothing_to_say(tmp_path: Path, mpi: str) -> None:
     """MPICH tells at the end of requests that nobody freed: each of them is memory that a long run would lose."""
-    said, errors = start(mpi, tmp_path, "steps=4_000").communicate(timeout=120)
+    said, errors = start(mpi, tmp_path, "steps=4_000").communicate(timeout=280)
     assert f"+ {other_mpi(mpi)}" in said, "its own mpirun"
     assert "100%" in said
     assert errors.strip() == ""
@@ -38,6 +38,6 @@ def test_a_signal_stops_it_in_order(tmp_path: Path, mpi: str) -> None:
         if "updates" in line:  # it learns
             break
     run.send_signal(signal.SIGTERM)
-    said, errors = run.communicate(timeout=120)
+    said, errors = run.communicate(timeout=200)
     assert run.returncode == 0, said + errors
     assert list((tmp_path / "quickstart" / "checkpoints").iterdir())
