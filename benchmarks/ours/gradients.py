@@ -4,6 +4,7 @@ Ways: ``flat``, one Allreduce of all bytes, the limit; ``tensors``, one for each
 by ``average_gradients``.
 """
 
+import os
 import time
 from functools import partial
 
@@ -25,11 +26,11 @@ from benchmarks.peers.telling import run_as_program, tell  # noqa: E402
 def _averager(way: str, comm: MPI.Comm, model: nn.Module) -> partial:
     gradients = [parameter.grad.numpy() for parameter in model.parameters() if parameter.grad is not None]
     if way == "arena":
-        slots = MPI.COMM_WORLD.size  # the waits that the arena takes by default where ranks have a core each, or not
+        crowded = comm.size > len(os.sched_getaffinity(0))  # the waits that the arena takes by default in either case
         waiter = Waiter(
-            spin=1e-3 if slots <= 2 else 5e-5,
-            yielding=1e-3,
-            max_sleep=1e-3,
+            spin=0.0 if crowded else 2e-4,
+            yielding=5e-5 if crowded else 5e-4,
+            max_sleep=5e-4 if crowded else 2e-4,
             warn_after=60,
             abort_after=600,
             on_warn=print,
