@@ -158,7 +158,7 @@ class Hosts:
 
 
 def _do(*line: str) -> None:
-    subprocess.run(line, check=True, capture_output=True, timeout=30)
+    subprocess.run(line, check=True, capture_output=True, timeout=120)
 
 
 def missing(programs: Sequence[str] = ("ip", "unshare", "nsenter", "ssh", "ssh-keygen", "sshd")) -> str | None:

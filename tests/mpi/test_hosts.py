@@ -80,7 +80,7 @@ def test_a_match_is_played_across_four_hosts(hosts: Hosts, tmp_path: Path) -> No
     said, _ = run.communicate(timeout=200)
     assert run.returncode == 0, said
     plan = json.loads((tmp_path / "runs/run/plan.json").read_text("utf-8"))
-    assert plan["hosts"] == hosts.names
+    assert sorted(set(plan["hosts"])) == hosts.names
     assert len({a["node"] for a in plan["rounds"][0]["assignments"] if a["match"] == 0}) == 4
 
 
