@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import statistics
 import sys
 import time
@@ -96,6 +97,8 @@ def options(name: str, description: str | None) -> argparse.ArgumentParser:
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the parsed command line with all defaults filled in."""
     args = parser.parse_args(argv)
+    # Leave by an exception, so that what was started is ended too: some peers spin until they are told to stop.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     args.turns = args.turns or (1 if args.quick else 5)
     args.until = time.monotonic() + QUICK if args.quick else None
     args.patience = QUICK if args.quick else 900.0  # seconds for one turn of a peer
