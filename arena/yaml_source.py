@@ -149,7 +149,10 @@ def _text(path: Path) -> str:
 
 def _parse(text: str, name: str, at: Place = ()) -> tuple[Any, dict[Place, str]]:
     """Return the data in ``text`` and the line of each place in it; ``at`` is the place of the whole."""
-    loader = _Loader(text)
+    try:
+        loader = _Loader(text)
+    except yaml.YAMLError as error:  # a character that no text has
+        raise ConfigError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
     try:
         node = loader.get_single_node()
         origins: dict[Place, str] = {at: name}

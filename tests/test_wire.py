@@ -1,5 +1,6 @@
 """What one end of a seat writes, the other end reads: both derive the same bytes from the same spaces."""
 
+import os
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.envs.interface import EntitySpaces
+from arena.env_manager.shared import map_memory, new_memory
+from arena.env_manager.slot import Slot
+from arena.envs.interface import EntitySpaces, Timestep
 from arena.proxy import put_action
 from arena.wire import (
     ALIGNMENT,
@@ -211,3 +214,51 @@ def test_an_action_of_another_shape_is_refused_but_one_number_may_come_as_a_list
 def test_a_space_without_a_fixed_size_has_no_layout():
     with pytest.raises(TypeError, match="no wire format for the space Text.*expected Box, Discrete"):
         make_record(blocks_of([EntitySpaces("poet", spaces.Text(5), spaces.Discrete(2))]), 1)
+
+
+def timestep_of(entities: list[EntitySpaces], seed: int) -> Timestep:
+    """Return a random timestep."""
+    rng = np.random.default_rng(seed)
+    for entity in entities:
+        entity.observation.seed(seed)
+    count = len(entities)
+    flags = [[bool(flag) for flag in rng.integers(0, 2, count)] for _ in range(3)]
+    masks = [rng.integers(0, 2, e.mask_size).astype(np.int8) if e.mask_size else None for e in entities]
+    return Timestep(
+        [entity.observation.sample() for entity in entities],
+        rng.normal(size=count).tolist(),
+        flags[0],
+        flags[1],
+        [{}] * count,
+        flags[2],
+        masks,
+        bool(rng.integers(2)),
+    )
+
+
+@settings(max_examples=60)
+@given(seats(), st.integers(0, 2**20))
+def test_what_one_process_puts_into_shared_memory_another_reads(entities: list[EntitySpaces], seed: int) -> None:
+    size = Slot(entities).size
+    descriptor = new_memory(size)
+    ours, theirs = (Slot(entities, map_memory(descriptor, size)) for _ in range(2))
+    os.close(descriptor)
+    expected = timestep_of(entities, seed)
+    theirs.put(expected)
+    found = ours.timestep()
+    for entity, one, other in zip(entities, found.observations, expected.observations, strict=True):
+        same(one, other, entity.observation)
+    for one, other in zip(found.action_masks, expected.action_masks, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert (found.rewards, found.over) == (expected.rewards, expected.over)
+    assert (found.terminated, found.truncated, found.acting) == (
+        expected.terminated,
+        expected.truncated,
+        expected.acting,
+    )
+    for entity in entities:
+        entity.action.seed(seed)
+    actions = [entity.action.sample() for entity in entities]
+    ours.put_actions(actions)
+    for entity, one, other in zip(entities, theirs.actions(), actions, strict=True):
+        same(one, other, entity.action)
