@@ -59,7 +59,7 @@ configurations = st.fixed_dictionaries(
         "rounds": st.lists(st.fixed_dictionaries({"matches": st.lists(rows, max_size=2)}), max_size=2),
         "round_robin": st.fixed_dictionaries({"policies": st.lists(names, max_size=3)}),
         "seed": st.integers(-2, 2**40),
-        "checkpoint": st.dictionaries(st.sampled_from(["every", "keep", "evry"]), st.floats(-1, 9), max_size=2),
+        "checkpoint": st.dictionaries(st.sampled_from(["every", "keep", "ever"]), st.floats(-1, 9), max_size=2),
     },
 )
 

@@ -67,12 +67,6 @@ class NurseryClient:
                 break
         return self._ended.pop(key, None)
 
-    def forget(self, keys: set[int]) -> None:
-        """Drop the news of all processes but these."""
-        while select.select((self._control,), (), (), 0)[0] and self._read():
-            pass
-        self._ended = {key: ended for key, ended in self._ended.items() if key in keys}
-
     def _read(self) -> bool:
         try:
             data = self._control.recv(1 << 16, socket.MSG_DONTWAIT)
