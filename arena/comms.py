@@ -195,8 +195,12 @@ class MatchChannel:
         seat_blocks: Sequence[Sequence[Block]],
         batch_copies: Sequence[int],
         waiter: Waiter,
+        *,
+        in_turn: bool = False,
     ) -> None:
+        """Get ready for the seats' messages; ``in_turn`` takes batches in their order, not as they come."""
         self._comm, self._workers, self._waiter = world.steps, tuple(worker_ranks), waiter
+        self._in_turn = in_turn
         self.messages = [[ActionMessage(blocks, n) for blocks in seat_blocks] for n in batch_copies]
         self.records = [[make_record(blocks, n) for blocks in seat_blocks] for n in batch_copies]
         self._receives = [
@@ -271,7 +275,7 @@ class MatchChannel:
 
     def _find_ready(self) -> int | None:
         count = len(self._open)
-        for i in range(count):
+        for i in range(1 if self._in_turn else count):
             batch = self._open[(self._next + i) % count]
             if self.ready(batch):
                 return batch

@@ -127,6 +127,13 @@ class RunConfig(Model):
         strict=True,
         description="Compare the weights of a group's workers after every update; for debugging, it costs time.",
     )
+    deterministic: bool = Field(
+        False,
+        strict=True,
+        description="Make everything a function of counts: a run that was interrupted and resumed then ends with the "
+        "weights and records, bit for bit, of one that was not. Not for a league, nor for policies that run "
+        "themselves.",
+    )
     threads_per_rank: CountOrAuto = Field(
         "auto",
         description="Threads of a worker's torch; auto is its share of the cores that its node's ranks were given.",
@@ -144,9 +151,27 @@ class RunConfig(Model):
         if self.league is not None:
             self.league.check(self.seed, self.policies)
             wrong = self._overridden(self.league.env, ("league",))
+        if self.deterministic:
+            wrong += self._undetermined()
         if wrong:
             raise refusal(wrong)
         return self
+
+    def _undetermined(self) -> list[Problem]:
+        """Say what cannot be made a function of counts."""
+        if self.league is not None:
+            text = "expected a table of matches, found a league, which goes by what it hears first"
+            return [Problem(("deterministic",), text, self.deterministic)]
+        return [
+            Problem(
+                (*place, *where),
+                "expected a policy that learns in every match of a deterministic run, since its updates say how long "
+                "the match lasts, found none; leave the match to arena eval",
+            )
+            for each, place in self._rounds()
+            for match, where in listed(each)
+            if not any(self.policies[name].learns for names in match.seats for name in names)
+        ]
 
     @cached_property
     def players(self) -> dict[str, PolicyConfig]:

@@ -294,6 +294,10 @@ class CheckpointConfig(Model):
     every: Annotated[Number, Field(gt=0)] = Field(
         60.0, description="Seconds between them: what an interruption costs at most."
     )
+    updates: Count = Field(
+        20,
+        description="In a deterministic run, which has no clock: updates between them. Matches begin anew at each.",
+    )
     keep: Count = Field(3, description="How many are kept; more than one, in case the newest is damaged.")
 
 

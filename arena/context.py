@@ -36,5 +36,8 @@ class Context(NamedTuple):
 
     @property
     def seed(self) -> int:
-        """What this round's random streams derive from: other ones in each round, and after each resume."""
+        """What this round's random streams derive from: other ones in each round, and after each resume.
+
+        In a deterministic run every checkpoint is made at the same steps, and going on from one is a resume.
+        """
         return derive_seed(self.config.seed, "round", self.start.number, *sorted(map(str, self.start.steps.items())))

@@ -1,7 +1,9 @@
 """The environment process: owns the copies of one match, steps them when all seats have acted, tells every seat."""
 
+import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -28,6 +30,7 @@ from arena.seat import ResetRequest, SeatAnswer, SeatOffer, Side
 from arena.seeding import derive_seed
 from arena.waiting import Waiter
 from arena.wire import (
+    DONE,
     MATCH_OVER,
     RESET,
     VOID,
@@ -108,8 +111,26 @@ class EnvironmentProcess:
         row: TableRow,
         seed: int,
         league: bool = False,
+        deterministic: bool = False,
     ) -> None:
+        """Make the copies and the way to the seats.
+
+        Args:
+          world: all ranks.
+          mailbox: to the root.
+          waiter: how it waits.
+          match: which one it serves.
+          worker_ranks: of its seats.
+          row: of the table: the environment.
+          seed: what random streams derive from.
+          league: whether a league says what is played.
+          deterministic: whether nothing may depend on what comes first, and the match ends when all seats say so.
+        """
         env = row.env
+        if deterministic:  # for environments that draw from the global generators
+            random.seed(derive_seed(seed, "match", match.row, match.replica))
+            np.random.seed(derive_seed(seed, "match", match.row, match.replica))  # noqa: NPY002
+        self._ends_by_seats = deterministic
         self._world, self._mailbox, self._match = world, mailbox, match
         name = f"row {match.row} replica {match.replica}"
 
@@ -150,7 +171,14 @@ class EnvironmentProcess:
                     self._manager.turn_based,
                 ),
             )
-        self._channel = MatchChannel(world, worker_ranks, seat_blocks, [s.stop - s.start for s in self._slices], waiter)
+        self._channel = MatchChannel(
+            world,
+            worker_ranks,
+            seat_blocks,
+            [s.stop - s.start for s in self._slices],
+            waiter,
+            in_turn=deterministic and env.manager == "serial",  # copies apart do not touch each other
+        )
         answers: list[SeatAnswer] = [
             mailbox.take(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
         ]
@@ -209,7 +237,7 @@ class EnvironmentProcess:
 
     def _random_reader(self, entity: EntitySpaces, index: int, batch: int, copy: int) -> Callable[[], Any]:
         """Return what gives a random action for an entity that nobody plays."""
-        space = entity.action
+        space = deepcopy(entity.action)
         space.seed(int(self._generator.integers(2**31)))
         running = self._running[self._slices[batch].start + copy]
 
@@ -264,7 +292,7 @@ class EnvironmentProcess:
         open_batches = True
         while open_batches:
             batch = self._next_batch()
-            if self._closing:
+            if self._closing or self._all_done(batch):
                 open_batches = self._end(batch)
                 continue
             messages = self._channel.messages[batch]
@@ -282,6 +310,10 @@ class EnvironmentProcess:
         self._report()
         self._channel.close()
         self._manager.close()
+
+    def _all_done(self, batch: int) -> bool:
+        """Whether no seat needs another step of this batch."""
+        return self._ends_by_seats and all(message.header[0] == DONE for message in self._channel.messages[batch])
 
     def housekeeping(self) -> None:
         """See whether the root closes the match."""
@@ -314,7 +346,9 @@ class EnvironmentProcess:
 
     def _send_off(self, batch: int) -> bool:
         """Have the copies of a batch, which are elsewhere, do what the seats ask; False where that is no plain step."""
-        if self._closing or any(message.header[0] == RESET for message in self._channel.messages[batch]):
+        if self._closing or self._all_done(batch):
+            return False
+        if any(message.header[0] == RESET for message in self._channel.messages[batch]):
             return False
         for copy, number in self._numbers[batch]:
             if self._running[number].over:

@@ -74,6 +74,8 @@ class InnerDoorWorker(Worker):
         if state is not None:
             self.policy.load_state_dict(state)
             path = self.stored(f"{self.player}.{self.channel.rank}.safetensors")
+            if self.context.config.deterministic:
+                path = None  # matches begin anew, with streams that derive from where the run stands
             if path is not None and self.context.start.steps.get(self.player):
                 self.policy.load_worker_state({k: torch.from_numpy(v) for k, v in read_tensors(path).items()})
         elif self.settings.warm_start is not None:
@@ -108,11 +110,13 @@ class InnerDoorWorker(Worker):
                 self._learn()
             if self.learns and self.channel.rank == 0:  # for all: they stopped together
                 self.finish()
+            self.seat.done = self.context.config.deterministic
             self.driver.play(self._after_exchange)
         except MatchOver:
             pass
         self.channel.leave()
         if not self.learns:
+            self.steps = self.driver.steps
             self.report(pooled=False)
 
     def _learn(self) -> None:
@@ -124,6 +128,8 @@ class InnerDoorWorker(Worker):
         if self.league is not None:
             self.driver.meet()
             self.league.configure(self.policy)
+        config = self.context.config
+        last = self.updates + config.checkpoint.updates if config.deterministic else None
         while True:
             taken = self.driver.collect(rollout)
             self.policy.set_progress(self._progress())
@@ -145,7 +151,7 @@ class InnerDoorWorker(Worker):
                 self.report(pooled=True)  # before the checkpoint, so that the records hold what it goes on from
             if agreed[2]:
                 self._write_together(order)
-            over = bool(agreed[1]) or self.steps >= self.budget
+            over = bool(agreed[1]) or self.steps >= self.budget or self.updates == last
             self._publish(at_once=over)
             if over:
                 return

@@ -205,10 +205,15 @@ class CloseMatch(NamedTuple):
 
 
 class WriteCheckpoint(NamedTuple):
-    """Root to the first worker of each group: write checkpoint ``number`` after the next update."""
+    """Root to the first worker of each group: write checkpoint ``number`` after the next update.
+
+    Attributes:
+      last: whether the players rest after it, so that their weights are kept for good.
+    """
 
     number: int
     directory: str
+    last: bool = False
 
 
 class StopLearning(NamedTuple):

@@ -152,10 +152,11 @@ class PlayerStatistics:
             return None
         return max(self.info.budget - self.steps, 0) / speed
 
-    def begin_round(self) -> None:
-        """Forget what belongs to the last round: workers count from zero again, and the weights may be others."""
+    def begin_round(self, goes_on: bool = False) -> None:
+        """Have workers count from zero again; unless the round ``goes_on``, its returns too: weights may be others."""
         self._steps_of_worker.clear()
-        self.round_returns.clear()
+        if not goes_on:
+            self.round_returns.clear()
 
     def progress(self, now: float, worker: int, steps: int, updates: int, pooled: bool) -> None:
         """Take a report of a worker's own steps in this round, or (``pooled``) of its whole group's in the run."""

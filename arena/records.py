@@ -22,6 +22,9 @@ logger = logging.getLogger(__name__)
 ALL_UPDATES = 2000
 """Updates of a player whose metrics are all kept. Later ones are kept once a second: weeks of training stay small."""
 
+LATER_UPDATES = 10
+"""Each so manieth of the later ones is kept in a deterministic run, which knows no seconds."""
+
 
 def players_of(config: RunConfig) -> dict[str, PlayerInfo]:
     """Return what the configuration says of every player; budgets are summed over the rounds that it plays in."""
@@ -67,7 +70,14 @@ class Records:
     """
 
     def __init__(
-        self, run: RunDirectory, players: Mapping[str, PlayerInfo], *, host: str, ranks: int, tensorboard: bool = True
+        self,
+        run: RunDirectory,
+        players: Mapping[str, PlayerInfo],
+        *,
+        host: str,
+        ranks: int,
+        tensorboard: bool = True,
+        deterministic: bool = False,
     ) -> None:
         """Open the records of a run directory that was created, and begin another life in them.
 
@@ -77,6 +87,7 @@ class Records:
           host: machine of the root.
           ranks: number of processes.
           tensorboard: whether to write event files too.
+          deterministic: whether what is recorded may depend on counts alone, never on what came first.
 
         Raises:
           ConfigError: the records cannot be opened.
@@ -95,6 +106,8 @@ class Records:
         self.life = self._database.highest("life", "runs") + 1
         self._episode = self._database.highest("id", "episodes")
         self._events = EventFiles(run.tensorboard, self.life) if tensorboard else None
+        self._deterministic = deterministic
+        self._held: list[Episode] = []
         self._next_show = 0.0
         self._unshown: dict[str, list[tuple[float, int]]] = {}
         self._updates_kept: dict[str, tuple[int, float]] = {}
@@ -111,7 +124,8 @@ class Records:
     def restore(self, state: Mapping[str, Any], checkpoint: int | None = None) -> None:
         """Go on from a checkpoint, before anything else is reported.
 
-        What was recorded after that checkpoint stays, as part of the earlier life.
+        What was recorded after that checkpoint stays, as part of the earlier life; in a deterministic run it goes, for
+        it will be recorded again.
 
         Args:
           state: what ``state`` returned when it was made.
@@ -123,6 +137,8 @@ class Records:
         for name, statistics in state["players"].items():
             if name in self.players:
                 self.players[name].restore(statistics)
+        if self._deterministic:
+            self._forget_beyond(state)
         # The payoff that the league goes on from has no episode beyond the checkpoint.
         self._database.add("UPDATE episodes SET counted = 0 WHERE id > ?", (state["episode"],))
         resumed = {name: statistics.steps for name, statistics in self.players.items()}
@@ -130,6 +146,14 @@ class Records:
         self._database.add("UPDATE runs SET checkpoint = ?, resumed = ? WHERE life = ?", row)
         if self._events is not None:
             self._events.hide_beyond(resumed)
+
+    def _forget_beyond(self, state: Mapping[str, Any]) -> None:
+        self._episode = state["episode"]
+        self._database.add("DELETE FROM episodes WHERE id > ?", (self._episode,))
+        self._database.add("DELETE FROM episode_entities WHERE episode > ?", (self._episode,))
+        for name, statistics in self.players.items():
+            row = (name, statistics.updates)
+            self._database.add("DELETE FROM metrics WHERE player = ? AND updates > ?", row)
 
     @property
     def seconds(self) -> float:
@@ -150,18 +174,19 @@ class Records:
         """Put a line into ``arena.log`` (and onto the terminal); ``level`` is a name of the ``logging`` module."""
         logger.log(getattr(logging, level, logging.INFO), text)
 
-    def begin_round(self, index: int, copies: Mapping[str, str] | None = None) -> None:
+    def begin_round(self, index: int, copies: Mapping[str, str] | None = None, *, goes_on: bool = False) -> None:
         """Note that a round begins.
 
         Args:
           index: of the round, from 0.
           copies: player -> the player whose weights it was given before.
+          goes_on: whether a part of it has been played already.
         """
         self.round = index
         for statistics in self.players.values():
-            statistics.begin_round()
+            statistics.begin_round(goes_on)
         self._database.add(
-            "INSERT OR REPLACE INTO rounds VALUES (?, ?, ?, NULL, ?)",
+            "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, NULL, ?)",
             (self.life, index, time.time(), json.dumps(dict(copies)) if copies else None),
         )
 
@@ -183,7 +208,16 @@ class Records:
         """Take an environment process's report."""
         self.environment_steps += message.environment_steps
         self._speed.read(time.monotonic(), self.environment_steps)
+        if self._deterministic:
+            self._held += message.episodes
+            return
         for episode in message.episodes:
+            self.episode(episode)
+
+    def release(self) -> None:
+        """Take the episodes that a deterministic run has held back, in an order that does not depend on the time."""
+        held, self._held = self._held, []
+        for episode in sorted(held, key=lambda episode: (episode.match, episode.copy)):
             self.episode(episode)
 
     def episode(self, episode: Episode) -> None:
@@ -240,10 +274,8 @@ class Records:
             return
         metrics = {name: float(value) for name, value in message.metrics.items()}
         statistics.metrics.update(metrics)
-        kept, last = self._updates_kept.get(message.player, (0, 0.0))
-        if kept >= ALL_UPDATES and now - last < 1.0:
+        if not self._keeps(message, now):
             return
-        self._updates_kept[message.player] = (kept + 1, now)
         at = time.time()
         for name, value in metrics.items():
             row = (self.life, message.player, statistics.steps, statistics.updates, at, name, value)
@@ -251,6 +283,16 @@ class Records:
         if self._events is not None:
             speed = {"steps_per_second": statistics.steps_per_second(now)}
             self._events.scalars(message.player, {**metrics, **speed}, statistics.steps, at)
+
+    def _keeps(self, message: Progress, now: float) -> bool:
+        """Whether an update's metrics go on record."""
+        if self._deterministic:
+            return message.updates <= ALL_UPDATES or message.updates % LATER_UPDATES == 0
+        kept, last = self._updates_kept.get(message.player, (0, 0.0))
+        if kept >= ALL_UPDATES and now - last < 1.0:
+            return False
+        self._updates_kept[message.player] = (kept + 1, now)
+        return True
 
     def fault(self, failure: Failure) -> None:
         """Note that a rank cannot go on."""

@@ -120,7 +120,7 @@ class Root:
         number = self._round_number
         sources = self._resolve_copies(self._rounds[number - 1]) if number and not self._steps else {}
         newest = None if self._newest is None else str(self._newest.resolve())
-        self._records.begin_round(number, sources)
+        self._records.begin_round(number, sources, goes_on=bool(self._steps))
         restarts = {} if self._league_state is None else self._league_state["restarts"]
         return RoundStart(number, newest, sources, self._steps, self._steps_before, self._updates, restarts)
 
@@ -162,10 +162,21 @@ class Root:
         round_.run()
         self._learning = round_.learning()
 
-    def order_checkpoint(self) -> WriteCheckpoint:
-        """Begin the next checkpoint."""
+    def order_last_checkpoint(self) -> WriteCheckpoint:
+        """Begin the checkpoint that everybody writes at the end of a round, or of a stretch of it."""
+        return self.order_checkpoint(last=self.stopping or self._round_is_over())
+
+    def _round_is_over(self) -> bool:
+        """Whether the round has been played to its end: a deterministic run plays it in stretches."""
+        if not self._config.deterministic:
+            return not self.stopping
+        budget = self._rounds[self._round_number].steps
+        return all(self._steps.get(player, 0) >= budget for player in self._learning)
+
+    def order_checkpoint(self, *, last: bool = False) -> WriteCheckpoint:
+        """Begin the next checkpoint; ``last`` of a round or of the run."""
         number, self._number = self._number, self._number + 1
-        return WriteCheckpoint(number, str(self._checkpoints.begin(number)))
+        return WriteCheckpoint(number, str(self._checkpoints.begin(number)), last)
 
     def complete_checkpoint(
         self, order: WriteCheckpoint, learning: Iterable[str], parts: Iterable[CheckpointPart] = (), *, finished: bool
@@ -203,11 +214,13 @@ class Root:
 
     def end_round(self, order: WriteCheckpoint) -> None:
         """Close the round with the checkpoint that everybody has written."""
-        finished = not self.stopping
+        finished = self._round_is_over()
+        self._records.release()
         self.complete_checkpoint(order, self._learning, finished=finished)
         if self._league is not None:
             self._league.close()
-        self._records.end_round()
+        if finished or self.stopping:
+            self._records.end_round()
         if finished:
             self._turn_over()
 
@@ -293,7 +306,8 @@ class _Round:
             if message.player in self._joined and self._is_finished(message.player):
                 steps = self._root._records.steps(message.player)
                 self._root._records.note("INFO", f"{message.player} is finished after {steps:,} steps")
-            self._close_matches()
+            if not self._root._config.deterministic:
+                self._close_matches()
         elif isinstance(message, CheckpointPart):
             if self._order is not None and message.number == self._order.number:
                 self._parts[message.player] = message
@@ -347,6 +361,12 @@ class _Round:
 
     def _tick(self) -> None:
         if not self._all_joined():
+            return
+        if self._root._config.deterministic:  # the seats themselves end their matches, after a number of updates
+            if self._root.stopping and not self._told_to_stop:
+                self._told_to_stop = True
+                text = "asked to stop: at the next checkpoint of a deterministic run; a second signal ends at once"
+                self._root._records.note("WARNING", text)
             return
         if self._root.stopping:
             self._stop()

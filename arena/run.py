@@ -180,6 +180,7 @@ class _Rank:
                 host=self.world.host,
                 ranks=self.world.size,
                 tensorboard=self.config.records.tensorboard,
+                deterministic=self.config.deterministic,
             )
             view = ProgressView(records, self.config)
             root = Root(self.world, self.mailbox, self.config, self.run, records, view)
@@ -214,7 +215,7 @@ class _Rank:
             planned = plan(self.rounds[start.number].rows, self.world.nodes)
             self.world.split_group(None, reading)
             root.supervise(planned)
-            order = root.order_checkpoint()
+            order = root.order_last_checkpoint()
             self.world.share(order, reading)
             self.world.meet(reading, "all ranks at the end of the round")
             root.end_round(order)
@@ -266,7 +267,8 @@ class _Rank:
         order: WriteCheckpoint = self.world.share(None, self.waiter)
         if worker is not None:
             worker.write_part(order)
-            worker.write_snapshot(self.run)
+            if order.last:
+                worker.write_snapshot(self.run)
             worker.seat.close()
         if channel is not None:
             channel.close()
@@ -288,6 +290,7 @@ class _Rank:
             row=context.round.rows[match.row],
             seed=context.seed,
             league=self.config.league is not None,
+            deterministic=self.config.deterministic,
         )
         self.waiter.on_idle = process.housekeeping
         process.serve()
@@ -305,6 +308,12 @@ class _Rank:
             raise ConfigError(
                 f"league.policy: expected an algorithm that separates act from learn (such as ppo), found "
                 f"{self.config.players[context.me.player].use}, which runs itself; it cannot play as an opponent"
+            )
+        if door is OpenDoorWorker and self.config.deterministic:
+            raise ConfigError(
+                f"deterministic: expected policies that separate act from learn (such as ppo), found "
+                f"{self.config.players[context.me.player].use}, which runs itself: where it stands between two "
+                "updates only it could say"
             )
         environment, _ = context.plan.match_ranks(context.me.match)
         worker = door(context, channel, environment)

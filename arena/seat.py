@@ -7,7 +7,7 @@ from arena.comms import Mailbox, SeatChannel, World
 from arena.envs.interface import EntitySpaces
 from arena.errors import MatchOver
 from arena.waiting import Waiter
-from arena.wire import MATCH_OVER, Block, Record, batch_slices, blocks_of
+from arena.wire import DONE, MATCH_OVER, STEP, Block, Record, batch_slices, blocks_of
 
 
 class SeatOffer(NamedTuple):
@@ -77,6 +77,7 @@ class Seat:
       messages, records: of each batch.
       in_hand: whether each batch's record has arrived and was not answered yet.
       housekeeping: called after each exchange of the first batch; may raise MatchOver.
+      done: whether to say with each message that this seat needs no more steps; the match is over once all say so.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Seat:
         mailbox.hand(environment_rank, SeatAnswer(wants_infos(self.offer)))
         self.steps = 0
         self.housekeeping: Callable[[], None] = lambda: None
+        self.done = False
         self.messages = self._channel.messages
         self.records = self._channel.records
         self.in_hand = [False] * self.offer.batches
@@ -106,7 +108,7 @@ class Seat:
         """Send a batch's actions (they lie in ``messages[batch].actions``), or a reset."""
         self._awaiting[batch] = True
         self.in_hand[batch] = False
-        self._channel.send(batch, command, side)
+        self._channel.send(batch, command or (DONE if self.done else STEP), side)
 
     def receive(self, batch: int) -> Record:
         """Return the answer to ``send``, valid until the batch's next ``send``.
@@ -140,7 +142,7 @@ class Seat:
                 if over:
                     continue
                 if not self._awaiting[batch]:
-                    self._channel.send(batch)
+                    self._channel.send(batch, DONE)
                 self._awaiting[batch] = False
                 record = self._channel.receive(batch)
                 if record.header[1]:

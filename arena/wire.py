@@ -32,7 +32,7 @@ ALIGNMENT = 64
 HEADER_WORDS = 2
 
 # What a worker asks for.
-STEP, RESET = 0, 1
+STEP, RESET, DONE = 0, 1, 2  # done: a step too, but this seat needs no more of them
 # What an environment process says besides the step itself: bits of the flags.
 MATCH_OVER, VOID = 1, 2
 

@@ -520,3 +520,13 @@ def test_paths_in_the_written_file_are_absolute(load, tmp_path):
     (tmp_path / "mine.py").touch()
     config = load("policies.red.use=mine.py:Mine")
     assert Path(yaml.safe_load(config.to_yaml())["policies"]["red"]["use"].partition(":")[0]).is_absolute()
+
+
+def test_a_deterministic_run_refuses_what_goes_by_the_clock(load):
+    assert load("deterministic=true").checkpoint.updates == 20
+    nobody_learns = {"seats: [blue, blue, red, red]": "seats: [red, red, red, red]"}
+    (line,) = told(load, "deterministic=true", replace=nobody_learns)
+    assert "matches.0: expected a policy that learns in every match of a deterministic run" in line
+    league = {"matches:\n  - seats: [blue, blue, red, red]": "league: {policy: blue}"}
+    lines = told(load, "deterministic=true", replace=league)
+    assert any("deterministic: expected a table of matches, found a league" in line for line in lines), lines

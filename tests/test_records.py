@@ -35,8 +35,8 @@ def run(tmp_path) -> RunDirectory:
     return run
 
 
-def records_of(run: RunDirectory, *, host: str = "node1", tensorboard: bool = True) -> Records:
-    return Records(run, PLAYERS, host=host, ranks=6, tensorboard=tensorboard)
+def records_of(run: RunDirectory, *, host: str = "node1", tensorboard: bool = True, **more) -> Records:
+    return Records(run, PLAYERS, host=host, ranks=6, tensorboard=tensorboard, **more)
 
 
 def episode(blue: float = 1.0, red: float = -1.0, **changes) -> Episode:
@@ -491,3 +491,26 @@ def test_colors_follow_the_configuration_then_the_name_then_a_cycle():
     assert len(set(chosen.values())) == 5
     with pytest.raises(ConfigError, match="expected #rrggbb or a CSS color name, found 'blu' .*'blue'"):
         colors.to_hex("blu")
+
+
+def test_a_deterministic_run_records_in_an_order_of_its_own_and_takes_back_what_comes_again(run):
+    """Whichever match reports first, and wherever the run was killed: the same rows with the same numbers."""
+    first = records_of(run, deterministic=True)
+    state = first.state()
+    first.episodes(Episodes(1, (episode(3.0, match=1),), 1))
+    assert first.state()["episode"] == 0, "recorded before it was known what else comes"
+    first.progress(progress(300, kl=0.1))
+    first.release()
+    first.close(1)
+    second = records_of(run, deterministic=True)
+    second.restore(state)
+    second.episodes(Episodes(1, (episode(3.0, match=1),), 1))
+    second.episodes(Episodes(0, (episode(1.0, match=0), episode(2.0, match=0)), 1))
+    second.progress(progress(300, kl=0.1))
+    second.release()
+    second.close(0)
+    query = (
+        'SELECT id, match, "return" FROM episodes JOIN episode_entities ON id = episode WHERE entity = 0 ORDER BY id'
+    )
+    assert rows(run, query) == [(1, 0, 1.0), (2, 0, 2.0), (3, 1, 3.0)]
+    assert rows(run, "SELECT life, updates FROM metrics") == [(2, 3)]

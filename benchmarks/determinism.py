@@ -1,0 +1,169 @@
+"""Whether a deterministic run that is killed at a random moment and resumed ends as one that was not, bit for bit.
+
+    python -m benchmarks.determinism                  # 20 interruptions of each of two runs
+    python -m benchmarks.determinism --times 5 --only cartpole
+
+Every run of a kind is killed once with SIGKILL, all of its processes, at a random moment between its start and its end,
+resumed, and its final weights and records are hashed. All hashes of a kind must be equal to that of a run in one go.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from arena.checkpoint import read_tensors
+
+KINDS: dict[str, dict[str, Any]] = {
+    "cartpole": {
+        "steps": 12_000,
+        "checkpoint": {"updates": 2},
+        "env": {"use": "gymnasium:CartPole-v1", "num_envs": 8},
+        "policies": {"p": {"use": "ppo", "settings": {"horizon": 64}}},
+        "matches": [{"seats": ["p"], "replicas": 2}],
+    },
+    "2v2": {
+        "steps": 8_000,
+        "checkpoint": {"updates": 2},
+        "env": {"use": "touchdown", "settings": {"team_size": 2}, "num_envs": 4},
+        "policies": {
+            "blue": {"use": "ppo", "settings": {"horizon": 32}},
+            "red": {"use": "ppo", "settings": {"horizon": 48}},
+        },
+        "matches": [{"seats": ["blue", "blue", "red", "red"]}],
+    },
+}
+"""The runs: two workers of one player in matches of their own, and two against two that learn at different paces."""
+
+QUESTIONS = (
+    "SELECT id, round, match, copy, length, truncated, cause FROM episodes ORDER BY id",
+    'SELECT episode, entity, player, "return", length, outcome, steps FROM episode_entities ORDER BY episode, entity',
+    "SELECT player, steps, updates, name, value FROM metrics ORDER BY player, updates, name",
+)
+"""The records, without times and without the lives in which they were made."""
+
+
+def fingerprint(run: Path) -> str:
+    """Return a hash of a run's final state, of every player's weights, and of its records."""
+    digest = hashlib.sha256()
+    newest = max((run / "checkpoints").glob("*/manifest.json"), key=lambda path: int(path.parent.name))
+    for path in [*sorted(newest.parent.glob("*.safetensors")), *sorted((run / "players").glob("*/*.safetensors"))]:
+        digest.update(path.name.encode())
+        for name, array in sorted(read_tensors(path).items()):
+            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    manifest = json.loads(newest.read_text("utf-8"))
+    digest.update(repr([manifest["number"], sorted(manifest["steps"].items())]).encode())
+    with sqlite3.connect(run / "arena.sqlite") as database:
+        for question in QUESTIONS:
+            digest.update(repr(database.execute(question).fetchall()).encode())
+    return digest.hexdigest()[:16]
+
+
+def start(path: Path, name: str) -> subprocess.Popen:
+    """Start a run, or go on with it, in a session of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "arena.launch", str(path), "--set", f"name={name}", "--resume-or-start"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def finish(process: subprocess.Popen, timeout: float = 300) -> None:
+    """Wait for a run's end.
+
+    Raises:
+      RuntimeError: it failed.
+    """
+    _, errors = process.communicate(timeout=timeout)
+    if process.returncode != 0:
+        raise RuntimeError(f"the run ended with exit code {process.returncode}:\n{errors[-2000:]}")
+
+
+def descendants(pid: int) -> list[int]:
+    """Return a process and all that it has started, by what Linux says of them."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+    found = [pid]
+    for known in found:
+        found += [child for child, parent in parents.items() if parent == known]
+    return found
+
+
+def kill_everything(process: subprocess.Popen) -> None:
+    """Send SIGKILL to every process of a run at once, and return when none is left."""
+    victims = descendants(process.pid)
+    for victim in victims:
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it had ended already
+    process.communicate()
+    while any(Path(f"/proc/{victim}/exe").exists() for victim in victims):
+        time.sleep(0.02)
+
+
+def interrupted(path: Path, name: str, moment: float) -> bool:
+    """Start a run, kill all of it after ``moment`` seconds and resume it; return whether it was still running."""
+    process = start(path, name)
+    try:
+        finish(process, moment)
+        return False
+    except subprocess.TimeoutExpired:
+        kill_everything(process)
+    finish(start(path, name))
+    return True
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Interrupt and compare; return 0 if all hashes of each kind are equal."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.determinism", description=__doc__.splitlines()[0])
+    parser.add_argument("--times", type=int, default=20, metavar="N", help="interruptions of each run (default: 20)")
+    parser.add_argument("--only", choices=KINDS, help="one of the runs")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments (default: 1)")
+    args = parser.parse_args(argv)
+    moments = random.Random(args.seed)
+    equal = True
+    for kind in [args.only] if args.only else KINDS:
+        with tempfile.TemporaryDirectory(prefix="arena-determinism-") as place:
+            path = Path(place) / "config.yaml"
+            config = {"name": kind, "run_root": place, "deterministic": True, **KINDS[kind]}
+            path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+            began = time.monotonic()
+            finish(start(path, "whole"))
+            seconds = time.monotonic() - began
+            expected = fingerprint(Path(place) / "whole")
+            print(f"{kind:<9} in one go, {seconds:.1f} s: {expected}", flush=True)
+            hits = same = 0
+            while hits < args.times:
+                name, moment = f"run-{hits}", moments.uniform(0.0, seconds)
+                hits += interrupted(path, name, moment)
+                found = fingerprint(Path(place) / name)
+                same += found == expected
+                print(f"{kind:<9} killed after {moment:5.1f} s: {found}", flush=True)
+                equal = equal and found == expected
+            print(f"{kind:<9} {hits} interruptions: {'all hashes are equal' if equal else 'HASHES DIFFER'}", flush=True)
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
