@@ -84,6 +84,7 @@ class World:
 
         All ranks call it, once per round.
         """
+        self.meet(waiter, "all ranks at the start of the round")  # behind it the split cannot wait for anybody
         color, worker = (MPI.UNDEFINED, 0) if place is None else place
         comm = self.comm.Split(color, key=worker)
         return None if comm == MPI.COMM_NULL else GroupChannel(comm, waiter)
@@ -96,6 +97,31 @@ class World:
         """Give the communicators back. All ranks call it."""
         self.steps.Free()
         self.comm.Free()
+
+
+def _take(comm: MPI.Comm, source: int, tag: int, waiter: Waiter, what: str) -> Any:
+    """Return the next pickled message of a rank, however large, without ever blocking in MPI."""
+    name = f"{what} from rank {source}"
+    arriving: list[MPI.Message] = []
+
+    def begins() -> bool:
+        message = comm.improbe(source, tag)
+        arriving.extend([] if message is None else [message])
+        return message is not None
+
+    if not begins():
+        waiter.until(begins, lambda: name)
+    request = arriving[0].irecv()
+    arrived: list[Any] = []
+
+    def ends() -> bool:
+        done, thing = request.test()
+        arrived.extend([thing] if done else [])
+        return done
+
+    if not ends():
+        waiter.until(ends, lambda: name)
+    return arrived[0]
 
 
 class Mailbox:
@@ -122,8 +148,7 @@ class Mailbox:
 
     def take(self, rank: int, waiter: Waiter, what: str) -> Any:
         """Return what ``rank`` hands over."""
-        waiter.until(lambda: self._comm.iprobe(rank, _DIRECT), lambda: f"{what} from rank {rank}")
-        return self._comm.recv(source=rank, tag=_DIRECT)
+        return _take(self._comm, rank, _DIRECT, waiter, what)
 
     def flush(self, waiter: Waiter) -> None:
         """Wait until everything that was sent is under way for good."""
@@ -154,17 +179,20 @@ class SeatChannel:
             self._comm.Recv_init(record.buffer, environment_rank, _STREAMS * b + _RECORD)
             for b, record in enumerate(self.records)
         ]
+        self._sides: list[MPI.Request] = []
         self._tests = [request.Test for request in self._receives]
         self._what = lambda: f"the environment process (rank {environment_rank})"
 
     def send(self, batch: int, command: int = 0, side: Any = None) -> None:
         """Send the batch's actions, or a reset with ``side`` (pickled) beside it, and get ready for the answer."""
+        if self._sides:
+            self._sides = [request for request in self._sides if not request.Test()]
         header = self.messages[batch].header
         header[0] = command
         header[1] = 0
         if side is not None:
             header[1] = 1
-            self._comm.send(side, self._peer, _STREAMS * batch + _ACTIONS_SIDE)
+            self._sides.append(self._comm.isend(side, self._peer, _STREAMS * batch + _ACTIONS_SIDE))
         self._receives[batch].Start()
         self._sends[batch].Start()
 
@@ -177,10 +205,12 @@ class SeatChannel:
 
     def receive_side(self, batch: int) -> Any:
         """Return what came beside the batch's record (its header said so)."""
-        return self._comm.recv(source=self._peer, tag=_STREAMS * batch + _RECORD_SIDE)
+        return _take(self._comm, self._peer, _STREAMS * batch + _RECORD_SIDE, self._waiter, "infos")
 
     def close(self) -> None:
         """Free the requests."""
+        for side in self._sides:
+            self._waiter.until(side.Test, lambda: "the last side messages to leave")
         for request in (*self._sends, *self._receives):
             request.Free()
 
@@ -290,7 +320,8 @@ class MatchChannel:
 
     def take_side(self, batch: int, seat: int) -> Any:
         """Return what a worker sent beside its message (its header said so)."""
-        return self._comm.recv(source=self._workers[seat], tag=_STREAMS * batch + _ACTIONS_SIDE)
+        tag = _STREAMS * batch + _ACTIONS_SIDE
+        return _take(self._comm, self._workers[seat], tag, self._waiter, "what goes with a reset")
 
     def put_side(self, batch: int, seat: int, side: Any) -> None:
         """Send something beside the next record of a seat; its header must say so."""

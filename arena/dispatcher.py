@@ -41,15 +41,7 @@ class Dispatcher:
         self._away: list[int] = []
         self._found = 0
         # Spinning would take a core from the copies.
-        self._waiter = Waiter(
-            spin=0.0,
-            yielding=0.0,
-            max_sleep=waiter.max_sleep,
-            warn_after=waiter.warn_after,
-            abort_after=waiter.abort_after,
-            on_warn=waiter.on_warn,
-            on_idle=housekeeping,
-        )
+        self._waiter = waiter.like(spin=0.0, yielding=0.0, on_idle=housekeeping)
 
     def next_batch(self) -> int:
         """Return a batch whose copies have all answered, or that is to be served at once."""

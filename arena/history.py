@@ -10,7 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from arena.errors import ConfigError
+from arena.layout import Assignment, describe_part
 from arena.player_statistics import PlayerInfo
+from arena.run_directory import RunDirectory
 
 NO_FAULT = "(episodes.cause IS NULL OR episodes.cause NOT LIKE 'fault%')"
 
@@ -59,6 +61,17 @@ def read_last_life(path: Path) -> tuple[int, int | None]:
         except sqlite3.DatabaseError as error:
             raise ConfigError(f"{path}: expected the records of a run, found: {error}") from error
     return found or (0, None)
+
+
+def part_of_rank(run: RunDirectory, rank: int) -> str:
+    """Return what a rank did in the round that was played last, in a few words; nothing where that is not known."""
+    try:
+        with open_records(run.database) as connection:
+            number = connection.execute("SELECT round FROM rounds ORDER BY life DESC, round DESC LIMIT 1").fetchone()
+        played = json.loads(run.plan.read_text("utf-8"))["rounds"][number[0] if number else 0]
+        return describe_part(Assignment(**played["assignments"][rank]))
+    except (ConfigError, OSError, ValueError, LookupError, TypeError, sqlite3.Error):
+        return "root" if rank == 0 else ""
 
 
 def read_players(connection: sqlite3.Connection) -> dict[str, PlayerInfo]:

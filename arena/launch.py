@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         default=0,
         metavar="CODE",
         help="exit code where a signal ended the run before its budgets were spent (default: 0)",
+    )
+    parser.add_argument(
+        "--restarts",
+        type=int,
+        default=0,
+        metavar="K",
+        help="start again from the newest checkpoint where the run fails, K times at most (default: 0)",
     )
     parser.add_argument("--dry-run", action="store_true", help="print who would do what, and stop; needs no MPI")
     parser.add_argument("--diagram", type=Path, metavar="OUT.svg", help="with --dry-run: draw the plan")
@@ -124,7 +132,7 @@ def dry_run(args: argparse.Namespace) -> int:
 def start_under_mpi(args: argparse.Namespace) -> int:
     """Check everything that can be checked beforehand, then start mpirun and wait for it."""
     from arena.config import load_config
-    from arena.history import read_last_life
+    from arena.history import part_of_rank, read_last_life
     from arena.layout import plan
     from arena.preflight import check_environments
     from arena.run_directory import RunDirectory
@@ -140,13 +148,20 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     run = RunDirectory(config.run_root, config.name)
     run.check(run.goes_on(_resume(args)))
     line = start.command(start.find_mpirun(), ranks, _for_ranks(args), args.hosts)
-    before, _ = read_last_life(run.database)
-    code = start.run(line)
-    if code == 0:  # which Open MPI's mpirun also gives when it has lost a machine
-        life, ended = read_last_life(run.database)
-        if life == before or ended != 0:
-            print(LOST, file=sys.stderr)
-            return 1
+    for number in range(args.restarts + 1):
+        before, _ = read_last_life(run.database)
+        code, asked = start.run(line, partial(part_of_rank, run))
+        if code == 0:  # which Open MPI's mpirun also gives when it has lost a machine
+            life, ended = read_last_life(run.database)
+            if life == before or ended != 0:
+                print(LOST, file=sys.stderr)
+                code = 1
+        if code in (0, 2) or asked or number == args.restarts:
+            break
+        print(f"restart {number + 1} of {args.restarts}, from the newest checkpoint", file=sys.stderr, flush=True)
+        words = [word for word in _for_ranks(args) if word != "--resume"]
+        again = words if args.resume_or_start else [*words, "--resume-or-start"]
+        line = start.command(start.find_mpirun(), ranks, again, args.hosts)
     return code
 
 

@@ -70,6 +70,15 @@ class Assignment(NamedTuple):
     player: str | None = None
 
 
+def describe_part(me: Assignment) -> str:
+    """Say what a rank does, in a few words."""
+    if me.match is None:
+        return me.role
+    if me.seat is None:
+        return f"environment process of match {me.match}"
+    return f"worker of player {me.player!r} on seat {me.seat} of match {me.match}"
+
+
 class Plan(NamedTuple):
     """The whole job.
 

@@ -95,6 +95,7 @@ class Failure(NamedTuple):
     Attributes:
       user_error: True for a ConfigError: ``text`` is shown alone and the exit code is 2.
       text: the message, or the traceback.
+      hang: whether it has waited in vain.
     """
 
     rank: int
@@ -103,6 +104,7 @@ class Failure(NamedTuple):
     player: str | None
     user_error: bool
     text: str
+    hang: bool = False
 
 
 class Joined(NamedTuple):

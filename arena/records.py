@@ -138,17 +138,24 @@ class Records:
             if name in self.players:
                 self.players[name].restore(statistics)
         if self._deterministic:
-            self._forget_beyond(state)
+            self._forget_beyond(state["episode"])
+        missing = state["episode"] - self._episode
+        if missing > 0:
+            text = f"{missing} episodes before the checkpoint are not on record: damaged, or could not be written"
+            self._fault(None, None, "records", text)
+            self.note("WARNING", f"{self.run.database}: {text}")
+            self._episode = state["episode"]
         # The payoff that the league goes on from has no episode beyond the checkpoint.
         self._database.add("UPDATE episodes SET counted = 0 WHERE id > ?", (state["episode"],))
         resumed = {name: statistics.steps for name, statistics in self.players.items()}
-        row = (checkpoint, json.dumps(resumed), self.life)
+        row: tuple[Any, ...] = (checkpoint, json.dumps(resumed), self.life)
         self._database.add("UPDATE runs SET checkpoint = ?, resumed = ? WHERE life = ?", row)
         if self._events is not None:
             self._events.hide_beyond(resumed)
 
-    def _forget_beyond(self, state: Mapping[str, Any]) -> None:
-        self._episode = state["episode"]
+    def _forget_beyond(self, episode: int) -> None:
+        """Take back what was recorded after the checkpoint: the run will record it again."""
+        self._episode = min(self._episode, episode)
         self._database.add("DELETE FROM episodes WHERE id > ?", (self._episode,))
         self._database.add("DELETE FROM episode_entities WHERE episode > ?", (self._episode,))
         for name, statistics in self.players.items():

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from arena.checkpoint import Checkpoints
+from arena.checkpoint import Checkpoints, write_text
 from arena.comms import Mailbox, World
 from arena.config import Round, RunConfig
+from arena.hang_report import hang_report
 from arena.layout import Plan
 from arena.league_office import LeagueOffice
 from arena.messages import (
@@ -32,6 +33,7 @@ from arena.progress import ProgressView
 from arena.records import Records
 from arena.run_directory import RunDirectory
 from arena.waiting import Pacer, Waiter
+from arena.witness import Inquest
 
 IDLE_PAUSE = 0.01
 """Seconds between two looks into an empty mailbox: the root must not take a core from the others."""
@@ -43,6 +45,10 @@ VIEW_EVERY = 0.25
 """Seconds between two drawings of the terminal view."""
 
 
+ASK_FOR = 2.5
+"""Seconds that ranks have to say what they are doing; a rank that has given up ends the job by itself after 5."""
+
+
 class Root:
     """Rank 0 of a run.
 
@@ -52,8 +58,18 @@ class Root:
     """
 
     def __init__(
-        self, world: World, mailbox: Mailbox, config: RunConfig, run: RunDirectory, records: Records, view: ProgressView
+        self,
+        world: World,
+        mailbox: Mailbox,
+        config: RunConfig,
+        run: RunDirectory,
+        records: Records,
+        view: ProgressView,
+        inquest: Inquest,
     ) -> None:
+        """Take the run's things: all ranks, the mail, what was asked, where it goes, and a way to ask in a hang."""
+        self._inquest = inquest
+        self._plan: Plan | None = None
         self._world, self._mailbox, self._config, self._run = world, mailbox, config, run
         self._records, self._view = records, view
         self._checkpoints = Checkpoints(run.checkpoints, config.checkpoint.keep)
@@ -158,6 +174,7 @@ class Root:
                 self._records.note,
                 self._league_state,
             )
+        self._plan = plan
         round_ = _Round(self, plan, self._league)
         round_.run()
         self._learning = round_.learning()
@@ -254,12 +271,27 @@ class Root:
     def fail(self, failure: Failure) -> None:
         """Print why a rank cannot go on, once, and end the whole job."""
         code = report_failure(failure)
+        if failure.hang:
+            self._report_hang(failure)
         self._view.close()
         self._records.fault(failure)
         self._records.close(exit=code)
         if failure.user_error:
             self._run.forget()
         self._world.abort(code)
+
+    def _report_hang(self, failure: Failure) -> None:
+        """Ask every rank what it is doing, and write down what they say."""
+        said = self._inquest.ask(ASK_FOR)
+        text = hang_report(failure, self._plan, self._world.hosts, said)
+        try:
+            write_text(self._run.hang_report, text)
+        except OSError as error:
+            print(f"{text}\n({self._run.hang_report} cannot be written: {error})", file=sys.stderr, flush=True)
+        else:
+            silent = self._world.size - 1 - len(said)
+            told = f"what every rank was doing ({silent} gave no answer): {self._run.hang_report}"
+            print(told, file=sys.stderr, flush=True)
 
     def refresh(self, matches: int = 0) -> None:
         """Draw the view and flush the records, not more often than useful; ``matches`` are running."""
@@ -430,12 +462,4 @@ def keep_reading(root: Root, waiter: Waiter) -> Waiter:
             root.handle(mail[1])
         root.refresh()
 
-    return Waiter(
-        spin=0,
-        yielding=0,
-        max_sleep=IDLE_PAUSE,
-        warn_after=waiter.warn_after,
-        abort_after=waiter.abort_after,
-        on_warn=waiter.on_warn,
-        on_idle=on_idle,
-    )
+    return waiter.like(spin=0, yielding=0, max_sleep=IDLE_PAUSE, on_idle=on_idle)

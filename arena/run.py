@@ -1,6 +1,7 @@
 """A run as every rank goes through it: set up the world, then round after round take the role that the plan gives."""
 
 import logging
+import socket
 import sys
 import time
 import traceback
@@ -18,7 +19,8 @@ from arena.logs import open_log
 from arena.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
 from arena.run_directory import Resume, RunDirectory
 from arena.start import started_by_mpi
-from arena.waiting import Waiter, do_nothing
+from arena.waiting import HangError, Waiter, do_nothing
+from arena.witness import Inquest, Witness
 
 ABORT_GRACE = 5.0
 """Seconds that a failing rank leaves the root to print its message and end the job, before it ends the job itself."""
@@ -62,6 +64,7 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
         mailbox.post(0, Note(world.rank, "WARNING", text))
 
     rank = _Rank(world, mailbox, _waiter(world, config.waits, warn), config, run, log)
+    rank.be_ready_to_testify(setup_waiter)
     finished = True
     if world.rank == 0:
         finished = rank.be_root(goes_on)
@@ -164,6 +167,16 @@ class _Rank:
         self.role: Role = "root" if world.rank == 0 else "idle"
         self.player: str | None = None
 
+    def be_ready_to_testify(self, waiter: Waiter) -> None:
+        """Have a thread that says what this rank is doing should the run hang; on the root, one that asks."""
+        world, present = self.world, self.waiter.present
+        if world.rank == 0:
+            self.inquest = Inquest(socket.gethostname())
+            world.share(self.inquest.address, waiter)
+        else:
+            address = world.share(None, waiter)
+            Witness(address, world.rank, world.nodes[world.rank] == world.nodes[0], lambda: str(present))
+
     # The root -------------------------------------------------------------------------------------------------
 
     def be_root(self, resume: bool) -> bool:
@@ -183,7 +196,7 @@ class _Rank:
                 deterministic=self.config.deterministic,
             )
             view = ProgressView(records, self.config)
-            root = Root(self.world, self.mailbox, self.config, self.run, records, view)
+            root = Root(self.world, self.mailbox, self.config, self.run, records, view, self.inquest)
             root.listen_to_signals()
             nodes = len(set(self.world.nodes))
             records.note("INFO", f"{self.run} begins: {self.world.size} ranks on {nodes} node(s), life {records.life}")
@@ -193,6 +206,7 @@ class _Rank:
             view.close()
             root.describe_ranks()
             records.close(exit=0)
+            self.inquest.close()
             self._conclude(records)
             return root.finished
         except BaseException as error:
@@ -326,7 +340,8 @@ class _Rank:
         known = isinstance(error, ConfigError)
         told = known or isinstance(error, GivenUpError)
         text = str(error) if told else "".join(traceback.format_exception(error))
-        return Failure(self.world.rank, self.world.host, self.role, self.player, known, text)
+        hang = isinstance(error, HangError)
+        return Failure(self.world.rank, self.world.host, self.role, self.player, known, text, hang)
 
     def _give_up(self, error: BaseException) -> None:
         """Tell the root why this rank cannot go on; the root prints it and ends the job."""

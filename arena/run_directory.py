@@ -89,6 +89,11 @@ class RunDirectory:
         return self.log / "arena.log"
 
     @property
+    def hang_report(self) -> Path:
+        """What every rank was doing when the run hung."""
+        return self.log / "hang-report.txt"
+
+    @property
     def plots(self) -> Path:
         """Pictures."""
         return self.path / "plots"

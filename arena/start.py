@@ -5,6 +5,7 @@ passes on. So this parent keeps mpirun in a session of its own, takes the signal
 run checkpoints at the next update and exits with 0. A second signal ends everything at once.
 """
 
+import contextlib
 import ctypes
 import os
 import re
@@ -14,8 +15,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from arena.errors import ConfigError
 
@@ -159,8 +161,20 @@ def _room(hosts: str) -> int:
     return room
 
 
-def run(line: Sequence[str]) -> int:
-    """Run mpirun to its end and return its exit code; see the module about signals."""
+class Ended(NamedTuple):
+    """How mpirun ended.
+
+    Attributes:
+      code: to exit with.
+      asked: whether a signal has asked the run to end.
+    """
+
+    code: int
+    asked: bool
+
+
+def run(line: Sequence[str], part_of: Callable[[int], str] = lambda rank: "") -> Ended:
+    """Run mpirun to its end; see the module about signals. ``part_of`` says what a rank was, should one be killed."""
     print("+ " + shlex.join(line), flush=True)
     child = subprocess.Popen(
         line,
@@ -170,7 +184,7 @@ def run(line: Sequence[str]) -> int:
         preexec_fn=_die_with_parent,  # noqa: PLW1509 (no threads run yet)
     )
     assert child.stderr is not None
-    errors = threading.Thread(target=_pass_on, args=(child.stderr.fileno(),), daemon=True)
+    errors = threading.Thread(target=_pass_on, args=(child.stderr.fileno(), part_of), daemon=True)
     errors.start()
     asked = 0
 
@@ -187,26 +201,51 @@ def run(line: Sequence[str]) -> int:
     code = child.wait()
     errors.join(timeout=1.0)  # a stray grandchild may hold the pipe open
     if asked > 1:
-        return 130
-    return code if code >= 0 else 128 - code
+        return Ended(130, True)
+    if code < 0:
+        _write_error(f"error: mpirun was killed by {_signal(-code)}, and with it all ranks; {GO_ON}\n".encode())
+    return Ended(code if code >= 0 else 128 - code, asked > 0)
 
 
 BANNER = re.compile(rb"(?<!-)-{74}\n")
 """What mpirun frames its own messages with; it may follow a line that a rank has not ended yet."""
 
+DEATH = re.compile(rb"process rank (\d+) with PID \d+ on node (\S+)\s+exited\s+on\s+signal\s+(\d+)")
+"""What mpirun says of a rank that was killed."""
+
+GO_ON = "the last checkpoint stands: go on with --resume"
+
 NOISE = (b"MPI_ABORT was invoked", b"prterun has exited due to process", b"exited with non-zero status")
 """Messages of mpirun that only repeat, at length, what the arena has said already."""
 
 
-def _pass_on(source: int) -> None:
+def _signal(number: int) -> str:
+    """Return what people call a signal."""
+    with contextlib.suppress(ValueError):
+        return f"signal {number} ({signal.Signals(number).name})"
+    return f"signal {number}"
+
+
+def _of_a_death(message: bytes, part_of: Callable[[int], str]) -> bytes | None:
+    """Return, where mpirun says that a rank was killed, the same with what the rank was."""
+    found = DEATH.search(message)
+    if found is None:
+        return None
+    rank, node, number = int(found[1]), found[2].decode(errors="replace"), int(found[3])
+    what = part_of(rank)
+    what = f" ({what})" if what else ""
+    return f"error: rank {rank} on {node}{what} was killed by {_signal(number)}; {GO_ON}\n".encode()
+
+
+def _pass_on(source: int, part_of: Callable[[int], str] = lambda rank: "") -> None:
     """Copy mpirun's standard error to ours as it comes, without the messages that are only noise."""
     held = b""
     while chunk := os.read(source, 65536):
-        held = _without_noise(held + chunk)
+        held = _without_noise(held + chunk, part_of)
     _write_error(held)
 
 
-def _without_noise(data: bytes) -> bytes:
+def _without_noise(data: bytes, part_of: Callable[[int], str] = lambda rank: "") -> bytes:
     """Write what can be written of ``data``; return what must wait for more: the start of a framed message."""
     while opening := BANNER.search(data):
         _write_error(data[: opening.start()])
@@ -215,7 +254,7 @@ def _without_noise(data: bytes) -> bytes:
             return data[opening.start() :]
         message, data = data[opening.start() : closing.end()], data[closing.end() :]
         if not any(noise in message for noise in NOISE):
-            _write_error(message)
+            _write_error(_of_a_death(message, part_of) or message)
     whole = len(data.rstrip(b"-"))  # a banner may be arriving in pieces
     _write_error(data[:whole])
     return data[whole:]

@@ -3,6 +3,8 @@
 import os
 import time
 from collections.abc import Callable
+from copy import copy
+from typing import Any
 
 
 class HangError(RuntimeError):
@@ -11,6 +13,29 @@ class HangError(RuntimeError):
 
 def do_nothing() -> None:
     """What a rank with nothing to look after does while it waits."""
+
+
+TELL_AFTER = 0.5
+"""Seconds after which a wait is worth telling who asks."""
+
+
+class Present:
+    """What a rank waits for just now.
+
+    Attributes:
+      what: it; None while its own code runs.
+      since: when that began, on the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        """Start without a wait."""
+        self.what: str | None = None
+        self.since = 0.0
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        what = self.what
+        return "does not wait" if what is None else f"waits for {what}, {time.monotonic() - self.since:.0f} s"
 
 
 class Waiter:
@@ -23,6 +48,7 @@ class Waiter:
       warn_after: seconds after which ``on_warn`` is told what this rank waits for (again after each doubling).
       abort_after: seconds after which waiting ends with a HangError.
       on_idle: called before each sleep; may raise to end the wait.
+      present: what this rank waits for just now, for whoever asks from another thread.
     """
 
     def __init__(
@@ -43,6 +69,14 @@ class Waiter:
         self.abort_after = abort_after
         self.on_warn = on_warn
         self.on_idle = on_idle
+        self.present = Present()
+
+    def like(self, **changes: Any) -> "Waiter":
+        """Return another way for this rank to wait, with these attributes changed."""
+        other = copy(self)
+        for name, value in changes.items():
+            setattr(other, name, value)
+        return other
 
     def until(self, test: Callable[[], bool], what: Callable[[], str]) -> None:
         """Return once ``test()`` is true; ``what()`` names what is waited for.
@@ -64,18 +98,22 @@ class Waiter:
 
     def _sleep_until(self, test: Callable[[], bool], what: Callable[[], str]) -> None:
         began = time.monotonic()
-        warn_at = self.warn_after
+        warn_at, tell_at = self.warn_after, TELL_AFTER
         pause = min(2e-5, self.max_sleep)
         while not test():
             self.on_idle()
             time.sleep(pause)
             pause = min(pause * 1.2, self.max_sleep)
             waited = time.monotonic() - began
+            if waited > tell_at:
+                self.present.since, self.present.what = began, what()
+                tell_at = waited + TELL_AFTER
             if waited > self.abort_after:
                 raise HangError(f"waited {waited:.0f} s for {what()}")
             if waited > warn_at:
                 self.on_warn(f"has waited {waited:.0f} s for {what()}")
                 warn_at *= 2
+        self.present.what = None
 
 
 class Pacer:

@@ -57,6 +57,16 @@ def test_noise_is_left_out_however_the_stream_is_cut(stream, expected):
     assert passed(stream[i : i + 1] for i in range(len(stream))) == expected
 
 
+def test_a_rank_that_was_killed_is_named_with_its_part():
+    death = (
+        BANNER + b"prterun noticed that process rank 3 with PID 14 on node vm exited on\nsignal 9 (Killed).\n" + BANNER
+    )
+    with standard_error() as written:
+        start._without_noise(b"step\n" + death, lambda rank: f"part of rank {rank}")
+        told = b"error: rank 3 on vm (part of rank 3) was killed by signal 9 (SIGKILL); "
+        assert written() == b"step\n" + told + b"the last checkpoint stands: go on with --resume\n"
+
+
 def test_a_line_that_a_rank_has_not_ended_is_shown_at_once():
     """A question or a progress bar must not wait for the next line."""
     with standard_error() as written:

@@ -1,5 +1,6 @@
 """An interrupted run loses nothing that a checkpoint holds, and goes on where it was."""
 
+import contextlib
 import json
 import os
 import signal
@@ -7,11 +8,13 @@ import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from arena.checkpoint import read_tensors
+from benchmarks.determinism import descendants
 
 from .launching import run_arena, succeed, write_config
 
@@ -164,3 +167,53 @@ def test_between_rounds_the_best_player_is_copied_over_the_others(tmp_path):
 
 def _steps(path):
     return int(path.stem)
+
+
+def ranks_of(process):
+    """Return the process ids of a run's ranks, by rank."""
+    found = {}
+    for pid in descendants(process.pid):
+        with contextlib.suppress(OSError):
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            found.update({int(v[21:]): pid for v in variables if v.startswith(b"OMPI_COMM_WORLD_RANK=")})
+    return found
+
+
+def test_a_killed_rank_is_named_and_the_run_starts_again_by_itself(tmp_path):
+    process = start(tmp_path, cartpole(), "--restarts", "1")
+    os.kill(ranks_of(process)[2], signal.SIGSEGV)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert (
+        "error: rank 2 on" in errors and "(worker of player 'p' on seat 0 of match 0) was killed by signal 11" in errors
+    )
+    assert "restart 1 of 1, from the newest checkpoint" in errors
+    assert newest(tmp_path)[1]["round_steps"]["p"] >= BUDGET
+    with sqlite3.connect(tmp_path / "runs/run/arena.sqlite") as database:
+        assert database.execute("SELECT count(*) FROM runs WHERE checkpoint IS NOT NULL").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_whichever_rank_is_killed_the_run_ends_soon_and_leaves_nothing(tmp_path, rank):
+    process = start(tmp_path, cartpole(steps=2_000_000))
+    ranks = ranks_of(process)
+    os.kill(ranks[rank], signal.SIGKILL)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode not in (0, 2), errors
+    part = "root" if rank == 0 else "environment process of match 0"
+    assert f"({part}) was killed by signal 9 (SIGKILL); the last checkpoint stands: go on with --resume" in errors
+    assert not [pid for pid in ranks.values() if Path(f"/proc/{pid}/exe").exists()]
+
+
+def test_a_killed_mpirun_is_named_and_takes_all_ranks_along(tmp_path):
+    process = start(tmp_path, cartpole(steps=2_000_000))
+    ranks = ranks_of(process)
+    (mpirun,) = [pid for pid in descendants(process.pid)[1:] if pid not in ranks.values()]
+    os.kill(mpirun, signal.SIGKILL)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 137
+    assert "error: mpirun was killed by signal 9 (SIGKILL), and with it all ranks" in errors
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}/exe").exists() for pid in ranks.values()):
+        assert time.monotonic() < deadline, "ranks outlive their mpirun"
+        time.sleep(0.05)

@@ -1,0 +1,138 @@
+"""What every rank is doing, asked for when the run hangs: a thread in each rank answers, wherever its main thread is.
+
+The main thread alone speaks MPI, and it may be stuck: so the question and the answers travel over a connection of
+their own, from a thread of each rank to a thread of the root. It rests until somebody asks.
+"""
+
+import contextlib
+import hmac
+import json
+import secrets
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import NamedTuple
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds that a rank tries to reach the root; without a connection it cannot be asked, and the run goes on."""
+
+LARGEST = 1 << 20
+"""Bytes of an answer, at most."""
+
+
+class Address(NamedTuple):
+    """Where the root listens.
+
+    Attributes:
+      host: its name.
+      port: of the connection.
+      secret: what a rank says first, so that nobody else is taken for one.
+    """
+
+    host: str
+    port: int
+    secret: str
+
+
+def stack_of(thread: int) -> str:
+    """Return where a thread of this process is, the innermost call last."""
+    frame = sys._current_frames().get(thread)
+    return "".join(traceback.format_stack(frame)) if frame is not None else "(it has ended)\n"
+
+
+class Witness:
+    """A rank's end: tells the root what the main thread is doing, when asked."""
+
+    def __init__(self, address: Address, rank: int, same_host: bool, action: Callable[[], str]) -> None:
+        """Connect, from a thread.
+
+        Args:
+          address: where the root listens.
+          rank: this one.
+          same_host: whether the root is on this machine.
+          action: says what the rank is about, in a line.
+        """
+        self._host = "127.0.0.1" if same_host else address.host
+        self._address, self._rank, self._action = address, rank, action
+        self._main = threading.main_thread().ident or 0
+        threading.Thread(target=self._serve, name="witness", daemon=True).start()
+
+    def _serve(self) -> None:
+        with (
+            contextlib.suppress(OSError),  # the run does not depend on it
+            socket.create_connection((self._host, self._address.port), CONNECT_TIMEOUT) as connection,
+        ):
+            connection.settimeout(None)
+            connection.sendall(json.dumps([self._address.secret, self._rank]).encode() + b"\n")
+            while connection.recv(1):
+                answer = {"action": self._action(), "stack": stack_of(self._main)}
+                connection.sendall(json.dumps(answer).encode() + b"\n")
+
+
+class Testimony(NamedTuple):
+    """What a rank said: what it is about, in a line, and its stack."""
+
+    action: str
+    stack: str
+
+
+class Inquest:
+    """The root's end: takes the ranks' connections, and asks them all at once.
+
+    Attributes:
+      address: where it listens.
+    """
+
+    def __init__(self, host: str) -> None:
+        """Listen, from a thread; ``host`` is this machine's name for others."""
+        self._listener = socket.create_server(("", 0), backlog=1024)
+        self.address = Address(host, self._listener.getsockname()[1], secrets.token_hex(16))
+        self._ranks: dict[int, socket.socket] = {}
+        threading.Thread(target=self._accept, name="inquest", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # closed: the run is over
+                return
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                connection.settimeout(CONNECT_TIMEOUT)
+                secret, rank = json.loads(_line(connection, 256))
+                if hmac.compare_digest(str(secret), self.address.secret):
+                    self._ranks[int(rank)] = connection
+                    continue
+            connection.close()
+
+    def ask(self, patience: float) -> dict[int, Testimony]:
+        """Return what each rank says that answers within ``patience`` seconds."""
+        asked = {}
+        for rank, connection in sorted(self._ranks.items()):
+            with contextlib.suppress(OSError):
+                connection.sendall(b"?")
+                asked[rank] = connection
+        until = time.monotonic() + patience
+        said = {}
+        for rank, connection in asked.items():
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                connection.settimeout(max(0.05, until - time.monotonic()))
+                said[rank] = Testimony(**json.loads(_line(connection, LARGEST)))
+        return said
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        for connection in (self._listener, *self._ranks.values()):
+            connection.close()
+
+
+def _line(connection: socket.socket, longest: int) -> bytes:
+    data = b""
+    while not data.endswith(b"\n"):
+        chunk = connection.recv(65536)
+        if not chunk or len(data) > longest:
+            raise ValueError("the connection ended in the middle of a line")
+        data += chunk
+    return data
