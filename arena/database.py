@@ -68,6 +68,10 @@ class Database:
     """Rows on their way to the file; only the root process has one.
 
     The journal mode TRUNCATE and plain locks work on file systems that several machines share, where WAL does not.
+
+    Attributes:
+      path: the file.
+      aside: where a damaged one was moved; None where it was whole.
     """
 
     def __init__(self, path: Path) -> None:
@@ -83,13 +87,16 @@ class Database:
         self._next_flush = 0.0
         self._next_warning = 0.0
         self._dropped = 0
+        self.aside: Path | None = None
         try:
             self._connection: sqlite3.Connection | None = self._open(OPEN_TIMEOUT)
+            self._check(self._connection)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):  # locked, no space: not the file's fault
                 raise ConfigError(f"{path}: expected to open the records, found: {error}; is it in use?") from error
             aside = path.with_name(f"{path.stem}.damaged-{time.time_ns()}{path.suffix}")
             path.rename(aside)
+            self.aside = aside
             logger.warning("the records %s are damaged (%s): moved to %s, new ones are begun", path, error, aside)
             self._connection = self._open(OPEN_TIMEOUT)
 
@@ -112,6 +119,18 @@ class Database:
             connection.close()
             raise
         return connection
+
+    @staticmethod
+    def _check(connection: sqlite3.Connection) -> None:
+        """Look at every page: what is cut off or torn in the middle would refuse all rows later on.
+
+        Raises:
+          DatabaseError: the file is damaged.
+        """
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            connection.close()
+            raise sqlite3.DatabaseError(found)
 
     def highest(self, column: str, table: str) -> int:
         """Return the greatest value of an integer column, 0 if there is none."""

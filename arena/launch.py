@@ -18,7 +18,7 @@ from arena import start
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
-    from arena.run_directory import Resume
+    from arena.run_directory import Resume, RunDirectory
 
 COMMANDS = {
     "eval": "arena.evaluate",
@@ -132,7 +132,7 @@ def dry_run(args: argparse.Namespace) -> int:
 def start_under_mpi(args: argparse.Namespace) -> int:
     """Check everything that can be checked beforehand, then start mpirun and wait for it."""
     from arena.config import load_config
-    from arena.history import part_of_rank, read_last_life
+    from arena.history import part_of_rank
     from arena.layout import plan
     from arena.preflight import check_environments
     from arena.run_directory import RunDirectory
@@ -149,10 +149,10 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     run.check(run.goes_on(_resume(args)))
     line = start.command(start.find_mpirun(), ranks, _for_ranks(args), args.hosts)
     for number in range(args.restarts + 1):
-        before, _ = read_last_life(run.database)
+        before, _ = _last_life(run)
         code, asked = start.run(line, partial(part_of_rank, run))
         if code == 0:  # which Open MPI's mpirun also gives when it has lost a machine
-            life, ended = read_last_life(run.database)
+            life, ended = _last_life(run)
             if life == before or ended != 0:
                 print(LOST, file=sys.stderr)
                 code = 1
@@ -163,6 +163,16 @@ def start_under_mpi(args: argparse.Namespace) -> int:
         again = words if args.resume_or_start else [*words, "--resume-or-start"]
         line = start.command(start.find_mpirun(), ranks, again, args.hosts)
     return code
+
+
+def _last_life(run: "RunDirectory") -> tuple[int, int | None]:
+    """Return number and exit code of the last life; damaged records tell nothing, and keep nobody back."""
+    from arena.history import read_last_life
+
+    try:
+        return read_last_life(run.database)
+    except ConfigError:
+        return 0, None
 
 
 def _resume(args: argparse.Namespace) -> "Resume":

@@ -141,7 +141,9 @@ class Records:
             self._forget_beyond(state["episode"])
         missing = state["episode"] - self._episode
         if missing > 0:
-            text = f"{missing} episodes before the checkpoint are not on record: damaged, or could not be written"
+            text = f"{missing} episodes before the checkpoint are not on record: they could not be written"
+            if self._database.aside is not None:
+                text = f"{missing} episodes before the checkpoint are not on record; see {self._database.aside}"
             self._fault(None, None, "records", text)
             self.note("WARNING", f"{self.run.database}: {text}")
             self._episode = state["episode"]

@@ -13,8 +13,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from benchmarks import disk_faults
+from benchmarks.disk_faults import Row, left_by
 from benchmarks.observing import Observed, cartpole, scratch
 
 STEPS = 30_000
@@ -24,23 +25,6 @@ STEP_TIMEOUT, MEMORY_LIMIT = 2.0, 400
 
 REPORTING = 1.5
 """Seconds that a fault may take to be noticed beyond its own bound."""
-
-
-class Row(NamedTuple):
-    """What became of one fault; ``seconds`` until it was noticed, None where it was not."""
-
-    fault: str
-    seconds: float | None
-    bound: float
-    lost: str
-    code: int | None
-    completed: bool
-    left: str
-
-    @property
-    def good(self) -> bool:
-        """Whether it went as promised."""
-        return self.seconds is not None and self.seconds <= self.bound and self.completed and self.left == "nothing"
 
 
 # Environments ---------------------------------------------------------------------------------------------------------
@@ -58,7 +42,7 @@ def environment_fault(kind: str, manager: str) -> Row:
         wrapper = {"tickets": str(place / "tickets"), "faults": [[kind, 300]]}
         run = Observed(place, cartpole(STEPS, manager=manager, wrapper=wrapper, **limits))
         code = run.wait(300)
-        left = _left(run)
+        left = left_by(run)
         ticket = place / "tickets" / "0.json"
         at = json.loads(ticket.read_text())["time"] if ticket.exists() else None
         episodes = run.ask("SELECT ended_at, length FROM episodes WHERE cause LIKE 'fault:%'")
@@ -112,19 +96,13 @@ def _interrupted(called: str, interrupt: Callable[[Observed], None], bound: floa
             seconds = None if code is None else time.monotonic() - began
         finally:
             run.end()
-        left = _left(run)
+        left = left_by(run)
         again = Observed(place, config, "--resume")
         completed = again.wait(300) == 0 and (code != 0) is nonzero
         resumed = again.ask("SELECT checkpoint, resumed FROM runs WHERE life = 2")
         rows = again.ask("SELECT min(updates) FROM metrics WHERE life = 2")
         kept = (rows[0][0] or 1) - 1 if resumed and rows else 0
         return Row(called, seconds, bound, f"{max(0, made - kept)} of {made} updates", code, completed, left)
-
-
-def _left(run: Observed) -> str:
-    told = [f"process {pid} ({role})" for pid, role in run.left_behind().items()] + run.files_left()
-    run.end()
-    return ", ".join(sorted(told)) or "nothing"
 
 
 # The table ------------------------------------------------------------------------------------------------------------
@@ -142,7 +120,7 @@ def cases() -> dict[str, Callable[[], Row]]:
     found["sigterm"] = lambda: asked_to_end(signal.SIGTERM)
     found["sigint"] = lambda: asked_to_end(signal.SIGINT)
     found["sigint-twice"] = lambda: asked_to_end(signal.SIGINT, 2)
-    return found
+    return {**found, **disk_faults.cases()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import random
 import resource
 import signal
@@ -514,3 +515,22 @@ def test_a_deterministic_run_records_in_an_order_of_its_own_and_takes_back_what_
     )
     assert rows(run, query) == [(1, 0, 1.0), (2, 0, 2.0), (3, 1, 3.0)]
     assert rows(run, "SELECT life, updates FROM metrics") == [(2, 3)]
+
+
+@pytest.mark.parametrize("keep", [0.5, 0.9])
+def test_records_that_are_cut_are_moved_aside_and_the_gap_is_told(run, caplog, keep):
+    first = records_of(run, tensorboard=False)
+    for _ in range(500):
+        first.episode(episode())
+    state = first.state()
+    first.close(1)
+    os.truncate(run.database, int(keep * run.database.stat().st_size))
+    second = records_of(run, tensorboard=False)
+    with caplog.at_level(logging.WARNING):
+        second.restore(state)
+    assert "500 episodes before the checkpoint are not on record; " in caplog.text
+    second.episode(episode())
+    second.close(0)
+    assert rows(run, "SELECT id FROM episodes") == [(501,)], "the number of an episode was given twice"
+    assert rows(run, "SELECT role FROM faults") == [("records",)]
+    assert list(run.path.glob("arena.damaged-*.sqlite"))
