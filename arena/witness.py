@@ -7,6 +7,7 @@ their own, from a thread of each rank to a thread of the root. It rests until so
 import contextlib
 import hmac
 import json
+import resource
 import secrets
 import socket
 import sys
@@ -18,6 +19,10 @@ from typing import NamedTuple
 
 CONNECT_TIMEOUT = 10.0
 """Seconds that a rank tries to reach the root; without a connection it cannot be asked, and the run goes on."""
+
+DESCRIPTORS_MOST, DESCRIPTORS_KEPT = 65_536, 512
+"""Open files that the root asks the system for, one for each rank, and those of them that it keeps for other things:
+of more ranks than are left, some cannot be asked."""
 
 LARGEST = 1 << 20
 """Bytes of an answer, at most."""
@@ -91,6 +96,10 @@ class Inquest:
         self._listener = socket.create_server(("", 0), backlog=1024)
         self.address = Address(host, self._listener.getsockname()[1], secrets.token_hex(16))
         self._ranks: dict[int, socket.socket] = {}
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = DESCRIPTORS_MOST if hard == resource.RLIM_INFINITY else max(soft, min(hard, DESCRIPTORS_MOST))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        self._room = max(0, most - DESCRIPTORS_KEPT)
         threading.Thread(target=self._accept, name="inquest", daemon=True).start()
 
     def _accept(self) -> None:
@@ -102,7 +111,7 @@ class Inquest:
             with contextlib.suppress(OSError, ValueError, TypeError):
                 connection.settimeout(CONNECT_TIMEOUT)
                 secret, rank = json.loads(_line(connection, 256))
-                if hmac.compare_digest(str(secret), self.address.secret):
+                if hmac.compare_digest(str(secret), self.address.secret) and len(self._ranks) < self._room:
                     self._ranks[int(rank)] = connection
                     continue
             connection.close()
