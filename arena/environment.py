@@ -1,5 +1,6 @@
 """The environment process: owns the copies of one match, steps them when all seats have acted, tells every seat."""
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -110,6 +111,7 @@ class EnvironmentProcess:
         worker_ranks: Sequence[int],
         row: TableRow,
         seed: int,
+        log: logging.Logger,
         league: bool = False,
         deterministic: bool = False,
     ) -> None:
@@ -123,6 +125,7 @@ class EnvironmentProcess:
           worker_ranks: of its seats.
           row: of the table: the environment.
           seed: what random streams derive from.
+          log: of this rank.
           league: whether a league says what is played.
           deterministic: whether nothing may depend on what comes first, and the match ends when all seats say so.
         """
@@ -205,6 +208,7 @@ class EnvironmentProcess:
         self._voided: set[int] = set()
         self._players = self._players_of_entities()
         self._playbill = Playbill(match.seats, len(self._entities)) if league else None
+        self._log, self._for_jobs = log, 0
         self._workers, self._announced, self._waiter = tuple(worker_ranks), -1, waiter
         self._episodes: list[Episode] = []
         self._steps = 0
@@ -578,8 +582,11 @@ class EnvironmentProcess:
                 sides=() if cast is None else cast.sides,
             )
         )
-        if self._playbill is not None and cast is not None and self._playbill.finish(cast):
-            self._report()  # at once: the root has the next job for this match
+        if self._playbill is not None and cast is not None and cast.job is not None:
+            self._for_jobs += cast.counts
+            if self._playbill.finish(cast):
+                self._log.info("job %d is over; %d episodes for jobs so far", cast.job.id, self._for_jobs)
+                self._report()  # at once: the root has the next job for this match
 
     # Resets that a seat asked for -----------------------------------------------------------------------------
 

@@ -74,6 +74,7 @@ class LeagueOffice:
         if state is not None:
             self._manager.load_state_dict(state["manager"])
             self._left = {int(job): left for job, left in state["left"].items()}
+            self._counted = {int(job): counted for job, counted in state["counted"].items()}
             self._restarts = {player: (number, at) for player, (number, at) in state["restarts"].items()}
         self.records.begin(self._manager, {} if state is None else state["games"])
 
@@ -98,6 +99,7 @@ class LeagueOffice:
         return {
             "manager": self._manager.state_dict(),
             "left": {str(job): left for job, left in self._left.items()},
+            "counted": {str(job): counted for job, counted in self._counted.items()},
             "restarts": {player: list(restart) for player, restart in self._restarts.items()},
             "games": self.records.games,
         }

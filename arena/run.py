@@ -303,6 +303,7 @@ class _Rank:
             worker_ranks=workers,
             row=context.round.rows[match.row],
             seed=context.seed,
+            log=self.log,
             league=self.config.league is not None,
             deterministic=self.config.deterministic,
         )

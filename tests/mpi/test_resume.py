@@ -49,7 +49,7 @@ def start(place, config, *arguments, under_mpirun=False):
     )
     checkpoints = place / "runs/run/checkpoints"
     known = {p.name for p in checkpoints.glob("[0-9]*")} if checkpoints.exists() else set()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 150
     while not {p.parent.name for p in checkpoints.glob("*/manifest.json")} - known:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "no checkpoint was written"

@@ -1,0 +1,180 @@
+"""A league in the run: jobs reach environments and policies, results reach the payoff once each, resume goes on."""
+
+import json
+import os
+import signal
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arena.checkpoint import read_tensors
+
+from .launching import player, run_arena, succeed
+from .test_resume import newest, start
+
+EPISODES = 16
+
+
+def league(use="alphastar", phase=1_500, players=("main_player", "main_exploiter", "league_exploiter"), **more):
+    return {
+        "steps": 6_000,
+        "env": {"use": "matrix_game", "settings": {"rounds": 4}, "num_envs": 8},
+        "policies": {"p": {"use": "ppo", "settings": {"hidden": [8], "horizon": 16, "learning_rate": 0.01}}},
+        "league": {
+            "use": use,
+            "episodes": EPISODES,
+            "publish_every": 0,
+            "settings": {
+                "categories": {"default": dict.fromkeys(players, 1)},
+                "players": {name: {"one_phase_step": phase} for name in players},
+            },
+        },
+        **more,
+    }
+
+
+def told(directory, question):
+    with sqlite3.connect(directory / "arena.sqlite") as database:
+        return database.execute(question).fetchall()
+
+
+def check_totals(directory):
+    """Hold what the league has counted against the episodes that were recorded: nothing twice, nothing lost."""
+    path, manifest = newest(directory.parent.parent)
+    games = manifest["league"]["manager"]["payoff"]["games"]
+    assert told(directory, "SELECT count(*) FROM episodes WHERE counted") == [(games,)]
+    twice = "SELECT 1 FROM episodes GROUP BY life, match, copy, ended_at HAVING count(*) > 1"
+    assert told(directory, twice) == []
+    per_job = dict(told(directory, "SELECT job, count(*) FROM episodes WHERE counted GROUP BY job"))
+    for job, result in told(directory, "SELECT id, result FROM jobs WHERE ended IS NOT NULL"):
+        assert per_job[job] == json.loads(result)["episodes"] == EPISODES, job
+    return path, manifest
+
+
+def logged_episodes(directory):
+    """Return how many episodes the environment processes of the last life say they have played for jobs."""
+    total = 0
+    for path in directory.glob("log/rank-*.log"):
+        lives = path.read_text("utf-8").split("environment process of match")
+        lines = [line for line in lives[-1].splitlines() if "episodes for jobs so far" in line]
+        total += int(lines[-1].split("; ")[1].split()[0]) if lines else 0
+    return total
+
+
+def test_players_are_frozen_restarted_and_met_again(tmp_path):
+    outcome = succeed(run_arena(tmp_path, league(verify_replicas=True)))
+    directory = outcome.directory
+    check_totals(directory)
+    players = told(directory, "SELECT player, parent, active, steps, path FROM league_players")
+    frozen = {name: (parent, steps, path) for name, parent, active, steps, path in players if not active}
+    parents = {parent for parent, *_ in frozen.values()}
+    assert parents == {f"{name}_default_0" for name in ("main_player", "main_exploiter", "league_exploiter")}
+    for name, (parent, steps, path) in frozen.items():
+        weights = read_tensors(directory / path)
+        assert name == f"{parent}_{steps}" and all(np.isfinite(array).all() for array in weights.values())
+    met = {
+        member
+        for (job,) in told(directory, "SELECT job FROM jobs")
+        for side in json.loads(job)["sides"][1:]
+        for member in side
+    }
+    assert met & set(frozen) and "main_player_default_0" in met
+    log = (directory / "log" / "arena.log").read_text("utf-8")
+    assert "main_exploiter_default_0 starts anew" in log and "main_player_default_0 starts anew" not in log
+    assert told(directory, "SELECT count(*) FROM ratings WHERE sigma > 0")[0][0] >= len(players)
+    assert told(directory, "SELECT what FROM faults") == []
+
+
+def test_a_player_that_starts_anew_has_its_first_weights_and_its_schedules_begin_again(tmp_path):
+    outcome = succeed(run_arena(tmp_path, league(steps=10_000, phase=2_000)))
+    rates = told(
+        outcome.directory,
+        "SELECT value FROM metrics WHERE player = 'main_exploiter_default_0' AND name = 'learning_rate' ORDER BY updates",
+    )
+    rises = [now for (before,), (now,) in zip(rates, rates[1:], strict=False) if now > before]
+    assert rises, "the learning rate never rose again"
+    # It falls linearly to 0 over what is left of the budget, from its beginning.
+    assert all(rate > 0.009 for rate in rises)
+    rates = told(
+        outcome.directory,
+        "SELECT value FROM metrics WHERE player = 'main_player_default_0' AND name = 'learning_rate' ORDER BY updates",
+    )
+    assert all(now <= before for (before,), (now,) in zip(rates, rates[1:], strict=False))
+
+
+def test_a_league_that_was_killed_goes_on_and_counts_every_game_once(tmp_path):
+    config = league(players=("main_player", "main_exploiter"), steps=25_000, checkpoint={"every": 1.0})
+    process = start(tmp_path, config)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    end_strays(tmp_path)
+    _, before = newest(tmp_path)
+    outcome = succeed(run_arena(tmp_path, config, "--resume"))
+    _, after = check_totals(outcome.directory)
+    earlier, later = (m["league"]["manager"] for m in (before, after))
+    assert [p["player_id"] for p in later["historical"]][: len(earlier["historical"])] == [
+        p["player_id"] for p in earlier["historical"]
+    ]
+    assert later["next_job"] > earlier["next_job"] and later["payoff"]["games"] > earlier["payoff"]["games"]
+    for name, state in earlier["active"].items():
+        assert later["active"][name]["total_agent_step"] >= state["total_agent_step"]
+        assert after["updates"][name] > before["updates"][name]
+        assert after["steps"][name] >= 25_000
+    # What the environment processes of the second life have played for jobs that ended is what it has counted, but for
+    # the jobs that were under way when the matches closed.
+    counted = told(outcome.directory, "SELECT count(*) FROM episodes WHERE life = 2 AND counted")[0][0]
+    assert 0 <= counted - logged_episodes(outcome.directory) < EPISODES * len(later["active"])
+
+
+def end_strays(place):
+    """End the ranks of a run whose mpirun was killed; they would hold on to its directory."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if str(place).encode() in path.read_bytes():
+                os.kill(int(path.parent.name), signal.SIGKILL)
+        except (OSError, ProcessLookupError):
+            continue
+
+
+def test_what_a_job_says_reaches_policy_and_environment(tmp_path):
+    settings = {
+        "one_phase_step": 100_000,
+        "forward": {"exploration": {"start": 1.0, "end": 1.0}},
+        "data": {"learning_rate": 0.05},
+        "env": {"settings": {"wage": 2.0}, "options": {"bonus": 0.5}, "num_envs": 3, "episodes": 7},
+    }
+    config = {
+        "steps": 2_000,
+        "env": {"use": f"{player('jobs:Pays')}", "num_envs": 4},
+        "policies": {"p": {"use": "ppo", "settings": {"learning_rate_schedule": "constant"}}},
+        "league": {"use": "solo", "settings": {"players": {"solo_active_player": settings}}},
+    }
+    outcome = succeed(run_arena(tmp_path, config))
+    returns = told(outcome.directory, "SELECT DISTINCT return FROM episode_entities")
+    assert returns == [(4 * 2.5,)]
+    assert {copy for (copy,) in told(outcome.directory, "SELECT DISTINCT copy FROM episodes")} == {0, 1, 2}
+    ended = told(outcome.directory, "SELECT result FROM jobs WHERE ended IS NOT NULL")
+    assert ended and {json.loads(result)["episodes"] for (result,) in ended} == {7}
+    rates = told(outcome.directory, "SELECT DISTINCT value FROM metrics WHERE name = 'learning_rate'")
+    assert rates == [(0.05,)]
+    _, manifest = newest(tmp_path)
+    assert set(manifest["league"]["manager"]["payoff"]["results"]) == {10.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"league": {"use": "alphastar", "team_size": 2}}, "seats play 4 entities, but matrix_game has 2"),
+        (
+            {"policies": {"p": {"use": f"{player('behaviours:Steady')}"}}},
+            "expected an algorithm that separates act from learn",
+        ),
+    ],
+)
+def test_a_league_that_cannot_be_played_is_refused_in_one_message(tmp_path, change, message):
+    outcome = run_arena(tmp_path, {**league(), **change})
+    assert outcome.code == 2
+    assert message in outcome.errors
+    assert "Traceback" not in outcome.errors
