@@ -167,6 +167,15 @@ class LeagueSection(Model):
             for player in self.manager(seed).active_players
         }
 
+    def pretrained(self, seed: int) -> dict[str, str]:
+        """Return the weights file that each active player starts from, where there is one."""
+        files = self.settings.get("pretrained") or {}
+        return {
+            player.player_id: files[player.category]
+            for player in self.manager(seed).active_players
+            if player.category in files
+        }
+
     def sides(self, seed: int) -> int:
         """Return how many sides a match has."""
         manager = self.manager(seed)

@@ -134,7 +134,7 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     from arena.config import load_config
     from arena.history import part_of_rank
     from arena.layout import plan
-    from arena.preflight import check_environments
+    from arena.preflight import check_environments, check_weights
     from arena.run_directory import RunDirectory
 
     start.refuse_bare_srun()
@@ -145,6 +145,7 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     for round_ in rounds:
         plan(round_.rows, [0] * ranks)
     check_environments(config)
+    check_weights(config)
     run = RunDirectory(config.run_root, config.name)
     run.check(run.goes_on(_resume(args)))
     line = start.command(start.find_mpirun(), ranks, _for_ranks(args), args.hosts)

@@ -2,6 +2,7 @@
 
 from arena import registry
 from arena.config import EnvConfig, RunConfig
+from arena.envs.interface import EntitySpaces
 from arena.errors import ConfigError
 from arena.layout import plan, ranks_needed
 
@@ -33,8 +34,8 @@ def check_seats(where: str, use: str, names: list[str], listed: list[int], remap
         )
 
 
-def entity_names(env: EnvConfig) -> list[str]:
-    """Make the environment once and return the names of its entities.
+def entities_of(env: EnvConfig) -> tuple[EntitySpaces, ...]:
+    """Make the environment once and return its entities.
 
     Raises:
       ConfigError: it cannot be made; the message says why.
@@ -42,7 +43,7 @@ def entity_names(env: EnvConfig) -> list[str]:
     wrappers = [(wrapper.use, wrapper.settings) for wrapper in env.wrappers]
     environment = registry.make_environment(env.use, env.settings, wrappers)
     try:
-        return [entity.name for entity in environment.entities]
+        return tuple(environment.entities)
     finally:
         environment.close()
 
@@ -62,6 +63,33 @@ def check_environments(config: RunConfig) -> None:
             env = round_.rows[match.row].env
             key = env.model_dump_json(include={"use", "settings", "wrappers"})
             if key not in known:
-                known[key] = entity_names(env)
+                known[key] = [entity.name for entity in entities_of(env)]
             listed = [entity for seat in match.seats for entity in seat.entities]
             check_seats(f"match row {match.row}", env.use, known[key], listed, round_.rows[match.row].remapped)
+
+
+def check_weights(config: RunConfig) -> None:
+    """Load each weights file that players are to start from into its policy once.
+
+    Builds policies, and so imports torch, where there is such a file; never called in a run's own processes.
+
+    Raises:
+      ConfigError: a file cannot be read, or its tensors do not fit; the player and both shapes are named.
+    """
+    files = {name: policy.warm_start for name, policy in config.players.items() if policy.warm_start is not None}
+    if config.league is not None:
+        files |= config.league.pretrained(config.seed)
+    if not files:
+        return
+    build, load = registry.load("arena.policies.loader:build"), registry.load("arena.policies.loader:load_weights")
+    for round_ in config.round_list():
+        for row in round_.rows:
+            for seat in row.seats:
+                path, policy = files.pop(seat.player, None), config.players[seat.player]
+                if path is None or hasattr(registry.policy_class(policy.use), "run"):
+                    continue
+                spaces = entities_of(row.env)[seat.entities[0]]
+                try:
+                    load(build(policy.use, spaces, policy.settings, lanes=1, seed=0), path)
+                except ConfigError as error:
+                    raise ConfigError(f"player {seat.player!r} cannot start from its weights: {error}") from error

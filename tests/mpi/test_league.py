@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sqlite3
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -89,19 +90,20 @@ def test_players_are_frozen_restarted_and_met_again(tmp_path):
 
 def test_a_player_that_starts_anew_has_its_first_weights_and_its_schedules_begin_again(tmp_path):
     outcome = succeed(run_arena(tmp_path, league(steps=10_000, phase=2_000)))
-    rates = told(
-        outcome.directory,
-        "SELECT value FROM metrics WHERE player = 'main_exploiter_default_0' AND name = 'learning_rate' ORDER BY updates",
-    )
-    rises = [now for (before,), (now,) in zip(rates, rates[1:], strict=False) if now > before]
+    rises = [now for before, now in pairwise(learning_rates(outcome.directory, "main_exploiter")) if now > before]
     assert rises, "the learning rate never rose again"
     # It falls linearly to 0 over what is left of the budget, from its beginning.
     assert all(rate > 0.009 for rate in rises)
-    rates = told(
-        outcome.directory,
-        "SELECT value FROM metrics WHERE player = 'main_player_default_0' AND name = 'learning_rate' ORDER BY updates",
+    assert all(now <= before for before, now in pairwise(learning_rates(outcome.directory, "main_player")))
+
+
+def learning_rates(directory, player_type):
+    rows = told(
+        directory,
+        f"SELECT value FROM metrics WHERE player = '{player_type}_default_0' AND name = 'learning_rate' "
+        "ORDER BY updates",
     )
-    assert all(now <= before for (before,), (now,) in zip(rates, rates[1:], strict=False))
+    return [rate for (rate,) in rows]
 
 
 def test_a_league_that_was_killed_goes_on_and_counts_every_game_once(tmp_path):
