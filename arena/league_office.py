@@ -29,6 +29,8 @@ class LeagueOffice:
 
     Attributes:
       records: where the league's standing is written.
+      begun: whether the first jobs are out. Before that nobody plays, and so nobody could write a checkpoint.
+      holding: whether nothing may be frozen or restarted.
     """
 
     def __init__(
@@ -68,9 +70,8 @@ class LeagueOffice:
         self._match_of: dict[int, int] = {}
         self._weights_of: dict[int, set[str]] = {}
         self._closed: set[int] = set()
-        self._begun = False
+        self.begun = False
         self.holding = False
-        """Whether nothing may be frozen or restarted."""
         if state is not None:
             self._manager.load_state_dict(state["manager"])
             self._left = {int(job): left for job, left in state["left"].items()}
@@ -118,7 +119,6 @@ class LeagueOffice:
             self._restarts[player] = number, message.steps
         self._published[player] = message
         _name(self._run.path / message.path, self._run.path / self._manager.player(player).checkpoint_path)
-        self._manager.update_active_player({"player_id": player, "total_agent_step": message.steps})
         named = set().union(*self._weights_of.values(), (p.path for p in self._published.values()))
         for path in list(files)[:-KEPT]:
             if path not in named:
@@ -151,14 +151,17 @@ class LeagueOffice:
     # What the league does ----------------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Make one pass of the league, once every player has published weights and no checkpoint is under way."""
-        if self.holding or self._published.keys() != self._matches.keys():
+        """Make one pass of the league, once every player has published weights."""
+        if self._published.keys() != self._matches.keys():
             return
-        if not self._begun:
-            self._begun = True
+        if not self.begun:
+            self.begun = True
             for job in self._manager.jobs_in_flight:  # of an earlier life
                 self._send(job, self._left[job["job_id"]])
-        done = self._manager.advance()
+        if not self.holding:  # else the league would know more steps than the checkpoint has
+            for player, message in self._published.items():
+                self._manager.update_active_player({"player_id": player, "total_agent_step": message.steps})
+        done = self._manager.advance(freeze=not self.holding)
         for frozen in done.snapshots:
             self._note("INFO", f"{frozen.parent_id} is frozen as {frozen.player_id}")
         for player in done.mutated:

@@ -404,7 +404,8 @@ class _Round:
             self._stop()
         elif self._open:
             self._close_matches()
-            self._checkpoint()
+            if self._league is None or self._league.begun:
+                self._checkpoint()
             if self._league is not None:
                 self._league.holding = self._order is not None
                 self._league.advance()

@@ -116,10 +116,10 @@ class BaseLeagueManager:
         """Hand out no more jobs and freeze nobody any more. Jobs in flight may still be finished."""
         self._closed = True
 
-    def advance(self) -> Pass:
+    def advance(self, *, freeze: bool = True) -> Pass:
         """Make one pass: freeze whoever is trained enough, reset whoever mutates, fill every player's room with jobs.
 
-        Called from within a callback, it does nothing: the pass that is going on goes on.
+        Without ``freeze`` only the last of these is done: weights stay what they are. Called from within a callback, it does nothing: the pass that is going on goes on.
 
         Raises:
           ConfigError: a player finds no opponent.
@@ -130,7 +130,7 @@ class BaseLeagueManager:
         self._advancing = True
         try:
             self._found()
-            snapshots, mutated = self._freeze()
+            snapshots, mutated = self._freeze() if freeze else ([], [])
             launched, failed = self._hand_out()
         finally:
             self._advancing = False
