@@ -119,7 +119,8 @@ class BaseLeagueManager:
     def advance(self, *, freeze: bool = True) -> Pass:
         """Make one pass: freeze whoever is trained enough, reset whoever mutates, fill every player's room with jobs.
 
-        Without ``freeze`` only the last of these is done: weights stay what they are. Called from within a callback, it does nothing: the pass that is going on goes on.
+        Without ``freeze`` only the last of these is done: weights stay what they are. Called from within a callback, it
+        does nothing: the pass that is going on goes on.
 
         Raises:
           ConfigError: a player finds no opponent.
