@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.errors import ConfigError
+from arena.segments import remove_since, segments
 
 PR_SET_PDEATHSIG = 1
 
@@ -176,6 +177,7 @@ class Ended(NamedTuple):
 def run(line: Sequence[str], part_of: Callable[[int], str] = lambda rank: "") -> Ended:
     """Run mpirun to its end; see the module about signals. ``part_of`` says what a rank was, should one be killed."""
     print("+ " + shlex.join(line), flush=True)
+    before = segments()
     child = subprocess.Popen(
         line,
         env=environment(line[0]),
@@ -203,6 +205,7 @@ def run(line: Sequence[str], part_of: Callable[[int], str] = lambda rank: "") ->
     if asked > 1:
         return Ended(130, True)
     if code < 0:
+        remove_since(before)
         _write_error(f"error: mpirun was killed by {_signal(-code)}, and with it all ranks; {GO_ON}\n".encode())
     return Ended(code if code >= 0 else 128 - code, asked > 0)
 

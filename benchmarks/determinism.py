@@ -36,7 +36,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "matches": [{"seats": ["p"], "replicas": 2}],
     },
     "2v2": {
-        "steps": 8_000,
+        "steps": 2_000,
         "checkpoint": {"updates": 2},
         "env": {"use": "touchdown", "settings": {"team_size": 2}, "num_envs": 4},
         "policies": {

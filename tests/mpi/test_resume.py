@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from arena.checkpoint import read_tensors
+from arena.segments import in_use, segments
 from benchmarks.determinism import descendants
 
 from .launching import run_arena, succeed, write_config
@@ -205,9 +206,15 @@ def test_whichever_rank_is_killed_the_run_ends_soon_and_leaves_nothing(tmp_path,
     assert not [pid for pid in ranks.values() if Path(f"/proc/{pid}/exe").exists()]
 
 
+def maps(pid, path):
+    return str(path) in Path(f"/proc/{pid}/maps").read_text()
+
+
 def test_a_killed_mpirun_is_named_and_takes_all_ranks_along(tmp_path):
     process = start(tmp_path, cartpole(steps=2_000_000))
     ranks = ranks_of(process)
+    files = [path for path in segments() & in_use() if any(maps(pid, path) for pid in ranks.values())]
+    assert files, "there is nothing to be left behind: what does Open MPI call its segments now?"
     (mpirun,) = [pid for pid in descendants(process.pid)[1:] if pid not in ranks.values()]
     os.kill(mpirun, signal.SIGKILL)
     _, errors = process.communicate(timeout=20)
@@ -217,3 +224,4 @@ def test_a_killed_mpirun_is_named_and_takes_all_ranks_along(tmp_path):
     while any(Path(f"/proc/{pid}/exe").exists() for pid in ranks.values()):
         assert time.monotonic() < deadline, "ranks outlive their mpirun"
         time.sleep(0.05)
+    assert not [path for path in files if path.exists()]
