@@ -26,7 +26,7 @@ policies:
   solver: {use: ppo, settings: {hidden: []}}
 league: {use: psro}
 """
-SOLVER = "battle_active_player_default_0"
+SOLVER = "best_responder_default_0"
 
 
 def snapshot(run: RunDirectory, steps: int, action: int) -> str:
@@ -55,7 +55,7 @@ def run(tmp_path: Path) -> RunDirectory:
         members += [(f"{SOLVER}_{steps}", SOLVER, 0, steps, steps) for steps in (0, 100, 200)]
         for name, parent, active, steps, file in members:
             path = f"players/{SOLVER}/{file}.safetensors"
-            row = (name, "BattleActivePlayer", "default", parent, active, steps, path, 1000.0 + steps)
+            row = (name, "BestResponder", "default", parent, active, steps, path, 1000.0 + steps)
             records.execute("INSERT INTO league_players VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         for home, away, wins, draws, losses, margin in [
             (rock, paper, 1.0, 0.0, 9.0, -25.0),
@@ -104,7 +104,7 @@ def test_all_of_it_is_there_as_json(run: RunDirectory, capsys) -> None:
     assert main(["league", str(run), "--json", "--exploitability"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["players"][0] | {"rating": None, "path": ""} == {
-        "player": SOLVER, "type": "BattleActivePlayer", "category": "default", "parent": None, "active": True,
+        "player": SOLVER, "type": "BestResponder", "category": "default", "parent": None, "active": True,
         "steps": 950, "path": "", "games": 40, "wins": 3.0, "draws": 0.0, "losses": 1.0, "rating": None,
     }  # fmt: skip
     assert found["win_rates"][0][1] == 0.75 and found["mean_returns"][0][1] is None

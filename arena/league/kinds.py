@@ -1,5 +1,6 @@
 """The kinds of league: who is in one by default, and how it hands out jobs."""
 
+import math
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, ClassVar
@@ -7,7 +8,7 @@ from typing import Any, ClassVar
 from arena.league.catalog import league_type
 from arena.league.manager import BaseLeagueManager, LaunchJob, LoadCheckpoint, SaveCheckpoint
 from arena.league.payoff import BattleSharedPayoff
-from arena.league.player import ActivePlayer, BattleActivePlayer
+from arena.league.player import ActivePlayer, BattleActivePlayer, merged
 from arena.league.settings import LeagueConfig, checked
 
 
@@ -33,8 +34,8 @@ class RoundRobinLeague(BaseLeagueManager):
 class PsroLeague(BaseLeagueManager):
     """A player that learns against the Nash mixture of its history.
 
-    The game that is solved needs every pair of snapshots. So while a pair among the newest has too few games, every
-    other job is a match between those two, in which nobody learns.
+    The game that is solved needs every pair of snapshots. So while a pair among the newest has too few games, the jobs
+    are matches between those two, as many games as are missing, in which nobody learns.
     """
 
     default_players: ClassVar = {"best_responder": 1}
@@ -44,9 +45,11 @@ class PsroLeague(BaseLeagueManager):
 
     def _get_job_info(self, player: ActivePlayer) -> dict[str, Any]:
         pair = self._unknown_pair(player) if self.cfg.sides == 2 else None
-        if pair is None or player.chance(0.5):
+        if pair is None:
             return super()._get_job_info(player)
-        job = ActivePlayer.get_job(player)
+        assert isinstance(self.payoff, BattleSharedPayoff)
+        missing = self.payoff.cfg.min_win_rate_games - self.payoff.record(*pair).games
+        job = merged(ActivePlayer.get_job(player), {"env": {"episodes": max(1, math.ceil(missing))}})
         return job | self._job(player, [[pair[0]], [pair[1]]], train=False)
 
     def _unknown_pair(self, player: ActivePlayer) -> tuple[str, str] | None:
