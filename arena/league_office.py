@@ -15,9 +15,14 @@ from arena.league_records import LeagueRecords
 from arena.messages import Episode, Episodes, Job, Published, Restart
 from arena.outcomes import ranks_of, scores_of
 from arena.run_directory import RunDirectory
+from arena.waiting import Pacer
 
 KEPT = 4
 """Published weights of a player that are kept although no job names them: a worker may be about to load them."""
+
+
+COMPLAIN_EVERY = 60.0
+"""Seconds between two warnings of a disk that refuses."""
 
 
 class LeagueOffice:
@@ -70,6 +75,7 @@ class LeagueOffice:
         self._match_of: dict[int, int] = {}
         self._weights_of: dict[int, set[str]] = {}
         self._closed: set[int] = set()
+        self._complaints = Pacer(COMPLAIN_EVERY)
         self.begun = False
         self.holding = False
         if state is not None:
@@ -118,7 +124,10 @@ class LeagueOffice:
         if at < 0:
             self._restarts[player] = number, message.steps
         self._published[player] = message
-        _name(self._run.path / message.path, self._run.path / self._manager.player(player).checkpoint_path)
+        try:
+            _name(self._run.path / message.path, self._run.path / self._manager.player(player).checkpoint_path)
+        except OSError as error:
+            self._complain(f"the newest weights of {player} get no name of their own: {error}")
         named = set().union(*self._weights_of.values(), (p.path for p in self._published.values()))
         for path in list(files)[:-KEPT]:
             if path not in named:
@@ -161,7 +170,11 @@ class LeagueOffice:
         if not self.holding:  # else the league would know more steps than the checkpoint has
             for player, message in self._published.items():
                 self._manager.update_active_player({"player_id": player, "total_agent_step": message.steps})
-        done = self._manager.advance(freeze=not self.holding)
+        try:
+            done = self._manager.advance(freeze=not self.holding)
+        except OSError as error:
+            self._complain(f"a snapshot waits: {error}")
+            return
         for frozen in done.snapshots:
             self._note("INFO", f"{frozen.parent_id} is frozen as {frozen.player_id}")
         for player in done.mutated:
@@ -169,6 +182,11 @@ class LeagueOffice:
         for job, error in done.failed:
             self._note("WARNING", f"job {job['job_id']} of {job['launch_player']} could not be launched: {error}")
         self.records.update(self._manager, force=bool(done.snapshots))
+
+    def _complain(self, text: str) -> None:
+        """Warn of a disk that refuses, now and then; the league goes on and tries again."""
+        if self._complaints.due():
+            self._note("WARNING", text)
 
     def close_match(self, index: int) -> None:
         """Hand out no more jobs for a match."""
