@@ -124,12 +124,18 @@ def exploitability(run: RunDirectory, league: League) -> Curve:
 
 
 def all_met(matrix: np.ndarray) -> list[int]:
-    """Return the newest rows of a matrix ``[N, N]`` of which each two have met, in ascending order."""
-    chosen: list[int] = []
-    for number in reversed(range(len(matrix))):
-        if not np.isnan(matrix[number, chosen]).any():
-            chosen.append(number)
-    return chosen[::-1]
+    """Return rows of a matrix ``[N, N]`` of which each two have met, in ascending order.
+
+    Whoever has missed the most of the others is left out first: a snapshot that was made shortly before the end.
+    """
+    chosen = list(range(len(matrix)))
+    while True:
+        unknown = np.isnan(matrix[np.ix_(chosen, chosen)])
+        np.fill_diagonal(unknown, False)
+        missed = unknown.sum(1)
+        if not missed.any():
+            return chosen
+        del chosen[int(missed.argmax())]
 
 
 def league_json(league: League, curve: Curve | None) -> dict[str, object]:
