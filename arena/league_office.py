@@ -179,8 +179,8 @@ class LeagueOffice:
             self._note("INFO", f"{frozen.parent_id} is frozen as {frozen.player_id}")
         for player in done.mutated:
             self._note("INFO", f"{player} starts anew")
-        for job, error in done.failed:
-            self._note("WARNING", f"job {job['job_id']} of {job['launch_player']} could not be launched: {error}")
+        for job, reason in done.failed:
+            self._note("WARNING", f"job {job['job_id']} of {job['launch_player']} could not be launched: {reason}")
         self.records.update(self._manager, force=bool(done.snapshots))
 
     def _complain(self, text: str) -> None:
