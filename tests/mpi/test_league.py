@@ -92,8 +92,8 @@ def test_a_player_that_starts_anew_has_its_first_weights_and_its_schedules_begin
     outcome = succeed(run_arena(tmp_path, league(steps=10_000, phase=2_000)))
     rises = [now for before, now in pairwise(learning_rates(outcome.directory, "main_exploiter")) if now > before]
     assert rises, "the learning rate never rose again"
-    # It falls linearly to 0 over what is left of the budget, from its beginning.
-    assert all(rate > 0.009 for rate in rises)
+    # It falls linearly to 0 over what is left of the budget, which is most of it the first time.
+    assert rises[0] > 0.009
     assert all(now <= before for before, now in pairwise(learning_rates(outcome.directory, "main_player")))
 
 
