@@ -174,9 +174,20 @@ class Ended(NamedTuple):
     asked: bool
 
 
-def run(line: Sequence[str], part_of: Callable[[int], str] = lambda rank: "") -> Ended:
-    """Run mpirun to its end; see the module about signals. ``part_of`` says what a rank was, should one be killed."""
+TRIES = 3
+"""How often mpirun is started where it fails by itself."""
+
+
+def run(line: Sequence[str], part_of: Callable[[int], str] = lambda rank: "", tries: int = TRIES) -> Ended:
+    """Run mpirun to its end; see the module about signals.
+
+    Args:
+      line: the command.
+      part_of: says what a rank was, should one be killed.
+      tries: how often it is started if it fails by itself, before any rank is there.
+    """
     print("+ " + shlex.join(line), flush=True)
+    stillborn = threading.Event()
     before = segments()
     child = subprocess.Popen(
         line,
@@ -186,7 +197,7 @@ def run(line: Sequence[str], part_of: Callable[[int], str] = lambda rank: "") ->
         preexec_fn=_die_with_parent,  # noqa: PLW1509 (no threads run yet)
     )
     assert child.stderr is not None
-    errors = threading.Thread(target=_pass_on, args=(child.stderr.fileno(), part_of), daemon=True)
+    errors = threading.Thread(target=_pass_on, args=(child.stderr.fileno(), part_of, stillborn), daemon=True)
     errors.start()
     asked = 0
 
@@ -204,11 +215,16 @@ def run(line: Sequence[str], part_of: Callable[[int], str] = lambda rank: "") ->
     errors.join(timeout=1.0)  # a stray grandchild may hold the pipe open
     if asked > 1:
         return Ended(130, True)
+    if stillborn.is_set() and not asked and tries > 1:
+        return run(line, part_of, tries - 1)
     if code < 0:
         remove_since(before)
         _write_error(f"error: mpirun was killed by {_signal(-code)}, and with it all ranks; {GO_ON}\n".encode())
     return Ended(code if code >= 0 else 128 - code, asked > 0)
 
+
+STILLBORN = b"listener thread failed to start"
+"""What Open MPI's mpirun says, now and then on a busy machine, before it has started any rank."""
 
 BANNER = re.compile(rb"(?<!-)-{74}\n")
 """What mpirun frames its own messages with; it may follow a line that a rank has not ended yet."""
@@ -240,10 +256,15 @@ def _of_a_death(message: bytes, part_of: Callable[[int], str]) -> bytes | None:
     return f"error: rank {rank} on {node}{what} was killed by {_signal(number)}; {GO_ON}\n".encode()
 
 
-def _pass_on(source: int, part_of: Callable[[int], str] = lambda rank: "") -> None:
-    """Copy mpirun's standard error to ours as it comes, without the messages that are only noise."""
+def _pass_on(source: int, part_of: Callable[[int], str], stillborn: threading.Event) -> None:
+    """Copy mpirun's standard error to ours as it comes, without the messages that are only noise.
+
+    ``stillborn`` is set where mpirun says that it could not even start.
+    """
     held = b""
     while chunk := os.read(source, 65536):
+        if STILLBORN in chunk:
+            stillborn.set()
         held = _without_noise(held + chunk, part_of)
     _write_error(held)
 

@@ -3,6 +3,9 @@
 import contextlib
 import io
 import os
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
@@ -85,6 +88,19 @@ def test_the_stream_is_read_to_its_end():
     with standard_error() as written:
         os.write(writer, b"error: rank 3 failed\n" + ABORT + EXIT + b"the end ---")
         os.close(writer)
-        start._pass_on(reader)
+        start._pass_on(reader, lambda rank: "", threading.Event())
         os.close(reader)
         assert written() == b"error: rank 3 failed\nthe end ---"
+
+
+@pytest.mark.parametrize(("failures", "code", "starts"), [(0, 0, 1), (2, 0, 3), (5, 213, 3)])
+def test_an_mpirun_that_cannot_start_is_started_again_but_not_for_ever(tmp_path, failures, code, starts):
+    count = tmp_path / "starts"
+    script = (
+        f"echo x >> {count}; [ $(wc -l < {count}) -gt {failures} ] && exit 0; "
+        'echo "The PMIx server\'s listener thread failed to start. We cannot" >&2; exit 213'
+    )
+    runs = f"import sys; from arena import start; sys.exit(start.run(['sh', '-c', {script!r}]).code)"
+    done = subprocess.run([sys.executable, "-c", runs], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stderr
+    assert len(count.read_text("utf-8").split()) == starts
