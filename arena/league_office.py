@@ -74,6 +74,7 @@ class LeagueOffice:
         self._counted: dict[int, int] = {}  # and those that have counted
         self._match_of: dict[int, int] = {}
         self._weights_of: dict[int, set[str]] = {}
+        self._filling: dict[int, set[str]] = {}  # match -> files of its last job, which fills the time until the next
         self._closed: set[int] = set()
         self._complaints = Pacer(COMPLAIN_EVERY)
         self.begun = False
@@ -95,11 +96,6 @@ class LeagueOffice:
                 f"({matches}), found {jobs}; the other matches would have nothing to play"
             )
         return jobs
-
-    @property
-    def restarts(self) -> dict[str, tuple[int, int]]:
-        """How often each player was restarted, and after how many of its steps the last time."""
-        return dict(self._restarts)
 
     def state(self) -> dict[str, Any]:
         """Return, as JSON values, what a resumed run continues from."""
@@ -128,7 +124,8 @@ class LeagueOffice:
             _name(self._run.path / message.path, self._run.path / self._manager.player(player).checkpoint_path)
         except OSError as error:
             self._complain(f"the newest weights of {player} get no name of their own: {error}")
-        named = set().union(*self._weights_of.values(), (p.path for p in self._published.values()))
+        at_play = (*self._weights_of.values(), *self._filling.values())
+        named = set().union(*at_play, (p.path for p in self._published.values()))
         for path in list(files)[:-KEPT]:
             if path not in named:
                 files.remove(path)
@@ -144,7 +141,7 @@ class LeagueOffice:
             if job_id not in self._left:
                 self._note("WARNING", f"match {message.match} reports on job {job_id}, which nobody has")
                 continue
-            valid = [episode for episode in found if not (episode.cause or "").startswith("fault")]
+            valid = [episode for episode in found if not episode.faulted]
             self._manager.report({"job_id": job_id, **_results(valid)})
             self.records.met(episode.players for episode in valid)
             self._counted[job_id] = self._counted.get(job_id, 0) + len(valid)
@@ -153,7 +150,8 @@ class LeagueOffice:
                 self._finish(job_id)
 
     def _finish(self, job_id: int) -> None:
-        del self._left[job_id], self._match_of[job_id], self._weights_of[job_id]
+        del self._left[job_id]
+        self._filling[self._match_of.pop(job_id)] = self._weights_of.pop(job_id)
         self._manager.finish_job({"job_id": job_id, "results": []})
         self.records.job_ended(job_id, self._counted.pop(job_id, 0))
 

@@ -36,6 +36,11 @@ class Episode(NamedTuple):
     job: int | None = None
     sides: tuple[tuple[int, ...], ...] = ()
 
+    @property
+    def faulted(self) -> bool:
+        """Whether an accident has ended it: such an episode is recorded and counts nowhere."""
+        return self.cause is not None and self.cause.startswith("fault")
+
 
 class Episodes(NamedTuple):
     """Environment process to root, about once a second: the episodes that ended since the last report."""

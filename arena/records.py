@@ -231,8 +231,7 @@ class Records:
 
     def episode(self, episode: Episode) -> None:
         """Take a finished episode. One that a fault has cut is recorded and left out of the statistics."""
-        fault = (episode.cause or "").startswith("fault")
-        if fault:
+        if episode.faulted:
             self._fault(None, None, "environment", f"match {episode.match}, copy {episode.copy}: {episode.cause}")
         else:
             self._count(episode)
@@ -251,7 +250,7 @@ class Records:
                 bool(episode.truncated),
                 episode.cause,
                 episode.job,
-                episode.job is not None and not fault,
+                episode.job is not None and not episode.faulted,
             ),
         )
         entities = zip(episode.players, episode.returns, episode.lengths, episode.outcomes, strict=True)

@@ -4,6 +4,7 @@ How the policy is run differs by the door it came in through: ``arena.inner_door
 """
 
 import random
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ REPORT_EVERY = 1.0
 """Seconds between two reports of a worker that does not report per update."""
 
 
-class Worker:
+class Worker(ABC):
     """One seat for one round: what the two doors share.
 
     Attributes:
@@ -129,9 +130,9 @@ class Worker:
         """Tell the root that the player's part is on disk."""
         self.context.mailbox.post(0, CheckpointPart(order.number, self.player, self.steps, self.updates))
 
+    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Return what resume needs of the player."""
-        raise NotImplementedError
 
     def worker_state(self) -> dict[str, Any]:
         """Return what resume needs of this worker alone."""
@@ -174,9 +175,9 @@ class Worker:
             elif isinstance(mail[1], Restart):
                 self.restart_asked = mail[1]
 
+    @abstractmethod
     def serve(self) -> None:
         """Play and learn until the match is over."""
-        raise NotImplementedError
 
 
 def _threads(context: Context) -> int:

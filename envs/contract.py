@@ -1,5 +1,6 @@
 """The contract of an environment as a reusable test: inherit, say how to make one, and run pytest."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from arena.envs.interface import EntitySpaces, Environment, Timestep
 from arena.envs.spaces import check_spaces, mask_size, zeros
 
 
-class EnvironmentContract:
+class EnvironmentContract(ABC):
     """What every environment must keep. Subclasses override ``make_environment``.
 
     Example::
@@ -25,9 +26,9 @@ class EnvironmentContract:
 
     steps = 300
 
+    @abstractmethod
     def make_environment(self) -> Environment:
         """Return a new environment."""
-        raise NotImplementedError
 
     def test_entities_have_names_and_spaces_that_can_be_carried(self) -> None:
         """Names are unique, spaces of a supported kind, masks as long as their action spaces need."""
