@@ -17,12 +17,16 @@ import numpy as np
 
 from arena import cores
 from arena.errors import MatchOver
-from arena.waiting import Waiter
+from arena.waiting import Waiter, patient_sleeps, patiently
 from arena.wire import ActionMessage, Block, Record, make_record
 
+# Open MPI gives the core away while it waits only where it knows that ranks share cores. It does not know where a
+# scheduler counts more cores than there are, and then every collective costs a time slice of each rank.
+os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
 # Only the main thread of a rank speaks MPI; asking for no more keeps locks out of the step path.
 mpi4py.rc.thread_level = "funneled"
-from mpi4py import MPI  # noqa: E402 (the thread level must be set first)
+with patiently():
+    from mpi4py import MPI
 
 _MAIL, _DIRECT = 1, 2
 # Tags of a seat's four streams, per batch.
@@ -37,6 +41,7 @@ class World:
       host: this machine's name.
       nodes: the node number of each rank; ranks that share memory share a node.
       hosts: the name of each rank's node: the scheduler's name for it, else the machine's.
+      cores_share: how many cores this rank has to itself; below 1 where ranks share them.
     """
 
     def __init__(self) -> None:
@@ -46,7 +51,7 @@ class World:
         self.host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
         shared = self.comm.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
         leader = shared.bcast(self.rank)
-        self._share = cores.shares(shared.allgather(cores.given()))[shared.rank]
+        self.cores_share = cores.shares(shared.allgather(cores.given()))[shared.rank]
         shared.Free()
         facts = self.comm.allgather((leader, self.host))
         number: dict[int, int] = {}
@@ -55,11 +60,11 @@ class World:
 
     def oversubscribed(self) -> bool:
         """Whether this node has fewer cores for this rank and its neighbours than they are."""
-        return self._share < 0.999
+        return self.cores_share < 0.999
 
     def cores_per_rank(self) -> int:
         """Return how many cores this rank may keep busy, at least one."""
-        return cores.whole(self._share)
+        return cores.whole(self.cores_share)
 
     def share(self, thing: Any, waiter: Waiter) -> Any:
         """Give every rank what the root has. All ranks call it; pickled, for use between rounds only."""
@@ -94,9 +99,10 @@ class World:
         MPI.COMM_WORLD.Abort(code)
 
     def close(self) -> None:
-        """Give the communicators back. All ranks call it."""
+        """Give the communicators back, as the last thing before the process ends. All ranks call it."""
         self.steps.Free()
         self.comm.Free()
+        patient_sleeps()
 
 
 def _take(comm: MPI.Comm, source: int, tag: int, waiter: Waiter, what: str) -> Any:

@@ -115,8 +115,12 @@ def _plan_as_data(planned: Any) -> dict[str, Any]:
 
 
 def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> Waiter:
-    """Return how this rank waits: a rank that shares its core gives it away at once, others spin for a while."""
+    """Return how this rank waits: a rank that shares its core gives it away at once, others spin for a while.
+
+    The more ranks a core has, the longer they sleep: looking takes microseconds, which must not fill the core.
+    """
     crowded = world.oversubscribed()
+    crowd = 1 / world.cores_share
 
     def either(chosen: float | None, crowded_default: float, default: float) -> float:
         return chosen if chosen is not None else crowded_default if crowded else default
@@ -124,7 +128,7 @@ def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> 
     return Waiter(
         spin=either(waits.spin_us, 0, 200) / 1e6,
         yielding=either(waits.yield_us, 50, 500) / 1e6,
-        max_sleep=either(waits.max_sleep_ms, 0.5, 0.2) / 1e3,
+        max_sleep=either(waits.max_sleep_ms, 0.25 * max(2.0, crowd), 0.2) / 1e3,
         warn_after=waits.warn_after,
         abort_after=waits.abort_after,
         on_warn=on_warn,

@@ -25,7 +25,7 @@ MARK = b"arena-benchmark-"
 
 
 class Memory:
-    """Adds up, once a second, the proportional share of memory of all ranks that a benchmark started.
+    """Adds up, now and again, the proportional share of memory of all ranks that a benchmark started.
 
     Attributes:
       peak: the most that was seen, in GiB.
@@ -45,8 +45,12 @@ class Memory:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._going.wait(1.0):
+        pause = 1.0
+        while not self._going.wait(pause):
+            began = time.monotonic()
             self.peak = max(self.peak, sum(map(_share, Path("/proc").glob("[0-9]*"))) / 2**20)
+            # Looking takes a core from the ranks, and the longer the more of them there are.
+            pause = max(1.0, 30 * (time.monotonic() - began))
 
 
 def _share(process: Path) -> int:

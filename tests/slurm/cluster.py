@@ -1,4 +1,4 @@
-"""A real SLURM of two nodes on this machine: its own ports, keys and directories, ended with the tests."""
+"""A real SLURM on this machine, of two nodes or more: its own ports, keys and directories, ended with the tests."""
 
 import contextlib
 import os
@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
-CPUS = 8
-"""Cores that each node claims to have: slots for tasks; the machine may have fewer."""
 
 CONF = """\
 ClusterName=arena
@@ -38,6 +36,8 @@ SelectTypeParameters=CR_Core
 JobRequeue=1
 ReturnToService=2
 KillWait=5
+MessageTimeout=100
+SlurmdTimeout=0
 {nodes}
 PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE OverSubscribe=FORCE:8
 """
@@ -62,14 +62,22 @@ class Job(NamedTuple):
 
 
 class Cluster:
-    """Two nodes, n1 and n2, and the commands that users have.
+    """Nodes n1, n2 and so on, and the commands that users have.
+
+    Args:
+      place: an empty directory for what the daemons write.
+      nodes: how many.
+      cpus: that each node claims to have: slots for tasks; the machine may have fewer.
+      memory: in MB, that each node claims to have.
 
     Attributes:
       environment: variables with which SLURM's commands find it, and jobs the Python of the tests.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, nodes: int = 2, cpus: int = 8, memory: int = 8000) -> None:
         self.place = place
+        self._nodes = [f"n{i}" for i in range(1, nodes + 1)]
+        self._size = f"CPUs={cpus} RealMemory={memory}"
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMIX_"))},
             "SLURM_CONF": str(place / "slurm.conf"),
@@ -78,27 +86,28 @@ class Cluster:
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        """Start the daemons and return once both nodes are idle."""
+        """Start the daemons and return once all nodes are idle."""
         host = socket.gethostname().split(".")[0]
-        controller, *ports = _free_ports(3)
+        controller, *ports = _free_ports(1 + len(self._nodes))
         nodes = "\n".join(
-            f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={CPUS} RealMemory=8000"
-            for i, port in enumerate(ports, 1)
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} {self._size}"
+            for name, port in zip(self._nodes, ports, strict=True)
         )
         conf = CONF.format(host=host, place=self.place, controller=controller, nodes=nodes)
         (self.place / "slurm.conf").write_text(conf)
         (self.place / "munge.key").write_bytes(os.urandom(128))
         (self.place / "munge.key").chmod(0o600)
-        for name in ("state", "n1", "n2"):
+        for name in ("state", *self._nodes):
             (self.place / name).mkdir()
         own = {"socket": "munge.socket", "key-file": "munge.key", "seed-file": "munge.seed", "pid-file": "munge.pid"}
         files = [f"--{option}={self.place / file}" for option, file in own.items()]
         self._daemon("munged", "--foreground", "--force", *files, f"--log-file={self.place / 'munge.log'}")
         self._until((self.place / "munge.socket").exists, "munged")
         self._daemon("slurmctld", "-D", "-f", str(self.place / "slurm.conf"))
-        for name in ("n1", "n2"):
+        for name in self._nodes:
             self._daemon("slurmd", "-D", "-f", str(self.place / "slurm.conf"), "-N", name)
-        self._until(lambda: self.run("sinfo", "-h", "-N", "-o", "%t", check=False).split() == ["idle"] * 2, "the nodes")
+        idle = ["idle"] * len(self._nodes)
+        self._until(lambda: self.run("sinfo", "-h", "-N", "-o", "%t", check=False).split() == idle, "the nodes")
 
     def stop(self) -> None:
         """End all jobs, then the daemons."""
@@ -123,7 +132,7 @@ class Cluster:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert done.returncode == 0 or not check, f"{command}: {done.stdout}"
@@ -140,7 +149,7 @@ class Cluster:
 
     def wait(self, number: str, seconds: float = 90) -> Job:
         """Return how a job has ended."""
-        self._until(lambda: self.job(number).state not in _UNDER_WAY, f"job {number}", seconds)
+        self._until(lambda: self.job(number).state not in _UNDER_WAY, f"job {number}", seconds, every=0.5)
         return self.job(number)
 
     def start_again(self, number: str, times: int = 1) -> None:
@@ -160,11 +169,11 @@ class Cluster:
             subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, start_new_session=True)
         )
 
-    def _until(self, true, what: str, seconds: float = 30) -> None:
+    def _until(self, true, what: str, seconds: float = 30, every: float = 0.1) -> None:
         deadline = time.monotonic() + seconds
         while not true():
             assert time.monotonic() < deadline, f"waited {seconds} s for {what}\n{self.logs()}"
-            time.sleep(0.1)
+            time.sleep(every)
 
     def logs(self) -> str:
         """Return what the daemons have said."""
@@ -175,11 +184,11 @@ _UNDER_WAY = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SU
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Cluster]:
-    """Start a cluster, and end it afterwards."""
+def running(nodes: int = 2, cpus: int = 8, memory: int = 8000) -> Iterator[Cluster]:
+    """Start a cluster, and end it afterwards; the arguments are ``Cluster``'s."""
     # Short, since the path of a socket may have 107 characters only.
     place = Path(tempfile.mkdtemp(prefix="arena-slurm-", dir="/tmp"))
-    cluster = Cluster(place)
+    cluster = Cluster(place, nodes, cpus, memory)
     try:
         cluster.start()
         yield cluster
