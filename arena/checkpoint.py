@@ -139,6 +139,17 @@ class Checkpoints:
         path.mkdir(parents=True)
         return path
 
+    def carry(self, number: int, source: Path | None, names: Iterable[str]) -> None:
+        """Take over what checkpoint ``number`` lacks from an older one: players who do not play now stay as they were.
+
+        Raises:
+          OSError: the disk is full or refuses.
+        """
+        for name in names:
+            kept, missing = source and source / name, self.partial(number) / name
+            if kept is not None and kept.is_file() and not missing.exists():
+                shutil.copyfile(kept, missing)
+
     def complete(self, number: int, manifest: Mapping[str, Any], expected: Iterable[str] = ()) -> Path:
         """Declare that all parts of checkpoint ``number`` are written, and drop the oldest checkpoints.
 

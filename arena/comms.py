@@ -6,8 +6,10 @@ has completed, all members are at the same place and the collective itself canno
 """
 
 import bisect
+import contextlib
 import os
 import socket
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,7 +18,7 @@ import mpi4py
 import numpy as np
 
 from arena import cores
-from arena.errors import MatchOver
+from arena.errors import MatchOver, RankLostError
 from arena.waiting import Waiter, patient_sleeps, patiently
 from arena.wire import ActionMessage, Block, Record, make_record
 
@@ -28,6 +30,10 @@ mpi4py.rc.thread_level = "funneled"
 with patiently():
     from mpi4py import MPI
 
+REVOKED_WITHIN = 5.0
+"""Seconds in which a rank learns what another one has taken back, where fault tolerance is more than a name."""
+
+_LOSSES = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED}
 _MAIL, _DIRECT = 1, 2
 # Tags of a seat's four streams, per batch.
 _ACTIONS, _RECORD, _ACTIONS_SIDE, _RECORD_SIDE, _STREAMS = 0, 1, 2, 3, 4
@@ -42,13 +48,22 @@ class World:
       nodes: the node number of each rank; ranks that share memory share a node.
       hosts: the name of each rank's node: the scheduler's name for it, else the machine's.
       cores_share: how many cores this rank has to itself; below 1 where ranks share them.
+      origins: the number that each rank had at the start: after a death those behind it move up.
+      dead: the numbers, at the start, of the ranks that have died.
     """
 
     def __init__(self) -> None:
-        self.comm = MPI.COMM_WORLD.Dup()
-        self.steps = MPI.COMM_WORLD.Dup()
-        self.rank, self.size = self.comm.rank, self.comm.size
         self.host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+        self.origins = list(range(MPI.COMM_WORLD.size))
+        self.dead: list[int] = []
+        self._groups: list[MPI.Comm] = []
+        self._settle(MPI.COMM_WORLD.Dup())
+
+    def _settle(self, comm: MPI.Comm) -> None:
+        """Find out who is there, and where. All ranks call it."""
+        self.comm = comm
+        self.rank, self.size = comm.rank, comm.size
+        self.steps, self.mail = comm.Dup(), comm.Dup()
         shared = self.comm.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
         leader = shared.bcast(self.rank)
         self.cores_share = cores.shares(shared.allgather(cores.given()))[shared.rank]
@@ -92,7 +107,78 @@ class World:
         self.meet(waiter, "all ranks at the start of the round")  # behind it the split cannot wait for anybody
         color, worker = (MPI.UNDEFINED, 0) if place is None else place
         comm = self.comm.Split(color, key=worker)
-        return None if comm == MPI.COMM_NULL else GroupChannel(comm, waiter)
+        if comm == MPI.COMM_NULL:
+            return None
+        self._groups = [comm]
+        return GroupChannel(comm, waiter)
+
+    # Going on without a rank ------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise where another rank has found out that one has died.
+
+        Raises:
+          RankLostError: it has.
+        """
+        if self.comm.Is_revoked():
+            raise RankLostError("another rank has died")
+
+    def means_loss(self, error: BaseException) -> bool:
+        """Whether an error says that a rank has died, here or, by what they took back, in the eyes of others."""
+        if not isinstance(error, MPI.Exception):
+            return isinstance(error, RankLostError)
+        if error.Get_error_class() != MPI.ERR_IN_STATUS:
+            return error.Get_error_class() in _LOSSES
+        # Of several requests one has failed, and mpi4py does not say of what; the news of a death may be under way.
+        until = time.monotonic() + REVOKED_WITHIN
+        while not (lost := self.comm.Is_revoked() or self.comm.Get_failed().size > 0) and time.monotonic() < until:
+            time.sleep(0.001)
+            with contextlib.suppress(MPI.Exception):
+                self.mail.Iprobe(MPI.ANY_SOURCE, _DIRECT)
+        return lost
+
+    def revocable(self, waiter: Waiter) -> bool:
+        """Return whether what the root takes back is taken back everywhere. All ranks call it."""
+        trial = self.comm.Dup()
+        answer = np.zeros(1, np.int64)
+        self.meet(waiter, "all ranks, to try out fault tolerance")
+        try:
+            if self.rank == 0:
+                trial.Revoke()
+            until = time.monotonic() + REVOKED_WITHIN
+            while not trial.Is_revoked() and time.monotonic() < until:
+                self.mail.Iprobe(MPI.ANY_SOURCE, _DIRECT)  # what has come is looked at by whoever asks for something
+                time.sleep(0.001)
+            answer[0] = trial.Is_revoked()
+        except (MPI.Exception, NotImplementedError):
+            answer[0] = 0
+        self._wait(self.comm.Iallreduce(MPI.IN_PLACE, answer, MPI.MIN), waiter, "all ranks' word on fault tolerance")
+        return bool(answer[0])
+
+    def revoke(self) -> None:
+        """Take back every communicator, so that nobody waits for a dead rank, or for one that knows of it."""
+        for comm in (self.comm, self.steps, self.mail, *self._groups):
+            comm.Revoke()
+        self._groups = []
+
+    def shrink(self, waiter: Waiter) -> None:
+        """Leave the dead behind: take back every communicator, and set up new ones. All survivors call it.
+
+        Their ranks close up in the old order. Messages under way are lost.
+
+        Raises:
+          Exception: another rank has died meanwhile (``means_loss`` says so); call it again.
+        """
+        old = self.comm
+        self.revoke()
+        # Open MPI 5.0 has Ishrink, which fails; so this waits in MPI, and a thread looks at the clock.
+        with waiter.watching("all ranks that are left"):
+            survivors = old.Shrink()
+        places = MPI.Group.Translate_ranks(survivors.Get_group(), None, old.Get_group())
+        origins = [self.origins[place] for place in places]
+        self.dead += [origin for origin in self.origins if origin not in origins]
+        self.origins = origins
+        self._settle(survivors)
 
     def abort(self, code: int) -> None:
         """End the whole job at once."""
@@ -100,8 +186,8 @@ class World:
 
     def close(self) -> None:
         """Give the communicators back, as the last thing before the process ends. All ranks call it."""
-        self.steps.Free()
-        self.comm.Free()
+        for comm in (self.mail, self.steps, self.comm):
+            comm.Free()
         patient_sleeps()
 
 
@@ -134,27 +220,27 @@ class Mailbox:
     """Small pickled messages between the root and the others, off the step path."""
 
     def __init__(self, world: World) -> None:
-        self._comm = world.comm.Dup()
+        self._world = world
         self._under_way: list[MPI.Request] = []
 
     def post(self, rank: int, message: Any) -> None:
         """Send without waiting."""
         self._under_way = [request for request in self._under_way if not request.Test()]
-        self._under_way.append(self._comm.isend(message, rank, _MAIL))
+        self._under_way.append(self._world.mail.isend(message, rank, _MAIL))
 
     def poll(self) -> tuple[int, Any] | None:
         """Return (sender, message) for the next message that has arrived, or None."""
         status = MPI.Status()
-        message = self._comm.improbe(MPI.ANY_SOURCE, _MAIL, status)
+        message = self._world.mail.improbe(MPI.ANY_SOURCE, _MAIL, status)
         return None if message is None else (status.Get_source(), message.recv())
 
     def hand(self, rank: int, thing: Any) -> None:
         """Send to a rank that will ask for it with ``take``."""
-        self._under_way.append(self._comm.isend(thing, rank, _DIRECT))
+        self._under_way.append(self._world.mail.isend(thing, rank, _DIRECT))
 
     def take(self, rank: int, waiter: Waiter, what: str) -> Any:
         """Return what ``rank`` hands over."""
-        return _take(self._comm, rank, _DIRECT, waiter, what)
+        return _take(self._world.mail, rank, _DIRECT, waiter, what)
 
     def flush(self, waiter: Waiter) -> None:
         """Wait until everything that was sent is under way for good."""
@@ -162,9 +248,9 @@ class Mailbox:
             waiter.until(request.Test, lambda: "messages to leave")
         self._under_way = []
 
-    def close(self) -> None:
-        """Give the communicator back. All ranks call it."""
-        self._comm.Free()
+    def forget(self) -> None:
+        """Give up on what was sent: the world that it was sent in is gone."""
+        self._under_way = []
 
 
 class SeatChannel:

@@ -134,6 +134,14 @@ class RunConfig(Model):
         "weights and records, bit for bit, of one that was not. Not for a league, nor for policies that run "
         "themselves.",
     )
+    fault_tolerance: Literal["none", "ulfm"] = Field(
+        "none",
+        description="What happens when a rank dies: the job ends (none), or the others go on without it (ulfm, which "
+        "takes Open MPI, started with --with-ft ulfm). Not with deterministic.",
+    )
+    spares: Index = Field(
+        0, description="Ranks that stay idle until one dies whose place they take; needs fault_tolerance: ulfm."
+    )
     threads_per_rank: CountOrAuto = Field(
         "auto",
         description="Threads of a worker's torch; auto is its share of the cores that its node's ranks were given.",
@@ -153,12 +161,18 @@ class RunConfig(Model):
             wrong = self._overridden(self.league.env, ("league",))
         if self.deterministic:
             wrong += self._undetermined()
+        if self.spares and self.fault_tolerance == "none":
+            text = "expected fault_tolerance: ulfm, without which nobody takes a dead rank's place, found none"
+            wrong.append(Problem(("spares",), text, self.spares))
         if wrong:
             raise refusal(wrong)
         return self
 
     def _undetermined(self) -> list[Problem]:
         """Say what cannot be made a function of counts."""
+        if self.fault_tolerance != "none":
+            text = f"expected none in a deterministic run, which no death may change, found {self.fault_tolerance}"
+            return [Problem(("fault_tolerance",), text, self.fault_tolerance)]
         if self.league is not None:
             text = "expected a table of matches, found a league, which goes by what it hears first"
             return [Problem(("deterministic",), text, self.deterministic)]
@@ -255,8 +269,8 @@ class RunConfig(Model):
         return env.model_copy(update={"batches": env.batch_count})
 
     def ranks_needed(self) -> int:
-        """Return the smallest number of ranks that can play every round."""
-        return max(ranks_needed(each.rows) for each in self.round_list())
+        """Return the smallest number of ranks that can play every round, spare ones among them."""
+        return max(ranks_needed(each.rows) for each in self.round_list()) + self.spares
 
     def to_yaml(self) -> str:
         """Return the file with all defaults written out; :func:`load_config` reads it back to an equal config."""

@@ -12,5 +12,9 @@ class GivenUpError(RuntimeError):
     """Something failed for good, and the message says all of it: no traceback of ours adds anything."""
 
 
+class RankLostError(RuntimeError):
+    """Another rank has died: what this one was doing with it, and with all the others, has ended."""
+
+
 class MatchOver(Exception):
     """Raised by a proxy inside a policy's ``run`` when the match it sits in has ended; the worker catches it."""

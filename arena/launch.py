@@ -116,7 +116,7 @@ def dry_run(args: argparse.Namespace) -> int:
             print(f"round {round_.index + 1} is planned like round {same.index + 1}")
             continue
         shown.append(round_)
-        planned = plan(round_.rows, [rank // per_node for rank in range(ranks)])
+        planned = plan(round_.rows, [rank // per_node for rank in range(ranks)], config.spares)
         print(describe(planned, config, round_))
         if args.diagram is not None and round_.index == 0:
             from arena.colors import resolve
@@ -143,12 +143,13 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     ranks = args.ranks or config.ranks_needed()
     start.refuse_too_small_a_job(ranks, config.ranks_needed())
     for round_ in rounds:
-        plan(round_.rows, [0] * ranks)
+        plan(round_.rows, [0] * ranks, config.spares)
     check_environments(config)
     check_weights(config)
     run = RunDirectory(config.run_root, config.name)
     run.check(run.goes_on(_resume(args)))
-    line = start.command(start.find_mpirun(), ranks, _for_ranks(args), args.hosts)
+    mpirun, tolerant = start.find_mpirun(), config.fault_tolerance == "ulfm"
+    line = start.command(mpirun, ranks, _for_ranks(args), args.hosts, tolerant=tolerant)
     for number in range(args.restarts + 1):
         before, _ = _last_life(run)
         code, asked = start.run(line, partial(part_of_rank, run))
@@ -162,7 +163,7 @@ def start_under_mpi(args: argparse.Namespace) -> int:
         print(f"restart {number + 1} of {args.restarts}, from the newest checkpoint", file=sys.stderr, flush=True)
         words = [word for word in _for_ranks(args) if word != "--resume"]
         again = words if args.resume_or_start else [*words, "--resume-or-start"]
-        line = start.command(start.find_mpirun(), ranks, again, args.hosts)
+        line = start.command(mpirun, ranks, again, args.hosts, tolerant=tolerant)
     return code
 
 

@@ -1,5 +1,6 @@
 """Who does what: a table of matches and the nodes of the ranks in, one assignment for each rank out; pure."""
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
@@ -111,7 +112,23 @@ def ranks_needed(rows: Iterable[Row]) -> int:
     return 1 + sum(_least(row) * _size(row) for row in rows)
 
 
-def plan(rows: Sequence[Row], node_of_rank: Sequence[int]) -> Plan:
+def reduced(rows: Sequence[Row], ranks: int) -> list[int]:
+    """Return how many replicas of each row so few ranks can play: those of the most numerous row go first.
+
+    Returns:
+      The replicas of each row, 0 for rows that must go: the last ones, where each has one left.
+    """
+    replicas = [_least(row) for row in rows]
+    sizes = [_size(row) for row in rows]
+    while 1 + sum(map(operator.mul, replicas, sizes)) > ranks and any(replicas):
+        most = max(range(len(rows)), key=lambda number: (replicas[number], number))
+        replicas[most] -= 1
+    return replicas
+
+
+def plan(
+    rows: Sequence[Row], node_of_rank: Sequence[int], spares: int = 0, replicas: Sequence[int] | None = None
+) -> Plan:
     """Assign every rank.
 
     Rank 0 is the root. A match stays inside one node where one has room for it: larger matches choose first, each
@@ -120,11 +137,16 @@ def plan(rows: Sequence[Row], node_of_rank: Sequence[int]) -> Plan:
     Args:
       rows: the table.
       node_of_rank: the number of the node of each rank, from 0; the ranks of a node need not be neighbours.
+      spares: how many ranks stay idle although ``auto`` could use them.
+      replicas: of each row, where they are not those that it asks for (``reduced``).
 
     Raises:
       ConfigError: there are too few ranks; the message names the needed number.
     """
-    matches = _matches(rows, len(node_of_rank))
+    if replicas is None:
+        matches = _matches(rows, len(node_of_rank), spares)
+    else:
+        matches = _repeated(rows, replicas)
     seating = _seat([1 + len(match.seats) for match in matches], node_of_rank)
     assignments = [Assignment(rank, node, "idle") for rank, node in enumerate(node_of_rank)]
     assignments[ROOT] = Assignment(ROOT, node_of_rank[ROOT], "root")
@@ -150,23 +172,27 @@ def _least(row: Row) -> int:
     return 1 if row.replicas == "auto" else row.replicas
 
 
-def _matches(rows: Sequence[Row], ranks: int) -> list[Match]:
-    needed = ranks_needed(rows)
+def _matches(rows: Sequence[Row], ranks: int, spares: int) -> list[Match]:
+    needed = ranks_needed(rows) + spares
     if ranks < needed:
         environments = sum(map(_least, rows))
         parts = [
             "1 root",
             count_of(environments, "environment process", "environment processes"),
-            count_of(needed - 1 - environments, "worker"),
+            count_of(needed - 1 - environments - spares, "worker"),
+            *([count_of(spares, "spare")] if spares else []),
         ]
         raise ConfigError(
             f"this table needs {count_of(needed, 'rank')} ({' + '.join(parts)}), found {ranks:,}; "
             f"start it with mpirun -n {needed}"
         )
+    return _repeated(rows, _replicas(rows, ranks - needed))
+
+
+def _repeated(rows: Sequence[Row], replicas: Sequence[int]) -> list[Match]:
     matches: list[Match] = []
-    for number, (row, replicas) in enumerate(zip(rows, _replicas(rows, ranks - needed), strict=True)):
-        for replica in range(replicas):
-            matches.append(Match(len(matches), number, replica, row.seats))
+    for number, (row, times) in enumerate(zip(rows, replicas, strict=True)):
+        matches += [Match(len(matches) + replica, number, replica, row.seats) for replica in range(times)]
     return matches
 
 

@@ -207,6 +207,36 @@ class Restart(NamedTuple):
     number: int
 
 
+class Survivor(NamedTuple):
+    """Any rank to root, after another one has died: what could be saved from it.
+
+    Attributes:
+      player: whose replica of weights and optimizer it has; None for none.
+      learns: whether that player learns.
+      inner_door: whether ``steps`` counts those of the whole group.
+      steps, updates: of the player, as far as this rank knows.
+    """
+
+    rank: int
+    player: str | None = None
+    learns: bool = False
+    inner_door: bool = False
+    steps: int = 0
+    updates: int = 0
+
+
+class Salvage(NamedTuple):
+    """Root to all, after a rank has died: who writes what into the checkpoint that the others go on from.
+
+    Attributes:
+      order: the checkpoint; None where there cannot be one.
+      writers: player -> the rank whose replica counts.
+    """
+
+    order: "WriteCheckpoint | None"
+    writers: dict[str, int]
+
+
 class CloseMatch(NamedTuple):
     """Root to environment process: end the match at the next exchange."""
 

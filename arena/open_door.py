@@ -29,7 +29,8 @@ class OpenDoorWorker(Worker):
         super().__init__(context, channel, environment_rank)
         group = Group(channel, self._keep_metrics)
         keywords = self._keywords()
-        self.join(not self.settings.frozen)
+        self.learns = not self.settings.frozen
+        self.join(self.learns)
         self.policy = self.policy_class(make_proxy(self.seat), group, **keywords)
         self._restore()
         self.seat.housekeeping = self._housekeeping

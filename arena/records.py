@@ -306,6 +306,10 @@ class Records:
         """Note that a rank cannot go on."""
         self._fault(failure.rank, failure.host, failure.role, failure.text)
 
+    def lost(self, rank: int, what: str) -> None:
+        """Note that a rank has died, without which the run goes on; ``what`` it was."""
+        self._fault(rank, None, what, "died")
+
     def _fault(self, rank: int | None, host: str | None, role: str, what: str) -> None:
         self.faults += 1
         row = (self.life, time.time(), rank, host, role, what)

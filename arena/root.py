@@ -11,8 +11,9 @@ from typing import Any
 from arena.checkpoint import Checkpoints, write_text
 from arena.comms import Mailbox, World
 from arena.config import Round, RunConfig
+from arena.errors import GivenUpError
 from arena.hang_report import hang_report
-from arena.layout import Plan
+from arena.layout import Plan, describe_part
 from arena.league_office import LeagueOffice
 from arena.messages import (
     CheckpointPart,
@@ -26,12 +27,15 @@ from arena.messages import (
     Published,
     RoundOver,
     RoundStart,
+    Salvage,
     StopLearning,
+    Survivor,
     WriteCheckpoint,
 )
 from arena.progress import ProgressView
 from arena.records import Records
 from arena.run_directory import RunDirectory
+from arena.start import GO_ON
 from arena.waiting import Pacer, Waiter
 from arena.witness import Inquest
 
@@ -86,6 +90,9 @@ class Root:
         self._newest: Path | None = None
         self._league: LeagueOffice | None = None
         self._league_state: dict[str, Any] | None = None
+        self._roles: dict[int, str] = {}
+        self._mourned = 0
+        self._saved: dict[str, Survivor] = {}
 
     def listen_to_signals(self) -> None:
         """Have SIGTERM, SIGUSR1 and Ctrl-C end the run at the next update; a second one ends it at once."""
@@ -175,6 +182,15 @@ class Root:
                 self._league_state,
             )
         self._plan = plan
+        origins = self._world.origins
+        self._roles = {origins[each.rank]: describe_part(each) for each in plan.assignments}
+        if len(plan.matches) == 0:
+            raise GivenUpError(f"{self._world.size} ranks are left, with whom no match can be played; {GO_ON}")
+        away = {seat.player for row in self._rounds[self._round_number].rows for seat in row.seats} - plan.groups.keys()
+        if away and self._config.league is not None:
+            raise GivenUpError(f"no match is left for {min(away)}, without whom the league cannot go on; {GO_ON}")
+        for player in sorted(away):
+            self._records.note("WARNING", f"no match is left for {player}: it learns no more")
         round_ = _Round(self, plan, self._league)
         round_.run()
         self._learning = round_.learning()
@@ -220,10 +236,12 @@ class Root:
             "learning": list(learning),
             "finished": finished,
             "statistics": statistics,
-            "league": None if self._league is None else self._league.state(),
+            "league": self._league_state if self._league is None else self._league.state(),
         }
         self._records.flush(force=True)  # a job that is killed goes on from here: what led here must be on record
         try:
+            names = [f"{player}.safetensors" for player in self._config.players]
+            self._checkpoints.carry(order.number, self._newest, names)
             self._newest = self._checkpoints.complete(order.number, manifest)
             self._records.note("INFO", f"checkpoint {order.number} is complete")
         except OSError as error:
@@ -240,6 +258,51 @@ class Root:
             self._records.end_round()
         if finished:
             self._turn_over()
+
+    # Going on without a rank ------------------------------------------------------------------------------------
+
+    def mourn(self) -> None:
+        """Note which ranks have died since the last time."""
+        world = self._world
+        for origin in world.dead[self._mourned :]:
+            what = self._roles.get(origin, "no part yet")
+            self._records.lost(origin, what)
+            left = f"{world.size} ranks are left, and go on"
+            self._records.note("WARNING", f"rank {origin} ({what}) has died; {left}")
+        self._mourned = len(world.dead)
+        self.ranks = {}  # they have closed up
+
+    def salvage(self, survivors: Iterable[Survivor]) -> Salvage:
+        """Say whose replica of each player counts: the one that has learned most, and all of them where they agree."""
+        self._saved = {}
+        for one in sorted(survivors, key=lambda one: (-one.updates, one.rank)):
+            if one.player is not None and one.learns:
+                self._saved.setdefault(one.player, one)
+        try:
+            order = self.order_checkpoint()
+        except OSError as error:
+            self._records.note("WARNING", f"what was learned since the last checkpoint is lost: {error}")
+            return Salvage(None, {})
+        return Salvage(order, {player: one.rank for player, one in self._saved.items()})
+
+    def go_on(self, salvage: Salvage) -> None:
+        """Complete the checkpoint from what the survivors have written; the next round starts from it."""
+        order, saved = salvage.order, self._saved
+        if order is not None:
+            learning = {*self._learning, *saved}
+            parts = [
+                CheckpointPart(order.number, one.player, one.steps, one.updates)
+                for one in saved.values()
+                if one.player is not None and one.inner_door
+            ]
+            for part in parts:
+                self._steps[part.player], self._updates[part.player] = part.steps, part.updates
+            self.complete_checkpoint(order, sorted(learning), parts, finished=False)
+            self._learning = sorted(learning)
+        if self._league is not None:
+            self._league_state = self._league.state()
+            self._league.close()
+            self._league = None
 
     def describe_ranks(self) -> None:
         """Write what each rank was to ``log/ranks.json``."""
@@ -282,7 +345,8 @@ class Root:
 
     def _report_hang(self, failure: Failure) -> None:
         """Ask every rank what it is doing, and write down what they say."""
-        said = self._inquest.ask(ASK_FOR)
+        origins = self._world.origins
+        said = {origins.index(rank): told for rank, told in self._inquest.ask(ASK_FOR).items() if rank in origins}
         text = hang_report(failure, self._plan, self._world.hosts, said)
         try:
             write_text(self._run.hang_report, text)

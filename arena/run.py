@@ -1,24 +1,27 @@
 """A run as every rank goes through it: set up the world, then round after round take the role that the plan gives."""
 
 import logging
+import os
 import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from arena import registry
 from arena.comms import GroupChannel, Mailbox, World
-from arena.config import RunConfig, WaitConfig, load_config
+from arena.config import Round, RunConfig, WaitConfig, load_config
 from arena.context import Context
+from arena.doctor.survival import why_not_tolerant
 from arena.errors import ConfigError, GivenUpError
-from arena.layout import Role, plan
+from arena.layout import Plan, Role, plan, ranks_needed, reduced
 from arena.logs import open_log
-from arena.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
+from arena.messages import Failure, Note, RoundOver, RoundStart, Salvage, Survivor, WriteCheckpoint
 from arena.run_directory import Resume, RunDirectory
-from arena.start import started_by_mpi
+from arena.start import GO_ON, started_by_mpi
 from arena.waiting import HangError, Waiter, do_nothing
 from arena.witness import Inquest, Witness
 
@@ -65,16 +68,34 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
 
     rank = _Rank(world, mailbox, _waiter(world, config.waits, warn), config, run, log)
     rank.be_ready_to_testify(setup_waiter)
+    if config.fault_tolerance == "ulfm":
+        rank.prepare_for_deaths(setup_waiter)
     finished = True
     if world.rank == 0:
         finished = rank.be_root(goes_on)
     else:
         rank.follow()
-    # The root draws its plots first. What MPI itself waits with, some libraries fill with spinning.
-    world.meet(rank.waiter, "the root's summary")
-    mailbox.close()
+    code = 0 if finished else stopped_code
+    try:
+        # The root draws its plots first. What MPI itself waits with, some libraries fill with spinning.
+        world.meet(rank.waiter, "the root's summary")
+    except Exception as error:
+        if not (rank.tolerant and world.means_loss(error)):
+            raise
+        world.revoke()  # all that there was to do is done
+        _leave(code)
+    if world.dead:
+        _leave(code)
     world.close()
-    return 0 if finished else stopped_code
+    return code
+
+
+def _leave(code: int) -> NoReturn:
+    """End this process without MPI_Finalize, which may wait for the dead for ever."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _agree_on_config(
@@ -91,7 +112,7 @@ def _agree_on_config(
     if world.rank == 0:
         try:
             config = load_config(path, overrides)
-            plans = [plan(round_.rows, world.nodes) for round_ in config.round_list()]
+            plans = [plan(round_.rows, world.nodes, config.spares) for round_ in config.round_list()]
             described = {
                 "ranks": world.size,
                 "hosts": world.hosts,
@@ -170,6 +191,8 @@ class _Rank:
         self.rounds = config.round_list()
         self.role: Role = "root" if world.rank == 0 else "idle"
         self.player: str | None = None
+        self.worker: Any = None
+        self.tolerant = False
 
     def be_ready_to_testify(self, waiter: Waiter) -> None:
         """Have a thread that says what this rank is doing should the run hang; on the root, one that asks."""
@@ -180,6 +203,85 @@ class _Rank:
         else:
             address = world.share(None, waiter)
             Witness(address, world.rank, world.nodes[world.rank] == world.nodes[0], lambda: str(present))
+
+    # Going on without a rank ------------------------------------------------------------------------------------
+
+    def prepare_for_deaths(self, waiter: Waiter) -> None:
+        """Find out whether a death is reported here and can be outlived; if so, be ready for it."""
+        world = self.world
+        revocable = world.revocable(waiter)
+        why = None
+        if world.rank == 0:
+            why = why_not_tolerant(revocable)
+            if why is not None:
+                print(
+                    f"warning: fault_tolerance: ulfm: {why}; the job ends if a rank dies", file=sys.stderr, flush=True
+                )
+        self.tolerant = world.share(why, waiter) is None
+        if self.tolerant:
+            self.waiter.check = world.check
+            if world.rank:
+                import arena.inner_door  # noqa: F401 (whoever takes a dead worker's place must not load torch then)
+
+    def _outlive(self, error: Exception, salvage: Callable[[], None]) -> None:
+        """Leave the dead behind and save what the others have; anything but a death is raised again."""
+        while True:
+            if not (self.tolerant and self.world.means_loss(error)):
+                raise error
+            self.waiter.on_idle = do_nothing
+            try:
+                self.world.shrink(self.waiter)
+                self.mailbox.forget()
+                if 0 in self.world.dead:
+                    self._end_without_root()
+                salvage()
+            except Exception as another:
+                error = another
+            else:
+                return
+
+    def _end_without_root(self) -> None:
+        if self.world.rank == 0:  # who is now the first
+            print(f"error: the root (rank 0) has died, and ends the job; {GO_ON}", file=sys.stderr, flush=True)
+        else:
+            time.sleep(ABORT_GRACE)
+        self.world.abort(1)
+
+    def _salvage_as_root(self, root: Any) -> None:
+        root.mourn()
+        survivors: list[Survivor] = []
+
+        def have_told() -> bool:
+            while (mail := self.mailbox.poll()) is not None:
+                if isinstance(mail[1], Survivor):
+                    survivors.append(mail[1])
+                else:
+                    root.handle(mail[1])
+            return len(survivors) == self.world.size - 1
+
+        self.waiter.until(have_told, lambda: "what the survivors have")
+        salvage = self.world.share(root.salvage(survivors), self.waiter)
+        self.world.meet(self.waiter, "what the survivors write")
+        root.go_on(salvage)
+
+    def _salvage(self) -> None:
+        world, worker = self.world, self.worker
+        self.log.warning("ranks %s have died; this is rank %d of %d now", world.dead, world.rank, world.size)
+        self.mailbox.post(0, Survivor(world.rank) if worker is None else worker.survivor())
+        salvage: Salvage = world.share(None, self.waiter)
+        if worker is not None and salvage.writers.get(worker.player) == world.rank:
+            worker.write_salvage(salvage.order)
+        self.mailbox.flush(self.waiter)
+        world.meet(self.waiter, "what the survivors write")
+        self.worker = None
+
+    def _planned(self, round_: Round) -> Plan:
+        """Return who does what in a round with the ranks that there are."""
+        nodes = self.world.nodes
+        spares = max(0, self.config.spares - len(self.world.dead))
+        if not self.world.dead or ranks_needed(round_.rows) + spares <= len(nodes):
+            return plan(round_.rows, nodes, spares)
+        return plan(round_.rows, nodes, replicas=reduced(round_.rows, len(nodes)))
 
     # The root -------------------------------------------------------------------------------------------------
 
@@ -226,17 +328,26 @@ class _Rank:
         from arena.root import keep_reading
 
         reading = keep_reading(root, self.waiter)
-        while True:
-            start: RoundStart = self.world.share(root.next_round(), reading)
-            if start.number < 0:
-                return
-            planned = plan(self.rounds[start.number].rows, self.world.nodes)
-            self.world.split_group(None, reading)
-            root.supervise(planned)
-            order = root.order_last_checkpoint()
-            self.world.share(order, reading)
-            self.world.meet(reading, "all ranks at the end of the round")
-            root.end_round(order)
+        goes_on = True
+        while goes_on:
+            try:
+                goes_on = self._lead_round(root, reading)
+            except Exception as error:
+                self._outlive(error, partial(self._salvage_as_root, root))
+
+    def _lead_round(self, root: Any, reading: Waiter) -> bool:
+        """Play a round, or a stretch of it; False where there was none left."""
+        start: RoundStart = self.world.share(root.next_round(), reading)
+        if start.number < 0:
+            return False
+        planned = self._planned(self.rounds[start.number])
+        self.world.split_group(None, reading)
+        root.supervise(planned)
+        order = root.order_last_checkpoint()
+        self.world.share(order, reading)
+        self.world.meet(reading, "all ranks at the end of the round")
+        root.end_round(order)
+        return True
 
     def _conclude(self, records: Any) -> None:
         from arena.plots import write_plots
@@ -254,9 +365,13 @@ class _Rank:
         # The root alone decides when a signal ends the run; the others are told.
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
+        goes_on = True
         try:
-            while self._follow_round():
-                pass
+            while goes_on:
+                try:
+                    goes_on = self._follow_round()
+                except Exception as error:
+                    self._outlive(error, self._salvage)
         except BaseException as error:
             self._give_up(error)
 
@@ -265,7 +380,7 @@ class _Rank:
         if start.number < 0:
             return False
         round_ = self.rounds[start.number]
-        planned = plan(round_.rows, self.world.nodes)
+        planned = self._planned(round_)
         me = planned.assignments[self.world.rank]
         self.role, self.player = me.role, me.player
         context = Context(self.world, self.mailbox, self.waiter, self.config, round_, start, planned, me, self.log)
@@ -274,23 +389,23 @@ class _Rank:
             place = sorted(planned.groups).index(me.player), planned.groups[me.player].index(me.rank)
         channel = self.world.split_group(place, self.waiter)
         self.log.info("rank %d, round %d: %s", me.rank, start.number, _part(context))
-        worker = None
         if me.role == "environment":
             self._serve_environment(context)
         elif me.role == "worker":
-            worker = self._serve_worker(context, channel)
+            self._serve_worker(context, channel)
         if me.role != "idle":
             self.mailbox.post(0, RoundOver(self.world.rank, me.role, "torch" in sys.modules))
         self.mailbox.flush(self.waiter)
         order: WriteCheckpoint = self.world.share(None, self.waiter)
-        if worker is not None:
-            worker.write_part(order)
+        if self.worker is not None:
+            self.worker.write_part(order)
             if order.last:
-                worker.write_snapshot(self.run)
-            worker.seat.close()
+                self.worker.write_snapshot(self.run)
+            self.worker.seat.close()
         if channel is not None:
             channel.close()
         self.world.meet(self.waiter, "all ranks at the end of the round")
+        self.worker = None
         return True
 
     def _serve_environment(self, context: Context) -> None:
@@ -315,7 +430,7 @@ class _Rank:
         process.serve()
         self.waiter.on_idle = do_nothing
 
-    def _serve_worker(self, context: Context, channel: GroupChannel | None) -> Any:
+    def _serve_worker(self, context: Context, channel: GroupChannel | None) -> None:
         # Imported here: they load torch, which root and environment processes stay without.
         from arena.inner_door import InnerDoorWorker
         from arena.open_door import OpenDoorWorker
@@ -335,9 +450,8 @@ class _Rank:
                 "updates only it could say"
             )
         environment, _ = context.plan.match_ranks(context.me.match)
-        worker = door(context, channel, environment)
-        worker.serve()
-        return worker
+        self.worker = door(context, channel, environment)
+        self.worker.serve()
 
     # Failing --------------------------------------------------------------------------------------------------
 
@@ -352,10 +466,14 @@ class _Rank:
         """Tell the root why this rank cannot go on; the root prints it and ends the job."""
         failure = self._failure(error)
         self.log.error("cannot go on: %s", failure.text)
-        self.mailbox.post(0, failure)
         patience = time.monotonic() + ABORT_GRACE
-        while time.monotonic() < patience:
-            self.mailbox.poll()  # lets the message leave
-            time.sleep(0.01)
+        try:
+            self.mailbox.post(0, failure)
+            while time.monotonic() < patience:
+                self.mailbox.poll()  # lets the message leave
+                time.sleep(0.01)
+        except Exception as another:
+            if not self.world.means_loss(another):
+                raise
         print(f"error: rank {self.world.rank} failed:\n{failure.text}", file=sys.stderr, flush=True)
         self.world.abort(2 if failure.user_error else 1)

@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         config = load_config(args.config, args.set)
         shape = choose(config, args.nodes, args.ntasks_per_node)
-        plans = [(round_, plan(round_.rows, shape.node_of_rank)) for round_ in _distinct(config)]
+        plans = [(round_, plan(round_.rows, shape.node_of_rank, config.spares)) for round_ in _distinct(config)]
         memory = max(max(memory_of_nodes(planned).values()) for _, planned in plans)  # MB on the fullest node
         write(args, config, shape, memory)
     except ConfigError as error:
@@ -116,7 +116,9 @@ def choose(config: RunConfig, nodes: int | None, tasks: int | None) -> Shape:
         largest = max(1 + len(row.seats) for round_ in config.round_list() for row in round_.rows)
         least = math.ceil(needed / nodes)
         shapes = [Shape(nodes, count) for count in range(least, least + largest + 1)]
-    whole = (s for s in shapes if not any(split(plan(r.rows, s.node_of_rank)) for r in _distinct(config)))
+    whole = (
+        s for s in shapes if not any(split(plan(r.rows, s.node_of_rank, config.spares)) for r in _distinct(config))
+    )
     return next(whole, shapes[0])
 
 

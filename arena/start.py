@@ -121,7 +121,9 @@ def environment(mpirun: str) -> dict[str, str]:
     return variables
 
 
-def command(mpirun: str, ranks: int, arguments: Sequence[str], hosts: str | None = None) -> list[str]:
+def command(
+    mpirun: str, ranks: int, arguments: Sequence[str], hosts: str | None = None, *, tolerant: bool = False
+) -> list[str]:
     """Return the command line that starts the arena on ``ranks`` ranks of this machine, or of ``hosts``.
 
     Args:
@@ -129,6 +131,7 @@ def command(mpirun: str, ranks: int, arguments: Sequence[str], hosts: str | None
       ranks: how many.
       arguments: what each rank gets.
       hosts: ``node1:32,node2:32``, machines and how many ranks they have room for; they are reached over ssh.
+      tolerant: whether ranks that die should not end the job.
 
     Raises:
       ConfigError: the hosts have no room for the ranks, or this mpirun is not Open MPI's.
@@ -148,6 +151,8 @@ def command(mpirun: str, ranks: int, arguments: Sequence[str], hosts: str | None
         options = ["--bind-to", "none", "--host", hosts, "-x", "OMP_NUM_THREADS", *options]
     elif is_open_mpi(mpirun):
         options = ["--oversubscribe", "--bind-to", "none", *options]
+    if tolerant and is_open_mpi(mpirun):
+        options = ["--with-ft", "ulfm", *options]
     return [mpirun, *options, sys.executable, "-m", "arena.launch", *arguments]
 
 
@@ -234,6 +239,9 @@ DEATH = re.compile(rb"process rank (\d+) with PID \d+ on node (\S+)\s+exited\s+o
 
 GO_ON = "the last checkpoint stands: go on with --resume"
 
+CUT_OFF = re.compile(rb"NBC_Progress: an error \d+ was found during schedule \S+ at row-offset \d+[^\n]*\n\n?")
+"""What Open MPI says of a collective that a dead rank has cut off, once for each rank."""
+
 NOISE = (b"MPI_ABORT was invoked", b"prterun has exited due to process", b"exited with non-zero status")
 """Messages of mpirun that only repeat, at length, what the arena has said already."""
 
@@ -279,6 +287,7 @@ def _without_noise(data: bytes, part_of: Callable[[int], str] = lambda rank: "")
         message, data = data[opening.start() : closing.end()], data[closing.end() :]
         if not any(noise in message for noise in NOISE):
             _write_error(_of_a_death(message, part_of) or message)
+    data = CUT_OFF.sub(b"", data)
     whole = len(data.rstrip(b"-"))  # a banner may be arriving in pieces
     _write_error(data[:whole])
     return data[whole:]

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -80,6 +81,7 @@ class Waiter:
       warn_after: seconds after which ``on_warn`` is told what this rank waits for (again after each doubling).
       abort_after: seconds after which waiting ends with a HangError.
       on_idle: called before each sleep; may raise to end the wait.
+      check: the same, for what can end any wait.
       present: what this rank waits for just now, for whoever asks from another thread.
     """
 
@@ -93,6 +95,7 @@ class Waiter:
         abort_after: float,
         on_warn: Callable[[str], None],
         on_idle: Callable[[], None] = do_nothing,
+        check: Callable[[], None] = do_nothing,
     ) -> None:
         self.spin = spin
         self.yielding = yielding
@@ -101,6 +104,7 @@ class Waiter:
         self.abort_after = abort_after
         self.on_warn = on_warn
         self.on_idle = on_idle
+        self.check = check
         self.present = Present()
 
     def like(self, **changes: Any) -> "Waiter":
@@ -133,6 +137,7 @@ class Waiter:
         warn_at, tell_at = self.warn_after, TELL_AFTER
         pause = min(2e-5, self.max_sleep)
         while not test():
+            self.check()
             self.on_idle()
             time.sleep(pause)
             pause = min(pause * 1.2, self.max_sleep)
@@ -146,6 +151,28 @@ class Waiter:
                 self.on_warn(f"has waited {waited:.0f} s for {what()}")
                 warn_at *= 2
         self.present.what = None
+
+    @contextlib.contextmanager
+    def watching(self, what: str) -> Iterator[None]:
+        """Bound a wait that cannot be asked in between: after ``abort_after`` seconds this process ends.
+
+        Args:
+          what: is waited for.
+        """
+        self.present.since, self.present.what = time.monotonic(), what
+
+        def end() -> None:
+            print(f"error: waited {self.abort_after:.0f} s for {what}", file=sys.stderr, flush=True)
+            os._exit(1)
+
+        timer = threading.Timer(self.abort_after, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self.present.what = None
 
 
 class Pacer:

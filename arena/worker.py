@@ -16,7 +16,17 @@ from arena.checkpoint import read_tensors, write_tensors
 from arena.comms import GroupChannel
 from arena.context import Context
 from arena.errors import ConfigError
-from arena.messages import CheckpointPart, Finished, Joined, Note, Progress, Restart, StopLearning, WriteCheckpoint
+from arena.messages import (
+    CheckpointPart,
+    Finished,
+    Joined,
+    Note,
+    Progress,
+    Restart,
+    StopLearning,
+    Survivor,
+    WriteCheckpoint,
+)
 from arena.run_directory import RunDirectory
 from arena.seat import Seat, SeatOffer
 from arena.seeding import derive_seed
@@ -39,12 +49,14 @@ class Worker(ABC):
         this worker.
       updates: gradient updates of the player so far.
       metrics: what the next report carries.
+      learns: whether the player learns in this round.
       housekeeping: when to look into the mailbox.
       reporting: when a worker reports that does not report per update.
       stop_asked, checkpoint_asked, restart_asked: what the root wants of this group (told to its first worker).
     """
 
     inner_door: bool
+    learns: bool
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
         self.context, self.channel = context, channel
@@ -104,9 +116,8 @@ class Worker(ABC):
         """Write what this worker contributes to a checkpoint; False (and a note to the root) if the disk refuses."""
         directory = Path(order.directory)
         try:
-            state = self.state_dict() if self.channel.rank == 0 else {}
-            if state:
-                write_tensors(directory / f"{self.player}.safetensors", state)
+            if self.channel.rank == 0:
+                self._write_state(directory)
             worker_state = self.worker_state()
             if worker_state:
                 write_tensors(directory / f"{self.player}.{self.channel.rank}.safetensors", worker_state)
@@ -114,6 +125,22 @@ class Worker(ABC):
             self.note("WARNING", f"checkpoint {order.number} is left out: {error}")
             return False
         return True
+
+    def _write_state(self, directory: Path) -> None:
+        state = self.state_dict()
+        if state:
+            write_tensors(directory / f"{self.player}.safetensors", state)
+
+    def survivor(self) -> Survivor:
+        """Return what could be saved from this worker."""
+        return Survivor(self.context.world.rank, self.player, self.learns, self.inner_door, self.steps, self.updates)
+
+    def write_salvage(self, order: WriteCheckpoint) -> None:
+        """Write the player's state as this worker has it, whatever its place in the group was."""
+        try:
+            self._write_state(Path(order.directory))
+        except OSError as error:
+            self.note("WARNING", f"what {self.player} had learned is not written: {error}")
 
     def write_snapshot(self, run: RunDirectory) -> None:
         """Write the player's weights as they are now, never to change: what it is played with from here on."""

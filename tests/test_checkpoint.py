@@ -205,3 +205,17 @@ def test_a_damaged_checkpoint_is_replaced_by_one_of_its_number(tmp_path):
 def test_keep_below_one_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="checkpoint.keep: expected at least 1, found 0"):
         Checkpoints(tmp_path, keep=0)
+
+
+def test_a_player_who_does_not_play_now_stays_in_later_checkpoints(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    for number in (1, 2):
+        write_tensors(checkpoints.begin(number) / "blue.safetensors", {"w": np.full(2, number)})
+        if number == 1:
+            write_tensors(checkpoints.partial(1) / "red.safetensors", {"w": np.zeros(3)})
+        before = None if number == 1 else tmp_path / "1"
+        checkpoints.carry(number, before, ["blue.safetensors", "red.safetensors", "nobody.safetensors"])
+        checkpoints.complete(number, {})
+    newest = checkpoints.newest()
+    assert set(newest.manifest["parts"]) == {"blue.safetensors", "red.safetensors"}
+    assert read_tensors(newest.path / "blue.safetensors")["w"].tolist() == [2, 2]

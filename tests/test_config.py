@@ -530,3 +530,12 @@ def test_a_deterministic_run_refuses_what_goes_by_the_clock(load):
     league = {"matches:\n  - seats: [blue, blue, red, red]": "league: {policy: blue}"}
     lines = told(load, "deterministic=true", replace=league)
     assert any("deterministic: expected a table of matches, found a league" in line for line in lines), lines
+
+
+def test_spares_need_fault_tolerance_and_count_as_ranks(load):
+    tolerant = load("fault_tolerance=ulfm", "spares=2")
+    assert tolerant.ranks_needed() == load("fault_tolerance=ulfm").ranks_needed() + 2
+    (line,) = told(load, "spares=2")
+    assert "spares: expected fault_tolerance: ulfm" in line
+    (line,) = told(load, "fault_tolerance=ulfm", "deterministic=true")
+    assert "fault_tolerance: expected none in a deterministic run" in line

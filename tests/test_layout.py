@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import ConfigError
-from arena.layout import Plan, Seat, plan, ranks_needed
+from arena.layout import Plan, Seat, plan, ranks_needed, reduced
 
 
 class Row(NamedTuple):
@@ -199,3 +199,35 @@ def test_a_hundred_thousand_ranks_are_planned_at_once():
     assert planned.idle == ()
     # Of 64 ranks a node gives 12 matches and 4 ranks to matches that span nodes.
     assert sum(len(nodes_of(planned, match.index)) == 1 for match in planned.matches) >= 12 * 1562
+
+
+# Ranks that are gone -----------------------------------------------------------------------------------------------
+
+
+@given(rows, st.integers(1, 60))
+def test_a_reduced_table_fits_and_drops_no_more_than_it_must(table, ranks):
+    replicas = reduced(table, ranks)
+    sizes = [1 + len(row.seats) for row in table]
+    needed = 1 + sum(n * size for n, size in zip(replicas, sizes, strict=True))
+    assert needed <= ranks
+    planned = plan(table, [0] * ranks, replicas=replicas)
+    assert [sum(m.row == row for m in planned.matches) for row in range(len(table))] == replicas
+    if ranks >= ranks_needed(table):
+        assert replicas == [1 if row.replicas == "auto" else row.replicas for row in table]
+
+
+def test_the_most_numerous_row_gives_way_first_and_rows_keep_their_places():
+    table = [Row(DUEL, 3), Row(seats("blue"), 1), Row(DUEL, 2)]
+    assert reduced(table, 27) == [2, 1, 2]
+    assert reduced(table, 17) == [1, 1, 1]
+    assert reduced(table, 8) == [1, 1, 0]
+    assert reduced(table, 1) == [0, 0, 0]
+    assert [match.row for match in plan(table, [0] * 8, replicas=[0, 1, 1]).matches] == [1, 2]
+
+
+def test_spares_are_kept_from_rows_that_take_all_they_get():
+    table = [Row(seats("blue"), "auto")]
+    assert len(plan(table, [0] * 9).matches) == 4
+    assert plan(table, [0] * 9, spares=2).idle == (7, 8)
+    with pytest.raises(ConfigError, match=r"needs 5 ranks .* 2 spares"):
+        plan(table, [0] * 4, spares=2)

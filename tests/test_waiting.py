@@ -1,11 +1,14 @@
 """A rank that waits does so politely, says what it waits for when that takes long, and does not wait for ever."""
 
+import subprocess
+import sys
 import time
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from arena.errors import RankLostError
 from arena.waiting import HangError, Waiter
 
 
@@ -81,3 +84,22 @@ def test_looking_after_other_things_may_end_the_wait():
 
     with pytest.raises(InterruptedError, match="the match is over"):
         waiter(on_idle=over).until(lambda: False, lambda: "an answer")
+
+
+def test_a_wait_that_cannot_look_at_the_clock_ends_the_process():
+    script = (
+        "from tests.test_waiting import waiter\n"
+        "import time\n"
+        "with waiter(abort_after=0.2).watching('all ranks that are left'): time.sleep(30)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: waited 0 s for all ranks that are left\n"
+
+
+def test_a_wait_ends_where_something_says_that_it_must():
+    def lost():
+        raise RankLostError("rank 3")
+
+    with pytest.raises(RankLostError, match="rank 3"):
+        waiter(check=lost).until(lambda: False, lambda: "actions")

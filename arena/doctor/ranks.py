@@ -1,27 +1,19 @@
 """The examination as all ranks of a job go through it together; the first one comes to the findings."""
 
-import os
 import sqlite3
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena import start
 from arena.doctor import judge, launcher, machine, storage
 from arena.doctor.finding import Finding, problem
 from arena.doctor.launcher import Launcher
 from arena.doctor.measured import Library, Pings
-from arena.errors import ConfigError
+from arena.doctor.survival import asked_for, survived
 from arena.waiting import HangError, Waiter
 
 PATIENCE = 45.0
 """Seconds that the first rank waits for another one; the others wait twice as long, so that it is the one to report."""
-
-_FT = "OMPI_MCA_mpi_ft_enable"
-"""The variable by which mpirun tells its ranks of ``--with-ft ulfm``."""
-
-SELF_TEST = "from arena.doctor.mpi import lose_a_rank; lose_a_rank()"
 
 
 class _Facts(NamedTuple):
@@ -97,7 +89,6 @@ class _Examination:
             )
             silent = problem("MPI", f"a rank does not answer: {error}", remedy + f"by host: {self._hosts()}")
             return [*self.findings, silent]
-        self.mailbox.close()
         self.world.close()
         return self.findings if self.first else None
 
@@ -130,10 +121,10 @@ class _Examination:
         return [mine if rank == 0 else self.mailbox.take(rank, self.waiter, "an answer") for rank in ranks]
 
     def _fault_tolerance(self) -> Finding:
-        flag = None if self.by_doctor or self.started_by is None else os.environ.get(_FT) == "1"
+        flag = None if self.by_doctor or self.started_by is None else asked_for()
         if not self.library.name.startswith("Open MPI"):
             return judge.fault_tolerance(self.library.name, flag, None, tested=False)
-        return judge.fault_tolerance(self.library.name, flag, *_lose_a_rank())
+        return judge.fault_tolerance(self.library.name, flag, *survived())
 
     def _disk(self, gpu_aware: bool | None) -> None:
         """Measure on the first rank, and have the first rank of each node look for what it wrote."""
@@ -182,18 +173,3 @@ class _Examination:
         here = [(world.hosts[pair[0]], measured[pair]) for pair in local]
         apart = [(f"{world.hosts[a]} and {world.hosts[b]}", measured[a, b]) for a, b in remote]
         self.findings += judge.messages(here, apart, crowded) + judge.clocks(apart)
-
-
-def _lose_a_rank() -> tuple[float | None, bool]:
-    """Kill a rank of a small job on this machine; return (seconds until that was survived or None, whether tested)."""
-    try:
-        mpirun = start.find_mpirun()
-    except ConfigError:
-        return None, False
-    if not launcher.version_of(mpirun).startswith("mpirun (Open MPI)"):
-        return None, False
-    line = [mpirun, "--oversubscribe", "--bind-to", "none", "--host", "localhost:3", "--with-ft", "ulfm", "-n", "3"]
-    line += [sys.executable, "-c", SELF_TEST]
-    said, _, _ = launcher.run_for(line, 60, launcher.outside(mpirun))
-    _, _, rest = said.partition("survived: 2 of 3 ranks after ")
-    return (float(rest.split()[0]) if rest else None), True

@@ -1,0 +1,91 @@
+"""With ``fault_tolerance: ulfm`` ranks that die do not end a run, and one that fails for its own reason still does."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.observing import Observed
+from benchmarks.survival import BOUND, configuration, lose, roles
+
+from .launching import OPEN_MPI_AS_ROOT, player, run_arena, succeed, write_config
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Twelve ranks that play on for a while, and compare their weights after every update."""
+    run = Observed(tmp_path, {**configuration(24_000), "checkpoint": {"every": 600}})
+    yield run
+    run.end()
+
+
+def test_a_worker_an_environment_process_and_a_spare_die_and_the_others_finish(run):
+    run.wait_for_updates(3)
+    losses = [lose(run, role, updates=3) for role in ("worker", "environment", "idle")]
+    assert run.wait(120) == 0, run.tail(60)
+    assert [loss.ranks for loss in losses] == [11, 10, 9]
+    # Measured by benchmarks.survival; here only that nobody waits for a timeout.
+    assert all(loss.seconds is not None and loss.seconds < 5 * BOUND for loss in losses), losses
+    rows = run.ask("SELECT player, max(steps), count(DISTINCT updates), max(updates) FROM metrics GROUP BY player")
+    for name, steps, seen, updates in rows:
+        assert steps >= 24_000, name
+        assert seen == updates, f"{name} has lost updates that were reported"
+    assert run.left_behind() == {}
+    dead = run.ask("SELECT rank, role FROM faults WHERE what = 'died'")
+    assert [role.split(" ")[0] for _, role in dead] == ["worker", "environment", "idle"]
+
+
+def test_the_roots_death_ends_the_run_and_what_was_checkpointed_goes_on(tmp_path):
+    config = {**configuration(12_000), "checkpoint": {"every": 0.2}}
+    run = Observed(tmp_path, config)
+    try:
+        run.wait_for_updates(4)
+        os.kill(run.pid_of("rank 0"), signal.SIGKILL)
+        assert run.wait(30) not in (0, None), run.tail()
+        assert "the root (rank 0) has died" in run.tail(200)
+        assert run.left_behind() == {}
+    finally:
+        run.end()
+    succeed(run_arena(tmp_path, {**config, "name": "run"}, "--resume"))
+
+
+def test_a_policy_that_fails_still_ends_a_tolerant_run_with_its_message(tmp_path):
+    config = {
+        "steps": 400,
+        "fault_tolerance": "ulfm",
+        "env": {"use": "gymnasium:CartPole-v1"},
+        "policies": {"p": {"use": player("behaviours:Raises")}},
+        "matches": [{"seats": ["p"]}],
+    }
+    outcome = run_arena(tmp_path, config, timeout=60)
+    assert outcome.code == 1
+    assert "a planted mistake" in outcome.errors
+
+
+def test_without_mpiruns_flag_a_run_says_that_it_will_not_outlive_a_rank(tmp_path):
+    config = {
+        "steps": 400,
+        "fault_tolerance": "ulfm",
+        "env": {"use": "gymnasium:CartPole-v1"},
+        "policies": {"p": {"use": "random"}},
+        "matches": [{"seats": ["p"]}],
+    }
+    path = write_config(tmp_path, config)
+    mpirun = os.path.join(os.path.dirname(sys.executable), "mpirun")
+    line = [mpirun, "--oversubscribe", "-n", "3", sys.executable, "-m", "arena.launch", str(path)]
+    done = subprocess.run(
+        line, capture_output=True, text=True, timeout=60, env={**os.environ, **OPEN_MPI_AS_ROOT}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "started without --with-ft ulfm" in done.stderr
+
+
+def test_a_dead_ranks_place_is_taken_by_the_spare(run):
+    run.wait_for_updates(3)
+    assert sum(part.startswith("idle") for part in roles(run).values()) == 1
+    lose(run, "worker", updates=1)
+    living = [part for part in roles(run).values() if part.startswith(("worker", "environment"))]
+    assert len(living) == 11, "ten at play, and the dead one's last word"
+    run.stop()
