@@ -15,9 +15,11 @@ import numpy as np
 from arena.config import RunConfig, TableRow, load_config
 from arena.errors import ConfigError
 from arena.exhibition import Result, play
+from arena.history import open_records
 from arena.league.ratings import Rating, Ratings
 from arena.league.roster import Roster
 from arena.league.settings import RatingConfig
+from arena.league_history import read_league
 from arena.league_plots import draw_heat_map
 from arena.league_view import Line, matrix_table, standing_table
 from arena.player_statistics import mean_by_player, outcomes_of
@@ -27,6 +29,9 @@ from arena.run_directory import RunDirectory
 from arena.seeding import derive_seed
 from arena.standings import standard_error
 from arena.trained import Contestant, find_contestant, make_copy, seed_libraries, take_seats
+
+HISTORICAL = "historical"
+"""Stands for every historical player of a league."""
 
 POINTS = {"win": 1.0, "draw": 0.5, "loss": 0.0}
 
@@ -89,6 +94,7 @@ def play_tournament(
     copies: int = 16,
     seed: int = 1,
     deterministic: bool = False,
+    first_meets_all: bool = False,
 ) -> Iterator[Game]:
     """Play every group of players, two in most games, from every side of the match.
 
@@ -101,6 +107,7 @@ def play_tournament(
       copies: of the environment, side by side.
       seed: all random streams derive from it.
       deterministic: take the most likely actions.
+      first_meets_all: play only the groups that the first player is in.
 
     Raises:
       ConfigError: there are too few players, or one of them cannot play these seats.
@@ -116,6 +123,8 @@ def play_tournament(
             environments.append(make_copy(row))
             stack.callback(environments[-1].close)
         for group in combinations(contestants, len(sides)):
+            if first_meets_all and group[0] is not contestants[0]:
+                continue
             for turn in range(len(sides)):
                 seated = _seated(sides, [group[(side + turn) % len(group)] for side in range(len(group))])
                 streams = derive_seed(seed, "group", *(player.name for player in group), turn)
@@ -188,6 +197,8 @@ def judge(names: Sequence[str], games: Sequence[Game], seed: int = 1) -> Outcome
 def find_contestants(runs: Sequence[tuple[RunDirectory, RunConfig]], specs: Sequence[str] | None) -> list[Contestant]:
     """Return the players that ``[run:]name[@steps]`` name; all of all runs if there are no ``specs``.
 
+    A name may be ``historical``, which is every historical player of the run's league.
+
     Without ``run:``, the first run is meant.
 
     Raises:
@@ -202,12 +213,30 @@ def find_contestants(runs: Sequence[tuple[RunDirectory, RunConfig]], specs: Sequ
         chosen = [pair for pair in runs if prefix in ("", pair[0].name, str(pair[0]))]
         if not chosen:
             raise ConfigError(f"{spec}: there is no run {prefix!r} among {', '.join(run.name for run, _ in runs)}")
-        contestant = find_contestant(*chosen[0], name)
-        found.append(contestant._replace(name=spec))
-    twice = next((spec for spec in specs if specs.count(spec) > 1), None)
+        names = _historical(chosen[0][0]) if name == HISTORICAL else [name]
+        shown = [spec.removesuffix(name) + each for each in names]
+        found += [
+            find_contestant(*chosen[0], each)._replace(name=told) for each, told in zip(names, shown, strict=True)
+        ]
+    all_names = [contestant.name for contestant in found]
+    twice = next((name for name in all_names if all_names.count(name) > 1), None)
     if twice is not None:
-        raise ConfigError(f"--players: expected each player once, found {twice!r} {specs.count(twice)} times")
+        raise ConfigError(f"--players: expected each player once, found {twice!r} {all_names.count(twice)} times")
     return found
+
+
+def _historical(run: RunDirectory) -> list[str]:
+    """Return the historical players of a run's league, oldest first.
+
+    Raises:
+      ConfigError: the run has none.
+    """
+    with open_records(run.database) as records:
+        members = read_league(records).members
+    names = [name for name, member in members.items() if not member.active]
+    if not names:
+        raise ConfigError(f"--players: {run.path} has no historical players yet")
+    return names
 
 
 def outcome_json(outcome: Outcome) -> dict[str, object]:
@@ -253,6 +282,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 copies=arguments.copies,
                 seed=seed,
                 deterministic=arguments.deterministic,
+                first_meets_all=arguments.first_meets_all,
             )
         )
         outcome = judge([contestant.name for contestant in contestants], games, seed)
@@ -301,8 +331,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--players",
-        help="who takes part, separated by commas: name (its newest weights), name@steps (a snapshot), run:name; all "
-        "players of all runs if left out",
+        help="who takes part, separated by commas: name (its newest weights), name@steps (a snapshot), run:name, "
+        "historical (every one of a league that rests); all players of all runs if left out",
+    )
+    parser.add_argument(
+        "--first-meets-all", action="store_true", help="leave out games that the first of the players is not in"
     )
     parser.add_argument("--games", type=positive, default=200, help="of each two players (%(default)s)")
     parser.add_argument("--row", type=int, default=0, help="which row of the table is played, from 0 (%(default)s)")

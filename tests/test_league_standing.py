@@ -160,3 +160,19 @@ def test_a_tournament_knows_a_league_s_snapshots_by_their_ids(run: RunDirectory,
     names = [player["player"] for player in found["players"]]
     rock, paper = names.index(f"{SOLVER}_0"), names.index(f"{SOLVER}_100")
     assert found["mean_returns"][paper][rock] == 25.0
+
+
+def test_a_player_meets_every_historical_one_of_its_league_and_they_do_not_meet(run: RunDirectory, capsys) -> None:
+    players = f"{SOLVER}@950,historical"
+    command = ["tournament", str(run), "--players", players, "--first-meets-all", "--games", "8", "--json"]
+    assert main(command) == 0
+    found = json.loads(capsys.readouterr().out)
+    games = {player["player"]: player["games"] for player in found["players"]}
+    assert games == {f"{SOLVER}@950": 24, **{f"{SOLVER}_{steps}": 8 for steps in (0, 100, 200)}}
+
+
+def test_a_run_without_a_league_has_no_historical_players(run: RunDirectory, capsys) -> None:
+    with sqlite3.connect(run.database) as records:
+        records.execute("DELETE FROM league_players WHERE NOT active")
+    assert main(["tournament", str(run), "--players", f"{SOLVER},historical"]) == 2
+    assert "has no historical players" in capsys.readouterr().err

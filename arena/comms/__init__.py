@@ -1,0 +1,13 @@
+"""The only room that speaks MPI: the world, the mailbox to the root, the channels of a match, and groups.
+
+Each kind of traffic has a communicator of its own, so that no message can be taken for another. Every wait is
+bounded (``arena.waiting``). Collectives are entered through a rendezvous, a small non-blocking reduction: once it
+has completed, all members are at the same place and the collective itself cannot hang.
+"""
+
+from arena.comms.group import GroupChannel
+from arena.comms.mailbox import Mailbox
+from arena.comms.match import MatchChannel, SeatChannel
+from arena.comms.world import World
+
+__all__ = ["GroupChannel", "Mailbox", "MatchChannel", "SeatChannel", "World"]

@@ -1,0 +1,140 @@
+"""All workers of one player, and their sub-communicator."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arena.comms.mpi import MPI
+from arena.errors import MatchOver
+from arena.waiting import Waiter
+
+
+class _Meeting(NamedTuple):
+    """What the members of a group agreed on at a rendezvous."""
+
+    operation: int
+    length: int
+    leaving: bool
+    active: bool
+
+
+_NOTHING = np.iinfo(np.int64).min
+# The operations that members can meet for.
+_SUM32, _SUM64, _BROADCAST, _LEAVE = 1, 2, 3, 4
+_NAMES = {_SUM32: "a sum of float32", _SUM64: "a sum of float64", _BROADCAST: "a broadcast", _LEAVE: "leaving"}
+
+
+class GroupChannel:
+    """All workers of one player and their sub-communicator.
+
+    Members are *active* (their policy runs), *finished* (``run`` returned; they take part with zeros while they keep
+    playing) or *leaving* (their match is over). Whoever meets a leaving member gets MatchOver.
+    """
+
+    def __init__(self, comm: MPI.Comm, waiter: Waiter) -> None:
+        self._comm, self._waiter = comm, waiter
+        self.rank, self.size = comm.rank, comm.size
+        self._mine = np.empty(7, np.int64)
+        self._theirs = np.empty(7, np.int64)
+        self._pending: MPI.Request | None = None
+
+    # The rendezvous -------------------------------------------------------------------------------------------
+
+    def _announce(self, operation: int | None, length: int, leaving: bool) -> MPI.Request:
+        if operation is None:
+            self._mine[:4] = _NOTHING
+        else:
+            self._mine[:4] = (operation, -operation, length, -length)
+        self._mine[4:] = (leaving, -leaving, operation is not None)
+        return self._comm.Iallreduce(self._mine, self._theirs, MPI.MAX)
+
+    def _read(self) -> _Meeting:
+        operation, minus_operation, length, minus_length, leaving, _, active = self._theirs.tolist()
+        if active and not leaving and (operation != -minus_operation or length != -minus_length):
+            raise RuntimeError(
+                "the workers of this group called different collectives at the same time: "
+                f"{_NAMES[-minus_operation]} of {-minus_length} items, and {_NAMES[operation]} of {length} items; "
+                "every worker of a player must make the same calls of `group` in the same order"
+            )
+        return _Meeting(operation, length, bool(leaving), bool(active))
+
+    def _meet(self, operation: int, length: int) -> None:
+        request = self._announce(operation, length, leaving=False)
+        self._waiter.until(request.Test, lambda: f"the other {self.size - 1} workers of this group")
+        if self._read().leaving:
+            raise MatchOver
+
+    # What members do together -----------------------------------------------------------------------------------
+
+    def sum_in_place(self, array: np.ndarray) -> None:
+        """Replace a contiguous float32 or float64 array by its sum over the group; all members get the same bits."""
+        if self.size == 1:
+            return
+        self._meet(_SUM32 if array.dtype == np.float32 else _SUM64, array.size)
+        self._comm.Allreduce(MPI.IN_PLACE, array)
+
+    def broadcast_in_place(self, array: np.ndarray) -> None:
+        """Replace a contiguous array by that of the first member, which must be active."""
+        if self.size == 1:
+            return
+        self._meet(_BROADCAST, array.nbytes)
+        self._comm.Bcast(array.view(np.uint8).reshape(-1))
+
+    # Finishing and leaving ----------------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """As a finished member, take part with zeros in whatever the active members do; returns at once.
+
+        Raises:
+          RuntimeError: the others wait for a broadcast that this member would have to send.
+        """
+        if self.size == 1:
+            return
+        if self._pending is None:
+            self._pending = self._announce(None, 0, leaving=False)
+        if self._pending.Test():
+            self._pending = None
+            meeting = self._read()
+            if meeting.active and not meeting.leaving:
+                self._take_part(meeting)
+
+    def _take_part(self, meeting: _Meeting) -> None:
+        if meeting.operation == _BROADCAST:
+            if self.rank == 0:
+                raise RuntimeError("a worker called group.broadcast after `run` had returned in the group's worker 0")
+            self._comm.Bcast(np.empty(meeting.length, np.uint8))
+        else:
+            dtype = np.float32 if meeting.operation == _SUM32 else np.float64
+            self._comm.Allreduce(MPI.IN_PLACE, np.zeros(meeting.length, dtype))
+
+    def leave(self) -> None:
+        """Return once every member is leaving. Active members learn of it by MatchOver at their next collective."""
+        if self.size == 1:
+            return
+        what: Callable[[], str] = lambda: f"the other {self.size - 1} workers of this group to leave"  # noqa: E731
+        if self._pending is not None:
+            self._waiter.until(self._pending.Test, what)
+            self._pending = None
+            meeting = self._read()
+            if meeting.active and not meeting.leaving:
+                self._take_part(meeting)
+        together = False
+        while not together:
+            request = self._announce(_LEAVE, 0, leaving=True)
+            self._waiter.until(request.Test, what)
+            together = self._theirs[5] == -1  # the largest -leaving: -1 if all are
+
+    def share(self, thing: Any) -> Any:
+        """Give every member what the first one has; pickled, for use at the start of a round only."""
+        payload = np.frombuffer(MPI.pickle.dumps(thing), np.uint8).copy()
+        length = np.array([payload.size], np.int64)
+        self.broadcast_in_place(length)
+        if self.rank != 0:
+            payload = np.empty(int(length[0]), np.uint8)
+        self.broadcast_in_place(payload)
+        return MPI.pickle.loads(payload.tobytes())
+
+    def close(self) -> None:
+        """Give the communicator back. All members call it."""
+        self._comm.Free()

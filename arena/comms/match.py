@@ -1,0 +1,215 @@
+"""What carries actions from the seats of a match to its environment process, and records back."""
+
+import bisect
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from arena.comms.mpi import MPI, take
+from arena.comms.world import World
+from arena.waiting import Waiter
+from arena.wire import ActionMessage, Block, Record, make_record
+
+# Tags of a seat's four streams, per batch.
+_ACTIONS, _RECORD, _ACTIONS_SIDE, _RECORD_SIDE, _STREAMS = 0, 1, 2, 3, 4
+
+
+class SeatChannel:
+    """The worker's end of its seat: for each batch one message out and one record in, over persistent requests."""
+
+    def __init__(
+        self, world: World, environment_rank: int, blocks: Sequence[Block], batch_copies: Sequence[int], waiter: Waiter
+    ) -> None:
+        self.batches = len(batch_copies)
+        self.messages = [ActionMessage(blocks, copies) for copies in batch_copies]
+        self.records: list[Record] = [make_record(blocks, copies) for copies in batch_copies]
+        self._comm, self._peer, self._waiter = world.steps, environment_rank, waiter
+        self._sends = [
+            self._comm.Send_init(message.buffer, environment_rank, _STREAMS * b + _ACTIONS)
+            for b, message in enumerate(self.messages)
+        ]
+        self._receives = [
+            self._comm.Recv_init(record.buffer, environment_rank, _STREAMS * b + _RECORD)
+            for b, record in enumerate(self.records)
+        ]
+        self._sides: list[MPI.Request] = []
+        self._tests = [request.Test for request in self._receives]
+        self._what = lambda: f"the environment process (rank {environment_rank})"
+
+    def send(self, batch: int, command: int = 0, side: Any = None) -> None:
+        """Send the batch's actions, or a reset with ``side`` (pickled) beside it, and get ready for the answer."""
+        if self._sides:
+            self._sides = [request for request in self._sides if not request.Test()]
+        header = self.messages[batch].header
+        header[0] = command
+        header[1] = 0
+        if side is not None:
+            header[1] = 1
+            self._sides.append(self._comm.isend(side, self._peer, _STREAMS * batch + _ACTIONS_SIDE))
+        self._receives[batch].Start()
+        self._sends[batch].Start()
+
+    def receive(self, batch: int) -> Record:
+        """Return the batch's record; it is valid until the next ``send`` of the batch."""
+        if not self._tests[batch]():
+            self._waiter.until(self._tests[batch], self._what)
+        self._sends[batch].Wait()
+        return self.records[batch]
+
+    def receive_side(self, batch: int) -> Any:
+        """Return what came beside the batch's record (its header said so)."""
+        return take(self._comm, self._peer, _STREAMS * batch + _RECORD_SIDE, self._waiter, "infos")
+
+    def close(self) -> None:
+        """Free the requests."""
+        for side in self._sides:
+            self._waiter.until(side.Test, lambda: "the last side messages to leave")
+        for request in (*self._sends, *self._receives):
+            request.Free()
+
+
+class MatchChannel:
+    """The environment process's end of a match: for each batch, all seats' messages in and their records out."""
+
+    def __init__(
+        self,
+        world: World,
+        worker_ranks: Sequence[int],
+        seat_blocks: Sequence[Sequence[Block]],
+        batch_copies: Sequence[int],
+        waiter: Waiter,
+        *,
+        in_turn: bool = False,
+    ) -> None:
+        """Get ready for the seats' messages; ``in_turn`` takes batches in their order, not as they come."""
+        self._comm, self._workers, self._waiter = world.steps, tuple(worker_ranks), waiter
+        self._in_turn = in_turn
+        self.messages = [[ActionMessage(blocks, n) for blocks in seat_blocks] for n in batch_copies]
+        self.records = [[make_record(blocks, n) for blocks in seat_blocks] for n in batch_copies]
+        self._receives = [
+            [
+                self._comm.Recv_init(message.buffer, rank, _STREAMS * b + _ACTIONS)
+                for rank, message in zip(worker_ranks, messages, strict=True)
+            ]
+            for b, messages in enumerate(self.messages)
+        ]
+        self._sends = [
+            [
+                self._comm.Send_init(record.buffer, rank, _STREAMS * b + _RECORD)
+                for rank, record in zip(worker_ranks, records, strict=True)
+            ]
+            for b, records in enumerate(self.records)
+        ]
+        self._open = list(range(len(batch_copies)))
+        self._held: set[int] = set()
+        self._next = self._ready_batch = 0
+        self._sides: list[MPI.Request] = []
+        for receives in self._receives:
+            MPI.Prequest.Startall(receives)
+
+    def ready(self, batch: int) -> bool:
+        """Whether every seat has sent its message for this batch."""
+        receives = self._receives[batch]
+        return receives[0].Test() if len(receives) == 1 else MPI.Request.Testall(receives)
+
+    def missing(self) -> str:
+        """Name the workers that have not sent what the match waits for."""
+        late = sorted(
+            {rank for b in self._open for rank, r in zip(self._workers, self._receives[b], strict=True) if not r.Test()}
+        )
+        return f"actions from worker ranks {late}"
+
+    def wait_any(self) -> int:
+        """Return a batch for which every seat has sent; batches that are ready take turns."""
+        found = self._find_ready()
+        if found is None:
+            self._waiter.until(self._remember_ready, self.missing)
+            found = self._ready_batch
+        return self._accept(found)
+
+    def find_ready(self) -> int | None:
+        """Return such a batch where there is one now."""
+        found = self._find_ready()
+        return None if found is None else self._accept(found)
+
+    def hold(self, batch: int) -> None:
+        """Leave a batch out of what is looked for, until ``release``: it is being answered."""
+        self._open.remove(batch)
+        self._held.add(batch)
+
+    def release(self, batch: int) -> None:
+        """Take a batch back that was held."""
+        self._held.remove(batch)
+        bisect.insort(self._open, batch)
+
+    def holds_all(self) -> bool:
+        """Whether no batch is left to look for."""
+        return not self._open
+
+    def _accept(self, batch: int) -> int:
+        self._next = self._open.index(batch) + 1
+        MPI.Request.Waitall(self._sends[batch])
+        return batch
+
+    def wait(self, batch: int, seat: int) -> None:
+        """Return once this seat has sent its message for this batch."""
+        self._waiter.until(self._receives[batch][seat].Test, self.missing)
+        self._sends[batch][seat].Wait()
+
+    def _find_ready(self) -> int | None:
+        count = len(self._open)
+        for i in range(1 if self._in_turn else count):
+            batch = self._open[(self._next + i) % count]
+            if self.ready(batch):
+                return batch
+        return None
+
+    def _remember_ready(self) -> bool:
+        found = self._find_ready()
+        if found is None:
+            return False
+        self._ready_batch = found
+        return True
+
+    def take_side(self, batch: int, seat: int) -> Any:
+        """Return what a worker sent beside its message (its header said so)."""
+        tag = _STREAMS * batch + _ACTIONS_SIDE
+        return take(self._comm, self._workers[seat], tag, self._waiter, "what goes with a reset")
+
+    def put_side(self, batch: int, seat: int, side: Any) -> None:
+        """Send something beside the next record of a seat; its header must say so."""
+        self._sides = [request for request in self._sides if not request.Test()]
+        self._sides.append(self._comm.isend(side, self._workers[seat], _STREAMS * batch + _RECORD_SIDE))
+
+    def send(self, batch: int) -> None:
+        """Send every seat its record of this batch, and get ready for their next messages."""
+        receives, sends = self._receives[batch], self._sends[batch]
+        if len(sends) == 1:
+            receives[0].Start()
+            sends[0].Start()
+        else:
+            MPI.Prequest.Startall(receives)
+            MPI.Prequest.Startall(sends)
+
+    def send_to(self, batch: int, seat: int) -> None:
+        """Send one seat its record of this batch, and get ready for its next message."""
+        self._receives[batch][seat].Start()
+        self._sends[batch][seat].Start()
+
+    def send_last(self, batch: int) -> bool:
+        """Send every seat the last record of this batch; return whether batches are still open."""
+        MPI.Prequest.Startall(self._sends[batch])
+        self._open.remove(batch)
+        return bool(self._open or self._held)
+
+    def close(self) -> None:
+        """Wait until the last records have left and free the requests."""
+        for batch, (sends, receives) in enumerate(zip(self._sends, self._receives, strict=True)):
+            self._waiter.until(partial(MPI.Request.Testall, sends), lambda: "the last records to leave")
+            for receive in receives if batch in self._open else ():
+                receive.Cancel()
+                receive.Wait()
+            for request in (*sends, *receives):
+                request.Free()
+        for side in self._sides:
+            self._waiter.until(side.Test, lambda: "the last side messages to leave")

@@ -1,0 +1,43 @@
+"""MPI as the arena starts it, and what may be sent where."""
+
+import os
+from typing import Any
+
+import mpi4py
+
+from arena.waiting import Waiter, patiently
+
+# Open MPI gives the core away while it waits only where it knows that ranks share cores. It does not know where a
+# scheduler counts more cores than there are, and then every collective costs a time slice of each rank.
+os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+# Only the main thread of a rank speaks MPI; asking for no more keeps locks out of the step path.
+mpi4py.rc.thread_level = "funneled"
+with patiently():
+    from mpi4py import MPI
+
+__all__ = ["MPI", "take"]
+
+
+def take(comm: MPI.Comm, source: int, tag: int, waiter: Waiter, what: str) -> Any:
+    """Return the next pickled message of a rank, however large, without ever blocking in MPI."""
+    name = f"{what} from rank {source}"
+    arriving: list[MPI.Message] = []
+
+    def begins() -> bool:
+        message = comm.improbe(source, tag)
+        arriving.extend([] if message is None else [message])
+        return message is not None
+
+    if not begins():
+        waiter.until(begins, lambda: name)
+    request = arriving[0].irecv()
+    arrived: list[Any] = []
+
+    def ends() -> bool:
+        done, thing = request.test()
+        arrived.extend([thing] if done else [])
+        return done
+
+    if not ends():
+        waiter.until(ends, lambda: name)
+    return arrived[0]
