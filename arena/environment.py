@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from arena.batch_records import BatchRecords
 from arena.comms import Mailbox, MatchChannel, World
 from arena.config import TableRow
 from arena.config_sections import EnvConfig
@@ -19,7 +20,6 @@ from arena.dispatcher import Dispatcher
 from arena.env_manager import ManagerSettings, create_env_manager
 from arena.env_manager.base import FAILURES
 from arena.env_manager.faults import Fault, NotANumberError, RetriesSpentError, cut_short, fault_of
-from arena.env_manager.slot import has_nan
 from arena.env_manager.source import EnvironmentSource
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.errors import ConfigError
@@ -34,14 +34,10 @@ from arena.wire import (
     DONE,
     MATCH_OVER,
     RESET,
-    VOID,
-    Record,
     ShapeError,
-    SlotWriter,
     action_reader,
     batch_slices,
     blocks_of,
-    tree_leaves,
 )
 
 REPORT_EVERY = 1.0
@@ -53,28 +49,6 @@ LOOK_EVERY = 0.05
 
 MAX_TOLD = 100
 """Different faults of a match that are logged with their tracebacks."""
-
-
-class _Place(NamedTuple):
-    """One entity of one copy in a seat's record: the observations, flat views of the rest, and where it lies there."""
-
-    entity: int
-    offset: int
-    write: Callable[[Any], None]
-    mask: np.ndarray | None
-
-
-class _SeatRecord(NamedTuple):
-    """One seat's record of one batch, with flat memory views (cheaper to assign to than arrays)."""
-
-    record: Record
-    rewards: "memoryview[float]"
-    terminated: "memoryview[bool]"
-    truncated: "memoryview[bool]"
-    acting: "memoryview[bool]"
-    started: "memoryview[bool]"
-    over: "memoryview[bool]"
-    places: list[list[_Place]]
 
 
 class _Running:
@@ -190,22 +164,24 @@ class EnvironmentProcess:
         readers = [self._entity_readers(b, copy) for b, copy in places]
         self._started: dict[int, bool] = {}  # copies that were sent off into an episode, or left idle by the job
         self._records = [
-            [self._seat_record(b, s, blocks) for s, blocks in enumerate(seat_blocks)] for b in range(batches)
+            BatchRecords(
+                records,
+                [seat.entities for seat in match.seats],
+                seat_blocks,
+                self._entities,
+                looks_for_nan=env.manager == "serial",  # elsewhere the copies look at what they return themselves
+            )
+            for records in self._channel.records
         ]
         if env.manager == "serial":
             self._copies = Copies(self._manager, readers)
             self._next_batch = self._channel.wait_any
-            self._checks = [[(flat.dot, flat) for flat in self._float_arrays(b, None)] for b in range(batches)]
-            self._copy_checks = [self._float_arrays(b, copy) for b, copy in places]
         else:
             self._copies = CopiesApart(self._manager, readers)
             dispatcher = Dispatcher(
                 self._channel, self._manager, self._slices, self._send_off, self.housekeeping, waiter
             )
             self._next_batch = dispatcher.next_batch
-            self._checks = [[] for _ in range(batches)]  # the copies look at what they return themselves
-            self._copy_checks = [[] for _ in places]
-        self._voided: set[int] = set()
         self._players = self._players_of_entities()
         self._playbill = Playbill(match.seats, len(self._entities)) if league else None
         self._log, self._for_jobs = log, 0
@@ -254,38 +230,6 @@ class EnvironmentProcess:
             return space.sample(masks[index])
 
         return sample
-
-    def _seat_record(self, batch: int, seat: int, blocks: Sequence[Any]) -> _SeatRecord:
-        record = self._channel.records[batch][seat]
-        entities = self._match.seats[seat].entities
-        copies, count = record.rewards.shape
-        places: list[list[_Place]] = []
-        for copy in range(copies):
-            row = []
-            for b, block in enumerate(blocks):
-                masks = record.action_masks[b]
-                for place, position in enumerate(block.positions):
-                    entity = entities[position]
-                    writer = SlotWriter(record.observations[b], copy, place, self._entities[entity].name)
-                    mask = None if masks is None else masks[copy, place]
-                    row.append(_Place(entity, copy * count + position, writer.write, mask))
-            places.append(row)
-        return _SeatRecord(
-            record,
-            rewards=record.rewards.data.cast("B").cast("d"),
-            terminated=_flags(record.terminated),
-            truncated=_flags(record.truncated),
-            acting=_flags(record.acting),
-            started=_flags(record.started),
-            over=_flags(record.over),
-            places=places,
-        )
-
-    def _float_arrays(self, batch: int, copy: int | None) -> list[np.ndarray]:
-        """Return flat views of the observations that may be NaN in the records of a batch, or of one copy in it."""
-        trees = [tree for seat in self._records[batch] for tree in seat.record.observations]
-        floats = [leaf for tree in trees for leaf in tree_leaves(tree) if leaf.dtype.kind == "f"]
-        return [(array if copy is None else array[copy]).reshape(-1) for array in floats]
 
     # Serving --------------------------------------------------------------------------------------------------
 
@@ -364,8 +308,9 @@ class EnvironmentProcess:
     def _step(self, batch: int) -> None:
         step, same_step = self._copies.step, self._same_step
         sides = {s: Side({}, {}) for s in self._reads_infos}
-        if batch in self._voided:
-            self._forget_faults(batch)
+        records = self._records[batch]
+        if records.voided:
+            records.forget_voids()
         for copy, number in self._numbers[batch]:
             running = self._running[number]
             if running.over:
@@ -373,10 +318,10 @@ class EnvironmentProcess:
                 continue
             try:
                 timestep = step[number]()
-                self._write(batch, copy, timestep, sides, started=False)
+                records.write(copy, timestep, sides, started=False)
                 over = timestep.over
                 if over or same_step:
-                    self._check_numbers(number)
+                    records.check(copy)
                 self._count(running, timestep)
             except (ConfigError, RetriesSpentError):
                 raise
@@ -389,11 +334,8 @@ class EnvironmentProcess:
                 self._finish(number, timestep, None)
                 if same_step:
                     self._restart(batch, copy, timestep, sides)
-        for dot, flat in self._checks[batch]:
-            square = dot(flat)
-            if square != square:  # see has_nan
-                self._find_nan(batch, sides)
-                break
+        if records.has_nan():
+            self._find_nan(batch, sides)
         self._put_sides(batch, sides)
 
     def _count(self, running: _Running, timestep: Timestep) -> None:
@@ -422,7 +364,7 @@ class EnvironmentProcess:
         if self._playbill is not None:
             cast = self._playbill.next(number)
             if cast is None or cast.job is None:
-                self._rest(batch, copy)
+                self._records[batch].rest(copy)
                 return False
             self._put_cast(batch, copy, cast, cast.job)
             options = cast.job.options
@@ -442,16 +384,7 @@ class EnvironmentProcess:
             running.settings = job.settings
             settings = {**self._source.settings, **job.settings}
             self._copies.restart(self._slices[batch].start + copy, replace(self._source, settings=settings))
-        for seat in self._records[batch]:
-            seat.record.cast[copy] = cast.number
-
-    def _rest(self, batch: int, copy: int) -> None:
-        """Have nobody act in a copy that the job leaves idle."""
-        for seat in self._records[batch]:
-            record = seat.record
-            record.rewards[copy] = 0.0
-            for flags in (record.terminated, record.truncated, record.acting, record.started):
-                flags[copy] = False
+        self._records[batch].cast(copy, cast.number)
 
     def _begin(self, batch: int, copy: int, sides: dict[int, Side], final: Timestep | None = None) -> None:
         """Show the first observation of an episode, in same-step mode beside the outcome of the last one."""
@@ -461,8 +394,8 @@ class EnvironmentProcess:
             if final is not None:
                 shown = shown._replace(rewards=final.rewards, terminated=final.terminated, truncated=final.truncated)
             try:
-                self._write(batch, copy, shown, sides, started=True, over=final is not None)
-                self._check_numbers(number)
+                self._records[batch].write(copy, shown, sides, started=True, over=final is not None)
+                self._records[batch].check(copy)
                 break
             except (ShapeError, NotANumberError) as error:
                 self._copies.fail(number, fault_of(error))
@@ -482,17 +415,11 @@ class EnvironmentProcess:
 
     # Faults ---------------------------------------------------------------------------------------------------
 
-    def _check_numbers(self, number: int) -> None:
-        """Raise NotANumberError where a copy's observations in the records are NaN."""
-        for flat in self._copy_checks[number]:
-            if has_nan(flat):
-                raise NotANumberError(f"the environment returned an observation that is NaN: {flat.tolist()!s:.200}")
-
     def _find_nan(self, batch: int, sides: dict[int, Side]) -> None:
         """Treat the copies whose records say NaN as failed."""
-        for copy in range(len(self._records[batch][0].places)):
+        for copy in range(self._records[batch].copies):
             try:
-                self._check_numbers(self._slices[batch].start + copy)
+                self._records[batch].check(copy)
             except NotANumberError as error:
                 self._fault(batch, copy, fault_of(error), sides)
 
@@ -506,19 +433,9 @@ class EnvironmentProcess:
         if self._same_step:
             self._restart(batch, copy, final, sides)
         else:
-            self._write(batch, copy, final, sides, started=False)
-            for flat in self._float_arrays(batch, copy):
-                np.nan_to_num(flat, copy=False)  # lest it poisons those who only look
-        for seat in self._records[batch]:
-            seat.record.void[copy] = True
-            seat.record.header[0] |= VOID
-        self._voided.add(batch)
-
-    def _forget_faults(self, batch: int) -> None:
-        self._voided.discard(batch)
-        for seat in self._records[batch]:
-            seat.record.void.fill(False)
-            seat.record.header[0] &= ~VOID
+            self._records[batch].write(copy, final, sides, started=False)
+            self._records[batch].clean(copy)
+        self._records[batch].void(copy)
 
     def _note_fault(self, number: int, fault: Fault) -> None:
         """Put a fault into the log, with its traceback where nobody has seen it yet."""
@@ -530,27 +447,6 @@ class EnvironmentProcess:
         self._mailbox.post(0, Note(self._world.rank, "WARNING", told))
 
     # The records ----------------------------------------------------------------------------------------------
-
-    def _write(
-        self, batch: int, copy: int, timestep: Timestep, sides: dict[int, Side], *, started: bool, over: bool = False
-    ) -> None:
-        """Write one copy's timestep into every seat's record."""
-        observations, rewards, terminated, truncated, infos, acting, masks, ended = timestep
-        for seat in self._records[batch]:
-            for entity, offset, write, mask in seat.places[copy]:
-                write(observations[entity])
-                seat.rewards[offset] = rewards[entity]
-                seat.terminated[offset] = terminated[entity]
-                seat.truncated[offset] = truncated[entity]
-                seat.acting[offset] = acting[entity]
-                if mask is not None and masks[entity] is not None:
-                    mask[...] = masks[entity]
-            seat.started[copy] = started
-            seat.over[copy] = ended or over
-        for s, side in sides.items():
-            own = [infos[e] for e in self._match.seats[s].entities]
-            if any(own):
-                side.infos[copy] = own
 
     def _put_sides(self, batch: int, sides: dict[int, Side]) -> None:
         for s, side in sides.items():
@@ -603,9 +499,9 @@ class EnvironmentProcess:
     def _reset(self, batch: int) -> None:
         """Reset copies because a seat said so; the other seats learn that their episodes are truncated."""
         requests = self._requests(batch, range(len(self._match.seats)))
-        start, copies = self._slices[batch].start, len(self._records[batch][0].places)
-        if batch in self._voided:
-            self._forget_faults(batch)
+        start, copies, records = self._slices[batch].start, self._records[batch].copies, self._records[batch]
+        if records.voided:
+            records.forget_voids()
         wanted = [any(r.mask is None or r.mask[c] for r in requests.values()) for c in range(copies)]
         interrupted = [c for c in range(copies) if wanted[c] and not self._running[start + c].over]
         played = [c for c in interrupted if self._running[start + c].length]
@@ -633,7 +529,7 @@ class EnvironmentProcess:
                 self._begin(batch, copy, sides)
             else:
                 quiet = self._running[number].timestep._replace(infos=[{}] * len(self._entities))
-                self._write(batch, copy, quiet, sides, started=False)
+                records.write(copy, quiet, sides, started=False)
         self._put_sides(batch, sides)
 
     def _cut(self, timestep: Timestep | None, info: dict) -> Timestep:
@@ -645,11 +541,11 @@ class EnvironmentProcess:
         """Tell seats that their episodes were truncated, and wait for their next messages."""
         start = self._slices[batch].start
         sides = {s: Side({}, {}) for s in self._reads_infos if s in others}
-        for copy in range(len(self._records[batch][0].places)):
+        for copy in range(self._records[batch].copies):
             final = self._running[start + copy].timestep
             if copy in copies:
                 final = self._cut(final, {"reset_by": by})
-            self._write(batch, copy, final, sides, started=False)
+            self._records[batch].write(copy, final, sides, started=False)
         self._put_sides(batch, sides)
         for seat in others:
             self._channel.send_to(batch, seat)
@@ -667,11 +563,6 @@ def _manager_settings(env: EnvConfig, seed: int) -> ManagerSettings:
         memory_limit=env.memory_limit,
         seed=seed,
     )
-
-
-def _flags(array: np.ndarray) -> "memoryview[bool]":
-    """Return a flat memory view of a contiguous array of flags."""
-    return array.data.cast("B").cast("?")
 
 
 def _copied(observation: Any) -> Any:
