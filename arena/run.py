@@ -243,9 +243,7 @@ class _Rank:
     def _end_without_root(self) -> None:
         if self.world.rank == 0:  # who is now the first
             print(f"error: the root (rank 0) has died, and ends the job; {GO_ON}", file=sys.stderr, flush=True)
-        else:
-            time.sleep(ABORT_GRACE)
-        self.world.abort(1)
+        _leave(1)  # each by itself: what MPI_Abort waits for may be the dead one
 
     def _salvage_as_root(self, root: Any) -> None:
         root.mourn()

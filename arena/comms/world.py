@@ -161,6 +161,9 @@ class World:
         origins = [self.origins[place] for place in places]
         self.dead += [origin for origin in self.origins if origin not in origins]
         self.origins = origins
+        if 0 in self.dead:  # nobody goes on: everybody leaves without another word to wait for
+            self.comm, self.rank, self.size = survivors, survivors.rank, survivors.size
+            return
         self._settle(survivors)
 
     def abort(self, code: int) -> None:
