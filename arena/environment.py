@@ -234,7 +234,13 @@ class EnvironmentProcess:
     # Serving --------------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Step the match until it is closed, then report what is left."""
+        """Step the match until it is closed, then report what is left; its copies are closed in any case."""
+        try:
+            self._serve()
+        finally:
+            self._manager.close()
+
+    def _serve(self) -> None:
         if self._playbill is not None:
             self._waiter.until(self._has_job, lambda: "the first job of the league")
         open_batches = True
@@ -257,7 +263,6 @@ class EnvironmentProcess:
                     self._report()
         self._report()
         self._channel.close()
-        self._manager.close()
 
     def _all_done(self, batch: int) -> bool:
         """Whether no seat needs another step of this batch."""

@@ -211,6 +211,7 @@ class Survivor(NamedTuple):
     """Any rank to root, after another one has died: what could be saved from it.
 
     Attributes:
+      round: the number of the round that it was in; -1 for none.
       player: whose replica of weights and optimizer it has; None for none.
       learns: whether that player learns.
       inner_door: whether ``steps`` counts those of the whole group.
@@ -218,6 +219,7 @@ class Survivor(NamedTuple):
     """
 
     rank: int
+    round: int = -1
     player: str | None = None
     learns: bool = False
     inner_door: bool = False

@@ -276,7 +276,8 @@ class Root:
         """Say whose replica of each player counts: the one that has learned most, and all of them where they agree."""
         self._saved = {}
         for one in sorted(survivors, key=lambda one: (-one.updates, one.rank)):
-            if one.player is not None and one.learns:
+            # What is left of a round that was closed is in its checkpoint.
+            if one.player is not None and one.learns and one.round == self._round_number:
                 self._saved.setdefault(one.player, one)
         try:
             order = self.order_checkpoint()

@@ -1,7 +1,6 @@
 """A run as every rank goes through it: set up the world, then round after round take the role that the plan gives."""
 
 import logging
-import os
 import socket
 import sys
 import time
@@ -9,19 +8,19 @@ import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from arena import registry
 from arena.comms import GroupChannel, Mailbox, World
-from arena.config import Round, RunConfig, WaitConfig, load_config
+from arena.config import RunConfig, WaitConfig, load_config
 from arena.context import Context
-from arena.doctor.survival import why_not_tolerant
 from arena.errors import ConfigError, GivenUpError
-from arena.layout import Plan, Role, plan, ranks_needed, reduced
+from arena.layout import Role, plan
 from arena.logs import open_log
-from arena.messages import Failure, Note, RoundOver, RoundStart, Salvage, Survivor, WriteCheckpoint
+from arena.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
 from arena.run_directory import Resume, RunDirectory
-from arena.start import GO_ON, started_by_mpi
+from arena.start import started_by_mpi
+from arena.survival import Survival
 from arena.waiting import HangError, Waiter, do_nothing
 from arena.witness import Inquest, Witness
 
@@ -69,33 +68,16 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
     rank = _Rank(world, mailbox, _waiter(world, config.waits, warn), config, run, log)
     rank.be_ready_to_testify(setup_waiter)
     if config.fault_tolerance == "ulfm":
-        rank.prepare_for_deaths(setup_waiter)
+        rank.survival.prepare(setup_waiter)
     finished = True
     if world.rank == 0:
         finished = rank.be_root(goes_on)
     else:
         rank.follow()
     code = 0 if finished else stopped_code
-    try:
-        # The root draws its plots first. What MPI itself waits with, some libraries fill with spinning.
-        world.meet(rank.waiter, "the root's summary")
-    except Exception as error:
-        if not (rank.tolerant and world.means_loss(error)):
-            raise
-        world.revoke()  # all that there was to do is done
-        _leave(code)
-    if world.dead:
-        _leave(code)
+    rank.survival.part(code)
     world.close()
     return code
-
-
-def _leave(code: int) -> NoReturn:
-    """End this process without MPI_Finalize, which may wait for the dead for ever."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def _agree_on_config(
@@ -192,7 +174,7 @@ class _Rank:
         self.role: Role = "root" if world.rank == 0 else "idle"
         self.player: str | None = None
         self.worker: Any = None
-        self.tolerant = False
+        self.survival = Survival(world, mailbox, waiter, config)
 
     def be_ready_to_testify(self, waiter: Waiter) -> None:
         """Have a thread that says what this rank is doing should the run hang; on the root, one that asks."""
@@ -203,83 +185,6 @@ class _Rank:
         else:
             address = world.share(None, waiter)
             Witness(address, world.rank, world.nodes[world.rank] == world.nodes[0], lambda: str(present))
-
-    # Going on without a rank ------------------------------------------------------------------------------------
-
-    def prepare_for_deaths(self, waiter: Waiter) -> None:
-        """Find out whether a death is reported here and can be outlived; if so, be ready for it."""
-        world = self.world
-        revocable = world.revocable(waiter)
-        why = None
-        if world.rank == 0:
-            why = why_not_tolerant(revocable)
-            if why is not None:
-                print(
-                    f"warning: fault_tolerance: ulfm: {why}; the job ends if a rank dies", file=sys.stderr, flush=True
-                )
-        self.tolerant = world.share(why, waiter) is None
-        if self.tolerant:
-            self.waiter.check = world.check
-            if world.rank:
-                import arena.inner_door  # noqa: F401 (whoever takes a dead worker's place must not load torch then)
-
-    def _outlive(self, error: Exception, salvage: Callable[[], None]) -> None:
-        """Leave the dead behind and save what the others have; anything but a death is raised again."""
-        while True:
-            if not (self.tolerant and self.world.means_loss(error)):
-                raise error
-            self.waiter.on_idle = do_nothing
-            try:
-                self.world.shrink(self.waiter)
-                self.mailbox.forget()
-                if 0 in self.world.dead:
-                    self._end_without_root()
-                salvage()
-            except Exception as another:
-                error = another
-            else:
-                return
-
-    def _end_without_root(self) -> None:
-        if self.world.rank == 0:  # who is now the first
-            print(f"error: the root (rank 0) has died, and ends the job; {GO_ON}", file=sys.stderr, flush=True)
-        _leave(1)  # each by itself: what MPI_Abort waits for may be the dead one
-
-    def _salvage_as_root(self, root: Any) -> None:
-        root.mourn()
-        survivors: list[Survivor] = []
-
-        def have_told() -> bool:
-            while (mail := self.mailbox.poll()) is not None:
-                if isinstance(mail[1], Survivor):
-                    survivors.append(mail[1])
-                else:
-                    root.handle(mail[1])
-            return len(survivors) == self.world.size - 1
-
-        self.waiter.until(have_told, lambda: "what the survivors have")
-        salvage = self.world.share(root.salvage(survivors), self.waiter)
-        self.world.meet(self.waiter, "what the survivors write")
-        root.go_on(salvage)
-
-    def _salvage(self) -> None:
-        world, worker = self.world, self.worker
-        self.log.warning("ranks %s have died; this is rank %d of %d now", world.dead, world.rank, world.size)
-        self.mailbox.post(0, Survivor(world.rank) if worker is None else worker.survivor())
-        salvage: Salvage = world.share(None, self.waiter)
-        if worker is not None and salvage.writers.get(worker.player) == world.rank:
-            worker.write_salvage(salvage.order)
-        self.mailbox.flush(self.waiter)
-        world.meet(self.waiter, "what the survivors write")
-        self.worker = None
-
-    def _planned(self, round_: Round) -> Plan:
-        """Return who does what in a round with the ranks that there are."""
-        nodes = self.world.nodes
-        spares = max(0, self.config.spares - len(self.world.dead))
-        if not self.world.dead or ranks_needed(round_.rows) + spares <= len(nodes):
-            return plan(round_.rows, nodes, spares)
-        return plan(round_.rows, nodes, replicas=reduced(round_.rows, len(nodes)))
 
     # The root -------------------------------------------------------------------------------------------------
 
@@ -331,14 +236,14 @@ class _Rank:
             try:
                 goes_on = self._lead_round(root, reading)
             except Exception as error:
-                self._outlive(error, partial(self._salvage_as_root, root))
+                self.survival.outlive(error, partial(self.survival.salvage_as_root, root))
 
     def _lead_round(self, root: Any, reading: Waiter) -> bool:
         """Play a round, or a stretch of it; False where there was none left."""
         start: RoundStart = self.world.share(root.next_round(), reading)
         if start.number < 0:
             return False
-        planned = self._planned(self.rounds[start.number])
+        planned = self.survival.planned(self.rounds[start.number])
         self.world.split_group(None, reading)
         root.supervise(planned)
         order = root.order_last_checkpoint()
@@ -369,16 +274,17 @@ class _Rank:
                 try:
                     goes_on = self._follow_round()
                 except Exception as error:
-                    self._outlive(error, self._salvage)
+                    self.survival.outlive(error, lambda: self.survival.salvage(self.worker, self.log))
         except BaseException as error:
             self._give_up(error)
 
     def _follow_round(self) -> bool:
         start: RoundStart = self.world.share(None, self.waiter)
+        self.worker = None  # only now: what it has is on disk once the root has begun another round
         if start.number < 0:
             return False
         round_ = self.rounds[start.number]
-        planned = self._planned(round_)
+        planned = self.survival.planned(round_)
         me = planned.assignments[self.world.rank]
         self.role, self.player = me.role, me.player
         context = Context(self.world, self.mailbox, self.waiter, self.config, round_, start, planned, me, self.log)
@@ -403,7 +309,6 @@ class _Rank:
         if channel is not None:
             channel.close()
         self.world.meet(self.waiter, "all ranks at the end of the round")
-        self.worker = None
         return True
 
     def _serve_environment(self, context: Context) -> None:

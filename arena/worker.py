@@ -133,7 +133,15 @@ class Worker(ABC):
 
     def survivor(self) -> Survivor:
         """Return what could be saved from this worker."""
-        return Survivor(self.context.world.rank, self.player, self.learns, self.inner_door, self.steps, self.updates)
+        return Survivor(
+            self.context.world.rank,
+            self.context.start.number,
+            self.player,
+            self.learns,
+            self.inner_door,
+            self.steps,
+            self.updates,
+        )
 
     def write_salvage(self, order: WriteCheckpoint) -> None:
         """Write the player's state as this worker has it, whatever its place in the group was."""

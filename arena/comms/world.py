@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import threading
 import time
 from typing import Any
 
@@ -16,6 +17,9 @@ from arena.waiting import Waiter, patient_sleeps
 
 REVOKED_WITHIN = 5.0
 """Seconds in which a rank learns what another one has taken back, where fault tolerance is more than a name."""
+
+ABORTED_WITHIN = 5.0
+"""Seconds in which MPI ends the job, where it can."""
 
 _LOSSES = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED}
 MAIL, DIRECT = 1, 2
@@ -110,9 +114,10 @@ class World:
         """Whether an error says that a rank has died, here or, by what they took back, in the eyes of others."""
         if not isinstance(error, MPI.Exception):
             return isinstance(error, RankLostError)
-        if error.Get_error_class() != MPI.ERR_IN_STATUS:
-            return error.Get_error_class() in _LOSSES
-        # Of several requests one has failed, and mpi4py does not say of what; the news of a death may be under way.
+        if error.Get_error_class() in _LOSSES:
+            return True
+        # Of several requests one has failed, and mpi4py does not say of what; or a collective could not send to the
+        # dead, which Open MPI calls another error. The news of the death may be under way.
         until = time.monotonic() + REVOKED_WITHIN
         while not (lost := self.comm.Is_revoked() or self.comm.Get_failed().size > 0) and time.monotonic() < until:
             time.sleep(0.001)
@@ -141,7 +146,8 @@ class World:
     def revoke(self) -> None:
         """Take back every communicator, so that nobody waits for a dead rank, or for one that knows of it."""
         for comm in (self.comm, self.steps, self.mail, *self._groups):
-            comm.Revoke()
+            if comm != MPI.COMM_NULL:  # a group that was closed before the next round
+                comm.Revoke()
         self._groups = []
 
     def shrink(self, waiter: Waiter) -> None:
@@ -152,11 +158,14 @@ class World:
         Raises:
           Exception: another rank has died meanwhile (``means_loss`` says so); call it again.
         """
-        old = self.comm
         self.revoke()
         # Open MPI 5.0 has Ishrink, which fails; so this waits in MPI, and a thread looks at the clock.
         with waiter.watching("all ranks that are left"):
-            survivors = old.Shrink()
+            self._take_over(self.comm.Shrink())
+
+    def _take_over(self, survivors: MPI.Comm) -> None:
+        """Know who is left, and set up their communicators."""
+        old = self.comm
         places = MPI.Group.Translate_ranks(survivors.Get_group(), None, old.Get_group())
         origins = [self.origins[place] for place in places]
         self.dead += [origin for origin in self.origins if origin not in origins]
@@ -167,7 +176,10 @@ class World:
         self._settle(survivors)
 
     def abort(self, code: int) -> None:
-        """End the whole job at once."""
+        """End the whole job at once; where MPI waits for the dead meanwhile, this process ends all the same."""
+        unable = threading.Timer(ABORTED_WITHIN, os._exit, (code,))
+        unable.daemon = True
+        unable.start()
         MPI.COMM_WORLD.Abort(code)
 
     def close(self) -> None:

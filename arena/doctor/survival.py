@@ -40,6 +40,8 @@ def why_not_tolerant(revocable: bool) -> str | None:
     if not revocable:
         return "in this job's MPI, what one rank takes back is not taken back for the others"
     seconds, tested = survived()
-    if tested and seconds is None:
+    if not tested:
+        return "whether deaths are reported cannot be tried here: no mpirun of Open MPI is on PATH"
+    if seconds is None:
         return "the others did not survive a rank that was killed in a trial"
     return None
