@@ -216,6 +216,7 @@ class Survivor(NamedTuple):
       learns: whether that player learns.
       inner_door: whether ``steps`` counts those of the whole group.
       steps, updates: of the player, as far as this rank knows.
+      metrics: of the last update, whose report may be lost.
     """
 
     rank: int
@@ -225,6 +226,7 @@ class Survivor(NamedTuple):
     inner_door: bool = False
     steps: int = 0
     updates: int = 0
+    metrics: dict[str, float] = {}
 
 
 class Salvage(NamedTuple):

@@ -291,13 +291,14 @@ class Root:
         order, saved = salvage.order, self._saved
         if order is not None:
             learning = {*self._learning, *saved}
-            parts = [
-                CheckpointPart(order.number, one.player, one.steps, one.updates)
-                for one in saved.values()
-                if one.player is not None and one.inner_door
-            ]
-            for part in parts:
-                self._steps[part.player], self._updates[part.player] = part.steps, part.updates
+            parts = []
+            for player, one in saved.items():
+                if one.inner_door:
+                    parts.append(CheckpointPart(order.number, player, one.steps, one.updates))
+                    if one.updates > self._updates.get(player, 0):  # the report of its last update was lost
+                        steps = self._steps_before.get(player, 0) + one.steps
+                        self._progress(Progress(player, 0, steps, one.updates, True, one.metrics))
+                    self._steps[player], self._updates[player] = one.steps, one.updates
             self.complete_checkpoint(order, sorted(learning), parts, finished=False)
             self._learning = sorted(learning)
         if self._league is not None:

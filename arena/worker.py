@@ -141,6 +141,7 @@ class Worker(ABC):
             self.inner_door,
             self.steps,
             self.updates,
+            self.metrics,
         )
 
     def write_salvage(self, order: WriteCheckpoint) -> None:
@@ -196,9 +197,11 @@ class Worker(ABC):
 
     def report(self, *, pooled: bool) -> None:
         """Tell the root how far the player is."""
-        metrics, self.metrics = self.metrics, {}
         steps = self._steps_before + self.steps if pooled else self.steps
-        self.context.mailbox.post(0, Progress(self.player, self.channel.rank, steps, self.updates, pooled, metrics))
+        report = Progress(self.player, self.channel.rank, steps, self.updates, pooled, dict(self.metrics))
+        self.context.mailbox.post(0, report)
+        if not pooled:  # what the policy says from time to time; else it is that of the last update
+            self.metrics.clear()
 
     def look_into_mailbox(self) -> None:
         """Take the root's orders; the first worker of a group gets them."""
