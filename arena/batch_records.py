@@ -126,11 +126,11 @@ class BatchRecords:
                 side.infos[copy] = own
 
     def rest(self, copy: int) -> None:
-        """Have nobody act in a copy that the job leaves idle."""
+        """Have nobody act in a copy that the job leaves idle, or that is late."""
         for seat in self._records:
             record = seat.record
             record.rewards[copy] = 0.0
-            for flags in (record.terminated, record.truncated, record.acting, record.started):
+            for flags in (record.terminated, record.truncated, record.acting, record.started, record.over):
                 flags[copy] = False
 
     def cast(self, copy: int, number: int) -> None:

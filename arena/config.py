@@ -176,7 +176,16 @@ class RunConfig(Model):
         if self.league is not None:
             text = "expected a table of matches, found a league, which goes by what it hears first"
             return [Problem(("deterministic",), text, self.deterministic)]
-        return [
+        environments: list[tuple[EnvConfig | EnvOverride | None, Place]] = [(self.env, ())]
+        environments += [
+            (match.env, (*place, *where)) for each, place in self._rounds() for match, where in listed(each)
+        ]
+        timed = [
+            Problem((*place, "env", "wait_timeout"), "expected none in a deterministic run, which has no clock")
+            for env, place in environments
+            if env is not None and env.wait_timeout is not None
+        ]
+        return timed + [
             Problem(
                 (*place, *where),
                 "expected a policy that learns in every match of a deterministic run, since its updates say how long "

@@ -133,6 +133,11 @@ class EnvConfig(Model):
     )
     reset_timeout: Seconds = Field(60.0, description="Seconds that a reset may take; fractions count.")
     step_timeout: Seconds = Field(60.0, description="Seconds that a step may take; fractions count.")
+    wait_timeout: Seconds | None = Field(
+        None,
+        description="Seconds after which the others play on without a copy that has not answered, which rests until it "
+        "does: for environments of uneven speed, or that hang. Null: all wait for it.",
+    )
     memory_limit: Annotated[Number, Field(gt=0)] | None = Field(
         None, description="Megabytes that a copy's process may hold, for environments that leak; null for no limit."
     )
@@ -162,9 +167,18 @@ class EnvConfig(Model):
 
     @model_validator(mode="after")
     def _limits_hold(self) -> "EnvConfig":
-        if self.memory_limit is not None and self.manager == "serial":
-            text = "expected manager: subprocess, which alone can tell what a copy holds, found serial"
-            raise refusal([Problem(("memory_limit",), text)])
+        if self.manager == "serial":
+            apart = {"memory_limit": "can tell what a copy holds", "wait_timeout": "can leave a copy alone"}
+            wrong = [
+                Problem((name,), f"expected manager: subprocess, which alone {why}, found serial")
+                for name, why in apart.items()
+                if getattr(self, name) is not None
+            ]
+            if wrong:
+                raise refusal(wrong)
+        if self.wait_timeout is not None and self.autoreset == "same_step":
+            text = "expected autoreset: next_step, in which a copy that is late may begin its episode later, found "
+            raise refusal([Problem(("wait_timeout",), text + self.autoreset)])
         return self
 
     @property
@@ -202,6 +216,7 @@ class EnvOverride(Model):
     start_timeout: Seconds | None = Field(None, description="Seconds to make a copy of this match.")
     reset_timeout: Seconds | None = Field(None, description="Seconds for a reset in this match.")
     step_timeout: Seconds | None = Field(None, description="Seconds for a step in this match.")
+    wait_timeout: Seconds | None = Field(None, description="Seconds until this match plays on without a late copy.")
     memory_limit: Annotated[Number, Field(gt=0)] | None = Field(None, description="Megabytes of a copy of this match.")
     wrappers: tuple[WrapperConfig, ...] | None = Field(
         None, description="The wrappers of this match, instead of the file's."

@@ -90,6 +90,8 @@ class CopiesApart(Copies):
     def order_reset(self, number: int, seed: int | None, options: dict | None) -> None:
         """Have a copy reset; ``begun`` gives the timestep."""
         super().order_reset(number, seed, options)
+        while self._manager.pending(number):  # it is late with something that nobody wants any more
+            self._manager.poll(1.0)
         self._manager.begin_reset(number, seed, options)
 
     def begun(self, number: int) -> Timestep:

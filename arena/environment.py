@@ -173,14 +173,22 @@ class EnvironmentProcess:
             )
             for records in self._channel.records
         ]
+        self._late: set[int] = set()
         if env.manager == "serial":
             self._copies = Copies(self._manager, readers)
             self._next_batch = self._channel.wait_any
         else:
             self._copies = CopiesApart(self._manager, readers)
             dispatcher = Dispatcher(
-                self._channel, self._manager, self._slices, self._send_off, self.housekeeping, waiter
+                self._channel,
+                self._manager,
+                self._slices,
+                self._send_off,
+                self.housekeeping,
+                waiter,
+                env.wait_timeout,
             )
+            self._late = dispatcher.late
             self._next_batch = dispatcher.next_batch
         self._players = self._players_of_entities()
         self._playbill = Playbill(match.seats, len(self._entities)) if league else None
@@ -304,6 +312,8 @@ class EnvironmentProcess:
         if any(message.header[0] == RESET for message in self._channel.messages[batch]):
             return False
         for copy, number in self._numbers[batch]:
+            if number in self._late:
+                continue
             if self._running[number].over:
                 self._started[number] = self._order_start(batch, copy)
             else:
@@ -311,12 +321,15 @@ class EnvironmentProcess:
         return True
 
     def _step(self, batch: int) -> None:
-        step, same_step = self._copies.step, self._same_step
+        step, same_step, late = self._copies.step, self._same_step, self._late
         sides = {s: Side({}, {}) for s in self._reads_infos}
         records = self._records[batch]
         if records.voided:
             records.forget_voids()
         for copy, number in self._numbers[batch]:
+            if number in late:
+                records.rest(copy)
+                continue
             running = self._running[number]
             if running.over:
                 self._start(batch, copy, sides)
@@ -523,6 +536,8 @@ class EnvironmentProcess:
         for copy in range(copies):
             number = start + copy
             if wanted[copy]:
+                self._late.discard(number)
+                self._started.pop(number, None)
                 seed, self._seeds[number] = self._seeds[number], None
                 for request in requests.values():
                     if request.seeds is not None and request.seeds[copy] is not None:
@@ -532,6 +547,8 @@ class EnvironmentProcess:
             number = start + copy
             if wanted[copy]:
                 self._begin(batch, copy, sides)
+            elif number in self._late:
+                records.rest(copy)
             else:
                 quiet = self._running[number].timestep._replace(infos=[{}] * len(self._entities))
                 records.write(copy, quiet, sides, started=False)

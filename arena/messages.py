@@ -226,7 +226,7 @@ class Survivor(NamedTuple):
     inner_door: bool = False
     steps: int = 0
     updates: int = 0
-    metrics: dict[str, float] = {}
+    metrics: dict[str, float] | None = None
 
 
 class Salvage(NamedTuple):

@@ -297,7 +297,7 @@ class Root:
                     parts.append(CheckpointPart(order.number, player, one.steps, one.updates))
                     if one.updates > self._updates.get(player, 0):  # the report of its last update was lost
                         steps = self._steps_before.get(player, 0) + one.steps
-                        self._progress(Progress(player, 0, steps, one.updates, True, one.metrics))
+                        self._progress(Progress(player, 0, steps, one.updates, True, one.metrics or {}))
                     self._steps[player], self._updates[player] = one.steps, one.updates
             self.complete_checkpoint(order, sorted(learning), parts, finished=False)
             self._learning = sorted(learning)

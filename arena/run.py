@@ -352,6 +352,12 @@ class _Rank:
                 f"{self.config.players[context.me.player].use}, which runs itself: where it stands between two "
                 "updates only it could say"
             )
+        match = context.plan.matches[context.me.match]
+        if door is OpenDoorWorker and context.round.rows[match.row].env.wait_timeout is not None:
+            raise ConfigError(
+                f"env.wait_timeout: expected policies that separate act from learn (such as ppo), found "
+                f"{self.config.players[context.me.player].use}, which runs itself and takes every copy to be in step"
+            )
         environment, _ = context.plan.match_ranks(context.me.match)
         self.worker = door(context, channel, environment)
         self.worker.serve()

@@ -27,7 +27,9 @@ def play(
     Raises:
       RuntimeError: it did not.
     """
-    limits = {"step_timeout": 0.5, "memory_limit": 300, "max_retry": 50} if manager == "subprocess" else {}
+    limits: dict[str, Any] = {"max_retry": 50}
+    if manager == "subprocess":
+        limits |= {"step_timeout": 0.5, "wait_timeout": 0.02, "memory_limit": 300}
     config = cartpole(10**9, manager=manager, wrapper=wrapper, **limits)
     config["matches"][0]["replicas"] = 2
     run = Observed(place, config, name=name)

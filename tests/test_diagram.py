@@ -16,6 +16,7 @@ from PIL import ImageFont
 
 from arena.colors import to_hex
 from arena.diagram import draw_plan
+from arena.diagram.sheet import text_width
 from arena.diagram.styles import PAPER, contrast, line_color, text_color, worker_style
 from arena.diagram.view import rank_ranges
 from arena.layout import Plan, Seat, plan
@@ -220,6 +221,12 @@ def test_every_colour_stays_readable() -> None:
         assert contrast(style.fill, style.ink) >= 4.5, color
         assert contrast(line_color(color), PAPER) >= 3.0, color
         assert contrast(text_color(color), PAPER) >= 4.5, color
+
+
+def test_no_letter_is_wider_than_it_is_taken_to_be() -> None:
+    for weight, font in FONTS.items():
+        for letter in (*map(chr, range(32, 127)), "·", "–", "…", "ä"):
+            assert font.getlength(letter) / 100 <= text_width(letter, 1.0, weight), (letter, weight)
 
 
 def test_rank_ranges() -> None:

@@ -348,6 +348,19 @@ def test_psro_measures_its_snapshots_against_each_other():
     assert {world.league.active_players[0].get_opponent().player_id for _ in range(20)} == {snapshots[-1]}
 
 
+def test_psro_asks_for_the_games_that_are_missing_once_however_many_jobs_are_in_flight():
+    payoff = {"decay": 1.0, "min_win_rate_games": 50}
+    world = World(
+        use="psro", players={"best_responder": {"one_phase_step": 10}}, payoff=payoff, max_active_player_job=4
+    )
+    world.train("best_responder_default_0", 60)
+    jobs = list(world.league.advance().launched)
+    assert len(world.league.historical_players) == 2
+    measured = [job["env"]["episodes"] for job in jobs if not job["train"]]
+    assert len(jobs) == len(measured) == 4, "with a game unknown, nobody can learn to answer its mixture"
+    assert sum(measured) <= 50 + 3, measured
+
+
 # Settings.
 
 

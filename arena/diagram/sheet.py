@@ -18,10 +18,20 @@ def text_width(text: str, size: float, weight: str = "normal", mono: bool = Fals
     """Return an upper bound of the width of ``text`` in the fonts that viewers fall back to."""
     if mono:
         return 0.61 * size * len(text)
-    ems = sum(
-        0.36 if c in " .,:;|!'ijlI()[]/·" else 0.97 if c in "mwMW" else 0.71 if c.isupper() else 0.63 for c in text
-    )
-    return ems * size * (1.1 if weight == "bold" else 1.0)
+    return sum(_ems(letter) for letter in text) * size * (1.1 if weight == "bold" else 1.0)
+
+
+def _ems(letter: str) -> float:
+    """Return an upper bound of a letter's width, as a part of the size."""
+    if letter in " .,:;|'ijlI/·":
+        return 0.37
+    if letter in "!()[]frt-":
+        return 0.46
+    if letter in "csz":
+        return 0.56
+    if letter in "mwMW#%&+<=>@^~" or (not letter.isascii() and letter != "–"):
+        return 1.01
+    return 0.79 if letter.isupper() else 0.66
 
 
 def fit(text: str, size: float, room: float, weight: str = "normal", mono: bool = False) -> tuple[str, float]:

@@ -25,7 +25,7 @@ import numpy as np
 from arena.env_manager.channel import Channel
 from arena.env_manager.processes import die_with_parent, kill_group, megabytes_of
 
-LOOK_EVERY = 0.2
+LOOK_EVERY = 0.1
 """Seconds between two looks at the memory of the copies."""
 
 DUMP_TIME = 0.05

@@ -1,7 +1,8 @@
 """The kinds of league: who is in one by default, and how it hands out jobs."""
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, ClassVar
 
@@ -44,19 +45,29 @@ class PsroLeague(BaseLeagueManager):
     _pending: tuple[tuple[str, str], ...] = ()
 
     def _get_job_info(self, player: ActivePlayer) -> dict[str, Any]:
-        pair = self._unknown_pair(player) if self.cfg.sides == 2 else None
-        if pair is None:
+        pairs = self._unknown_pairs(player) if self.cfg.sides == 2 else ()
+        if not pairs:
             return super()._get_job_info(player)
         assert isinstance(self.payoff, BattleSharedPayoff)
-        missing = self.payoff.cfg.min_win_rate_games - self.payoff.record(*pair).games
-        job = merged(ActivePlayer.get_job(player), {"env": {"episodes": max(1, math.ceil(missing))}})
+        asked = Counter[tuple[str, ...]]()
+        for job in self.jobs_in_flight:
+            if not job["train"]:
+                asked[tuple(side[0] for side in job["sides"])] += job["env"]["episodes"]
+        needed = max(self.payoff.cfg.min_win_rate_games, 1)
+        for pair in pairs:
+            missing = math.ceil(needed - self.payoff.record(*pair).games - asked[pair])
+            if missing > 0:
+                break
+        else:
+            pair, missing = pairs[0], 1  # all is asked for: nothing better can be said before the answers are there
+        job = merged(ActivePlayer.get_job(player), {"env": {"episodes": missing}})
         return job | self._job(player, [[pair[0]], [pair[1]]], train=False)
 
-    def _unknown_pair(self, player: ActivePlayer) -> tuple[str, str] | None:
-        """Return the first pair of snapshots in the mixture's game that has too few games."""
+    def _unknown_pairs(self, player: ActivePlayer) -> Sequence[tuple[str, str]]:
+        """Return the pairs of snapshots in the mixture's game from the first one on that has too few games."""
         payoff = self.payoff
         if not isinstance(payoff, BattleSharedPayoff) or not isinstance(player, BattleActivePlayer):
-            return None
+            return ()
         size, count = player.cfg.mixture_size, len(self.historical_players)
         if self._pending_of != (size, count):
             ids = [other.player_id for other in self.historical_players[-size:]]
@@ -68,7 +79,7 @@ class PsroLeague(BaseLeagueManager):
         ):
             known += 1
         self._pending = self._pending[known:]
-        return self._pending[0] if self._pending else None
+        return self._pending
 
 
 class SoloLeague(BaseLeagueManager):

@@ -75,6 +75,29 @@ def test_a_policy_of_ones_own_sees_a_truncated_episode(tmp_path, manager, num_en
     assert "watched 2 faults" in outcome.output
 
 
+def test_nobody_waits_for_a_copy_that_is_late_and_its_transitions_are_whole(tmp_path):
+    environment = f"{Path(__file__).parent / 'players' / 'uneven.py'}:Uneven"
+    config = {
+        "steps": 3_000,
+        "env": {
+            "use": environment,
+            "settings": {"ticket": str(tmp_path / "ticket")},
+            "num_envs": 4,
+            "manager": "subprocess",
+            "wait_timeout": 0.02,
+        },
+        "policies": {"p": {"use": player("uneven:Looks"), "settings": {"horizon": 64}}},
+        "matches": [{"seats": ["p"]}],
+    }
+    outcome = succeed(run_arena(tmp_path, config))
+    rested, seen = outcome.output.split("rested ")[-1].splitlines()[0].split(" of ")
+    rests = sorted(json.loads(rested))
+    assert max(rests[:3]) <= int(seen) / 20 + 1, "the others rest only where an episode ends"
+    assert rests[3] > 0.2 * int(seen), f"the slow one is at work meanwhile: {rests} of {seen}"
+    episodes = told(outcome.directory, "SELECT length, count(*) FROM episodes GROUP BY 1")
+    assert [length for length, _ in episodes] == [20], "every step of every episode counts once"
+
+
 def test_in_same_step_mode_the_restart_is_told_beside_the_final_observation(tmp_path):
     policy = {"use": player("faults:Watches"), "settings": {"faults": 2}}
     config = configuration(tmp_path, [("raise", 20), ("nan", 60)], policy, autoreset="same_step")

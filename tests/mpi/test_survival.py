@@ -12,7 +12,6 @@ from benchmarks.survival import BOUND, configuration, lose, roles
 
 from .launching import OPEN_MPI_AS_ROOT, player, run_arena, succeed, write_config
 
-
 STEPS = 60_000
 """Of each policy: enough for three deaths with some updates between them."""
 
