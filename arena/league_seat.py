@@ -52,6 +52,8 @@ class LeagueSeat:
         self._pacer = Pacer(context.config.league.publish_every)
         self._published = -1
         self._configured: int | None = None
+        manager = context.config.league.manager(context.config.seed)
+        self._life: int | None = manager.player(player).life
 
     def _make(self, policy: str, path: str) -> Any:
         """Build an opponent."""
@@ -81,8 +83,12 @@ class LeagueSeat:
         self._configured = None
 
     def progress(self, steps: int, budget: int) -> float:
-        """Return how much of its schedules the player has behind it: they start anew with each restart."""
-        return min(1.0, (steps - self.restarted_at) / max(1, budget - self.restarted_at))
+        """Return how much of its schedules the player has behind it: they start anew with each restart.
+
+        They end with the budget, or with the phase of a player that begins anew with each.
+        """
+        length = self._life or budget - self.restarted_at
+        return min(1.0, (steps - self.restarted_at) / max(1, length))
 
     def publish(self, policy: Any, steps: int, *, at_once: bool = False) -> Published | None:
         """Write the player's weights where others find them, if it is time to; return what to tell the root."""

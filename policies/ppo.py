@@ -201,16 +201,14 @@ class PPO:
 
     def learn(self, rollout: Rollout, group: Reducer) -> dict[str, float]:
         """See ``Policy``."""
-        settings = self.settings
+        settings = self.settings.after(self.progress)
         batch, metrics = self._prepare(rollout, group)
         past = self._past(rollout)
-        rate = self._scheduled(settings.learning_rate, settings.learning_rate_schedule)
-        clip = self._scheduled(settings.clip, settings.clip_schedule)
         history = []
         for rows, chosen in self._minibatches(rollout.valid) if metrics["samples"] else ():
             self.gradient.zero()
             if len(chosen):  # else this worker has nothing to say, but takes part in the average
-                self._differentiate(batch, past, rows, chosen, clip)
+                self._differentiate(batch, past, rows, chosen, settings)
             if not self.gradient.average(group, len(chosen)):
                 continue
             norm = self.gradient.values.norm().item()
@@ -221,22 +219,22 @@ class PPO:
                 break
             if settings.max_grad_norm is not None and norm > settings.max_grad_norm:
                 self.gradient.values.mul_(settings.max_grad_norm / norm)
-            self.optimizer.step(self.gradient.values, rate)
+            self.optimizer.step(self.gradient.values, settings.learning_rate)
         self.updates += 1
         if settings.burn_in:
             self._burn_in(rollout)
         if history:
             metrics.update(zip((*LOSSES, "grad_norm"), np.mean(history, 0).tolist(), strict=True))
-        return {**metrics, "learning_rate": rate}
+        return {**metrics, "learning_rate": settings.learning_rate}
 
-    def _differentiate(self, batch: Batch, past: Past | None, rows: Any, chosen: Any, clip: float) -> None:
+    def _differentiate(self, batch: Batch, past: Past | None, rows: Any, chosen: Any, settings: PPOSettings) -> None:
         """Write the gradient of the loss over the transitions of ``chosen``, and ``LOSSES`` behind it."""
         free = self.networks.free
         if self._fast is not None:
             few = batch.at(chosen)
             hidden = self._fast.forward(few.observations)
             outputs, values = self._fast.heads(*hidden)
-            found = slopes(outputs, values, self._free, few, self.distribution, self.settings, clip)
+            found = slopes(outputs, values, self._free, few, self.distribution, settings)
             self._fast.backward(*hidden, found.outputs, found.values)
             if free.grad is not None:
                 free.grad.numpy()[...] = found.free
@@ -252,7 +250,7 @@ class PPO:
             answer = self.networks(observations, past.starts[rows], past.memory[rows[0]])
             inside = past.valid[rows.flatten()]
             answer = Answer(answer.outputs[inside], answer.values[inside], None)
-        total, losses = loss(answer.outputs, answer.values, free, few, self.distribution, self.settings, clip)
+        total, losses = loss(answer.outputs, answer.values, free, few, self.distribution, settings)
         total.backward()
         self.gradient.extras.copy_(losses)
 
@@ -363,9 +361,6 @@ class PPO:
                 culprits.append(f"the gradient of {name}")
         found = culprits[0] if culprits else "the length of the gradient"
         raise FloatingPointError(f"update {self.updates + 1}: {found} is not finite")
-
-    def _scheduled(self, value: float, schedule: str) -> float:
-        return value * (1 - self.progress) if schedule == "linear" else value
 
     def set_progress(self, done: float) -> None:
         """See ``Policy``."""

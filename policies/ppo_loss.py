@@ -56,7 +56,6 @@ def loss(
     batch: Batch,
     distribution: Distribution,
     settings: PPOSettings,
-    clip: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the loss to descend, and ``LOSSES`` as one tensor.
 
@@ -66,9 +65,9 @@ def loss(
       free: the distribution's free numbers.
       batch: of tensors.
       distribution: over the actions.
-      settings: coefficients.
-      clip: e in the formula.
+      settings: coefficients; ``clip`` is e in the formula.
     """
+    clip = settings.clip
     log_prob, entropy = distribution.evaluate(outputs, free, batch.choice, batch.mask)
     entropy = entropy.mean()
 
@@ -116,10 +115,9 @@ def slopes(
     batch: Batch,
     distribution: Distribution,
     settings: PPOSettings,
-    clip: float,
 ) -> Slopes:
     """Return the derivatives of ``loss``, whose arguments these are as arrays."""
-    count = len(values)
+    clip, count = settings.clip, len(values)
     share = 1 / count
     log_prob, entropy, backward = distribution.differentiate(outputs, free, batch.choice, batch.mask)
 

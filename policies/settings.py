@@ -103,6 +103,11 @@ class PPOSettings(NetworkSettings):
     entropy_coefficient: float = Field(
         0.0, ge=0, description="Reward for random actions; 0 where sampling explores enough, 0.01 for games."
     )
+    entropy_schedule: Schedule = Field(
+        "constant",
+        description="Whether entropy_coefficient stays or falls linearly over the budget: much at first, to find what "
+        "is good, none at last, to do it.",
+    )
     target_kl: float | None = Field(
         None,
         gt=0,
@@ -124,6 +129,16 @@ class PPOSettings(NetworkSettings):
         description="With an LSTM: how many slots of a rollout are read again after the update, with the new weights, "
         "to refresh the memory that acting and learning go on from; 0 starts from the memory as it was stored.",
     )
+
+    def after(self, done: float) -> "PPOSettings":
+        """Return what the schedules leave when ``done`` (0 to 1) of the budget is spent."""
+        schedules = {
+            "learning_rate": self.learning_rate_schedule,
+            "clip": self.clip_schedule,
+            "entropy_coefficient": self.entropy_schedule,
+        }
+        falling = [name for name, schedule in schedules.items() if schedule == "linear"]
+        return self.model_copy(update={name: getattr(self, name) * (1 - done) for name in falling})
 
     @model_validator(mode="after")
     def _consistent(self) -> "PPOSettings":

@@ -315,7 +315,9 @@ def test_schedules_follow_the_progress():
     policy.set_progress(1.0)
     assert policy.learn(rollout, Alone())["learning_rate"] == 0
     assert torch.equal(flat(policy.weights()), flat(before))
-    assert make(learning_rate=1e-3, learning_rate_schedule="constant")._scheduled(1e-3, "constant") == 1e-3
+    assert make(learning_rate=1e-3, learning_rate_schedule="constant").settings.after(0.25).learning_rate == 1e-3
+    later = make(clip_schedule="linear", entropy_schedule="linear", entropy_coefficient=0.4).settings.after(0.25)
+    assert (later.clip, later.entropy_coefficient) == (pytest.approx(0.15), pytest.approx(0.3))
 
 
 def test_long_gradients_are_cut_to_the_bound():

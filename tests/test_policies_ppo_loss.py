@@ -40,10 +40,10 @@ def test_the_closed_form_is_what_autograd_finds(action, settings):
     outputs, values, free, batch = sample(found, 400)
     leaves = [torch.from_numpy(array.copy()).requires_grad_() for array in (outputs, values, free)]
     tensors = Batch(*(None if field is None else map_tree(torch.from_numpy, field) for field in batch))
-    total, losses = loss(*leaves, tensors, found, settings, 0.2)
+    total, losses = loss(*leaves, tensors, found, settings)
     total.backward()
 
-    mine = slopes(outputs, values, free, batch, found, settings, 0.2)
+    mine = slopes(outputs, values, free, batch, found, settings)
     assert 0.2 < mine.losses[LOSSES.index("clip_fraction")] < 0.8  # both sides of the bounds are in it
     np.testing.assert_allclose(mine.losses, losses.numpy(), rtol=1e-4, atol=1e-6)
     for found_here, leaf in zip(mine[:3], leaves, strict=True):

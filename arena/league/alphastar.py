@@ -90,10 +90,23 @@ class LeagueExploiter(BattleActivePlayer):
 
 
 class BestResponder(BattleActivePlayer):
-    """Learns to beat the Nash mixture of history: the oracle of PSRO (Lanctot et al., 2017)."""
+    """Learns to beat the Nash mixture of history: the oracle of PSRO (Lanctot et al., 2017).
+
+    Its phases are all of one length, so that schedules can end with them: how strong it is says nothing where the
+    mixture is an equilibrium, against which nobody wins.
+    """
 
     Config = BestResponderConfig
     cfg: BestResponderConfig
+
+    @property
+    def life(self) -> int | None:
+        """The length of a phase, where each begins anew."""
+        return self.cfg.one_phase_step if self.cfg.mutate_prob == 1 else None
+
+    def is_strong_enough(self) -> bool:
+        """Always."""
+        return True
 
     def mutate(self) -> bool:
         """With probability ``mutate_prob``."""

@@ -131,6 +131,11 @@ class ActivePlayer(Player):
         self.last_enough_step = 0
         """The step at which the present phase began."""
 
+    @property
+    def life(self) -> int | None:
+        """Steps from one new beginning to the next, where that is known: schedules then run over so many."""
+        return None
+
     def is_trained_enough(self) -> bool:
         """Whether it is time for a snapshot. A yes is remembered: the next phase begins at the present step."""
         passed = self.total_agent_step - self.last_enough_step
