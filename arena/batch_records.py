@@ -9,7 +9,7 @@ from arena.env_manager.faults import NotANumberError
 from arena.env_manager.slot import has_nan
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.seat import Side
-from arena.wire import VOID, Block, Record, SlotWriter, tree_leaves
+from arena.wire import PLAIN, VOID, Block, Record, SlotWriter, tree_leaves
 
 
 class _Place(NamedTuple):
@@ -39,7 +39,6 @@ class BatchRecords:
 
     Attributes:
       copies: how many they are.
-      voided: whether a copy's transition is marked as spoiled by a fault.
     """
 
     def __init__(
@@ -61,7 +60,8 @@ class BatchRecords:
           looks_for_nan: whether nobody has looked at the observations yet.
         """
         self.copies = int(records[0].rewards.shape[0])
-        self.voided = False
+        self._voided = self._plain = self._said_plain = False
+        self._acted = [False] * self.copies  # whether everybody acted in what was last written of a copy
         self._entities, self._seats = entities, seats
         self._records = [
             self._seat_record(record, own, its) for record, own, its in zip(records, seats, blocks, strict=True)
@@ -100,6 +100,22 @@ class BatchRecords:
         floats = [leaf for tree in trees for leaf in tree_leaves(tree) if leaf.dtype.kind == "f"]
         return [(array if copy is None else array[copy]).reshape(-1) for array in floats]
 
+    def begin(self) -> None:
+        """Begin what is told after an exchange."""
+        self._plain = True
+        if self._voided:
+            self._voided = False
+            for seat in self._records:
+                seat.record.void.fill(False)
+                seat.record.header[0] &= ~VOID
+
+    def finish(self) -> None:
+        """End what is told after an exchange."""
+        if self._plain is not self._said_plain:
+            self._said_plain = self._plain
+            for seat in self._records:
+                seat.record.header[0] ^= PLAIN
+
     def write(
         self, copy: int, timestep: Timestep, sides: dict[int, Side], *, started: bool, over: bool = False
     ) -> None:
@@ -109,6 +125,10 @@ class BatchRecords:
           ShapeError: an observation does not have the shape of its space.
         """
         observations, rewards, terminated, truncated, infos, acting, masks, ended = timestep
+        all_act = False not in acting
+        if started or ended or over or not (all_act and self._acted[copy]):
+            self._plain = False
+        self._acted[copy] = all_act
         for seat in self._records:
             for entity, offset, write, mask in seat.places[copy]:
                 write(observations[entity])
@@ -127,6 +147,7 @@ class BatchRecords:
 
     def rest(self, copy: int) -> None:
         """Have nobody act in a copy that the job leaves idle, or that is late."""
+        self._plain = self._acted[copy] = False
         for seat in self._records:
             record = seat.record
             record.rewards[copy] = 0.0
@@ -165,17 +186,10 @@ class BatchRecords:
 
     def void(self, copy: int) -> None:
         """Mark a copy's transition as spoiled by a fault."""
-        self.voided = True
+        self._voided, self._plain = True, False
         for seat in self._records:
             seat.record.void[copy] = True
             seat.record.header[0] |= VOID
-
-    def forget_voids(self) -> None:
-        """Take the marks away."""
-        self.voided = False
-        for seat in self._records:
-            seat.record.void.fill(False)
-            seat.record.header[0] &= ~VOID
 
 
 def _flags(array: np.ndarray) -> "memoryview[bool]":

@@ -9,7 +9,7 @@ from arena.opponents import Opponents
 from arena.policies.interface import Decision
 from arena.rollout import Rollout
 from arena.seat import Seat
-from arena.wire import VOID, Record, Tree, map_tree
+from arena.wire import PLAIN, VOID, Record, Tree, map_tree
 
 
 def _lanes(tree: Tree) -> Tree:
@@ -42,6 +42,13 @@ class _BatchBlock:
 
     def acting(self) -> np.ndarray:
         return self._column(self._record.acting)
+
+    def is_plain(self) -> bool:
+        """Whether every lane acts, as before, and no episode begins or ends."""
+        return bool(self._record.header[0] & PLAIN)
+
+    def rewards(self) -> np.ndarray:
+        return self._column(self._record.rewards)
 
     def outcome(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         record = self._record
@@ -143,7 +150,9 @@ class Driver:
                 block = self._blocks[batch][0]
                 lanes = block.lanes
                 self._receive(batch)
-                if slot > 0 or first:
+                if slot > 0 and self._opponents is None and block.is_plain():
+                    rollout.observe_plain(slot, lanes, block.observations, block.rewards(), block.action_mask)
+                elif slot > 0 or first:
                     rewards, terminated, truncated = block.outcome()
                     rollout.observe(
                         slot,

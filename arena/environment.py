@@ -324,8 +324,7 @@ class EnvironmentProcess:
         step, same_step, late = self._copies.step, self._same_step, self._late
         sides = {s: Side({}, {}) for s in self._reads_infos}
         records = self._records[batch]
-        if records.voided:
-            records.forget_voids()
+        records.begin()
         for copy, number in self._numbers[batch]:
             if number in late:
                 records.rest(copy)
@@ -354,6 +353,7 @@ class EnvironmentProcess:
                     self._restart(batch, copy, timestep, sides)
         if records.has_nan():
             self._find_nan(batch, sides)
+        records.finish()
         self._put_sides(batch, sides)
 
     def _count(self, running: _Running, timestep: Timestep) -> None:
@@ -518,8 +518,7 @@ class EnvironmentProcess:
         """Reset copies because a seat said so; the other seats learn that their episodes are truncated."""
         requests = self._requests(batch, range(len(self._match.seats)))
         start, copies, records = self._slices[batch].start, self._records[batch].copies, self._records[batch]
-        if records.voided:
-            records.forget_voids()
+        records.begin()
         wanted = [any(r.mask is None or r.mask[c] for r in requests.values()) for c in range(copies)]
         interrupted = [c for c in range(copies) if wanted[c] and not self._running[start + c].over]
         played = [c for c in interrupted if self._running[start + c].length]
@@ -552,6 +551,7 @@ class EnvironmentProcess:
             else:
                 quiet = self._running[number].timestep._replace(infos=[{}] * len(self._entities))
                 records.write(copy, quiet, sides, started=False)
+        records.finish()
         self._put_sides(batch, sides)
 
     def _cut(self, timestep: Timestep | None, info: dict) -> Timestep:
@@ -568,6 +568,7 @@ class EnvironmentProcess:
             if copy in copies:
                 final = self._cut(final, {"reset_by": by})
             self._records[batch].write(copy, final, sides, started=False)
+        self._records[batch].finish()
         self._put_sides(batch, sides)
         for seat in others:
             self._channel.send_to(batch, seat)

@@ -11,7 +11,7 @@ from arena.messages import Job
 from arena.playbill import cast_of, side_on_seat
 from arena.seat import SeatOffer
 from arena.waiting import Waiter
-from arena.wire import Record, map_tree
+from arena.wire import Record, batch_slices, map_tree
 
 OWN, NOBODY = 0, -1
 
@@ -136,14 +136,25 @@ class Opponents:
             self.own[lane] = own
 
     def _job(self, job_id: int) -> Job:
+        if job_id not in self._jobs:
+            self._forget_jobs()
         while job_id not in self._jobs:
             job: Job = self._mailbox.take(self._rank, self._waiter, "a job of the league")
             self._jobs[job.id] = job
-        playing = {cast_of(int(number))[0] for number in self._cast}
-        self._jobs = {known: job for known, job in self._jobs.items() if known >= job_id or known in playing}
         if self.job is None or job_id > self.job.id:
             self.job = self._jobs[job_id]
         return self._jobs[job_id]
+
+    def _forget_jobs(self) -> None:
+        """Forget the jobs of which no record can speak any more.
+
+        Jobs begin in the order of their numbers, but the records of batches may be read in another order than they were
+        written: what one batch has left behind may still begin in another.
+        """
+        playing = cast_of(self._cast)[0]
+        oldest = min(int(playing[part].max()) for part in batch_slices(self._offer.copies, self._offer.batches))
+        needed = set(playing.tolist())
+        self._jobs = {known: job for known, job in self._jobs.items() if known >= oldest or known in needed}
 
     def _load(self, policy: str, path: str) -> int:
         """Return the number of an opponent, loaded if it is not in memory."""

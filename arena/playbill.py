@@ -6,7 +6,7 @@ workers know whose turn it is to act without a message of its own.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arena.layout import Seat
 from arena.messages import Job
@@ -20,8 +20,8 @@ def cast_number(job: int, turn: int) -> int:
     return job * MAX_SIDES + turn
 
 
-def cast_of(number: int) -> tuple[int, int]:
-    """Return (job id, turn) of a cast's number."""
+def cast_of(number: Any) -> tuple[Any, Any]:
+    """Return (job id, turn) of a cast's number, or of an array of them."""
     return divmod(number, MAX_SIDES)
 
 

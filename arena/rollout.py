@@ -133,6 +133,19 @@ class Rollout:
                 began = np.flatnonzero(self.starts[:slot, lane])
                 self.valid[began[-1] if began.size else 0 : slot, lane] = False
 
+    def observe_plain(
+        self, slot: int, lanes: slice, observations: Any, rewards: np.ndarray, action_mask: np.ndarray | None = None
+    ) -> None:
+        """Do what ``observe`` does where every lane acts, as in the slot before, and no episode begins or ends."""
+        map_tree(lambda array, value: array.__setitem__((slot, lanes), value), self.observations, observations)
+        if self.action_mask is not None and action_mask is not None:
+            self.action_mask[slot, lanes] = action_mask
+        self.acting[slot, lanes] = True
+        self.starts[slot, lanes] = False
+        self.rewards[slot - 1, lanes] = rewards
+        self.valid[slot - 1, lanes] = True
+        self._open[lanes] = slot
+
     def _close(
         self,
         slot: int,

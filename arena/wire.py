@@ -33,8 +33,9 @@ HEADER_WORDS = 2
 
 # What a worker asks for.
 STEP, RESET, DONE = 0, 1, 2  # done: a step too, but this seat needs no more of them
-# What an environment process says besides the step itself: bits of the flags.
-MATCH_OVER, VOID = 1, 2
+# What an environment process says besides the step itself: bits of the flags. Plain: in all copies everybody acts, as
+# before, and no episode begins or ends; a shorter way to say what the record's arrays say, too.
+MATCH_OVER, VOID, PLAIN = 1, 2, 4
 
 Tree = Any
 """An array, or a nested dict or tuple of arrays, shaped like a space."""

@@ -77,7 +77,7 @@ BARS = (
         for row in ("Gymnasium Async", "Stable-Baselines3", "PufferLib", "Ray")
     ),
     *(
-        Bar(f"PPO on CartPole, speed over {row}: {least}x", "training", "PPO on CartPole", "arena: 1", row, least)
+        Bar(f"PPO on CartPole, speed over {row}: {least}x", "training", "PPO on CartPole", "arena", row, least)
         for row, least in (("Stable-Baselines3, in", 3), ("CleanRL", 6), ("Sample Factory", 8), ("RLlib", 12))
     ),
     *(

@@ -87,17 +87,20 @@ def noted(work: Callable[[int], Any], threshold: float) -> Contestant:
     return turn
 
 
-def arena(game: str, steps: int) -> Callable[[int], Any]:
-    """Return what trains by the arena: a root, an environment process and a worker."""
+def arena(game: str, steps: int, matches: int) -> Callable[[int], Any]:
+    """Return what trains by the arena: a root and, for each match, an environment process and a worker.
+
+    Workers share the copies and every minibatch: together they do what one does.
+    """
     config = {
         "steps": steps,
         "env": {
             "use": f"{ROOT / 'benchmarks' / 'peers' / 'games.py'}:training_game",
             "settings": {"name": game},
-            "num_envs": 8,
+            "num_envs": 8 // matches,
         },
         "policies": {"learner": {"use": "ppo", "settings": SETTINGS}},
-        "matches": [{"seats": ["learner"]}],
+        "matches": [{"seats": ["learner"], "replicas": matches}],
     }
     return lambda seed: run_arena({**config, "seed": seed}, tells=False)
 
@@ -105,7 +108,8 @@ def arena(game: str, steps: int) -> Callable[[int], Any]:
 def training(game: str, steps: int, threshold: float, args: Any) -> list[Table]:
     """Compare speed and time until the threshold; both come from the same runs."""
     works: dict[str, Callable[[int], Any]] = {
-        "arena: 1 environment process, 1 worker": arena(game, steps),
+        "arena: 2 environment processes, 2 workers": arena(game, steps, 2),
+        "arena: 1 environment process, 1 worker": arena(game, steps, 1),
         "arena: one process": lambda seed: run(
             [sys.executable, "-m", "benchmarks.ours.local_training", game, str(steps), str(seed)]
         ),

@@ -46,9 +46,9 @@ def job(number, sides, train=True):
 class Table:
     """A seat of two entities in three copies, with numbered opponents."""
 
-    def __init__(self, *jobs, seat=0, cache=8):
+    def __init__(self, *jobs, seat=0, cache=8, batches=1):
         self.made = {}
-        offer = SeatOffer(0, seat, 2, ENTITIES, COPIES, 1, False, False)
+        offer = SeatOffer(0, seat, 2, ENTITIES, COPIES, batches, False, False)
         self.opponents = Opponents(offer, "me", 1, Post(*jobs), None, self.make, cache=cache, horizon=4)
         self.record = make_record(blocks_of(ENTITIES), COPIES)
 
@@ -57,7 +57,7 @@ class Table:
         return self.made[path]
 
     def begin(self, casts):
-        """Start an episode in some copies: copy -> (job, turn)."""
+        """Start an episode in some copies of a batch: copy -> (job, turn)."""
         self.record.started[:] = False
         for copy, (number, turn) in casts.items():
             self.record.started[copy] = True
@@ -110,3 +110,16 @@ def test_opponents_beyond_the_cache_are_forgotten_but_not_those_at_play():
     for number in (1, 2, 3):
         table.begin({0: (number, 0)})
         assert table.act() == [number + 1, number + 1, 1, 1, 1, 1]
+
+
+def test_jobs_that_another_batch_began_first_are_known_when_its_record_is_read():
+    table = Table(*(job(number, (("me",), ("old",))) for number in range(6)), batches=COPIES)
+    for copy in range(COPIES):
+        table.begin({copy: (0, 0)})
+    table.begin({0: (3, 0)})  # of the jobs before it the other batches have begun some, and say so only now
+    table.begin({1: (2, 0)})
+    table.begin({2: (1, 0)})
+    for copy in range(COPIES):
+        table.begin({copy: (4, 0)})
+    table.begin({0: (5, 0)})
+    assert sorted(table.opponents._jobs) == [4, 5]

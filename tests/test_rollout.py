@@ -203,3 +203,27 @@ def test_no_reward_is_lost_or_counted_twice(seed):
         stored += rollout.rewards.sum()
         rollout.begin()
     assert stored == received
+
+
+def test_the_short_way_stores_what_the_long_one_does():
+    rng = np.random.default_rng(1)
+    long, short, over, plain = make(9, 2), make(9, 2), np.zeros(2, bool), 0
+    no = np.zeros(2, bool)
+    for rollout in (long, short):
+        rollout.observe(0, slice(0, 2), np.zeros((2, 1)), np.zeros(2), no, no, ~no, ~no)
+    for _ in range(5):
+        for slot in range(1, 10):
+            starts, over = over, (rng.random(2) < 0.15) & ~over
+            seen, rewards = rng.random((2, 1)), np.where(starts, 0, rng.random(2))
+            record = seen, rewards, over, no, ~over, starts
+            long.observe(slot, slice(0, 2), *record)
+            if starts.any() or over.any():
+                short.observe(slot, slice(0, 2), *record)
+            else:
+                short.observe_plain(slot, slice(0, 2), seen, rewards)
+                plain += 1
+        for name in ("observations", "acting", "starts", "rewards", "terminated", "truncated", "valid", "next_slot"):
+            assert (getattr(long, name) == getattr(short, name)).all(), name
+        long.begin()
+        short.begin()
+    assert plain > 10
