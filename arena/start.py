@@ -239,7 +239,10 @@ DEATH = re.compile(rb"process rank (\d+) with PID \d+ on node (\S+)\s+exited\s+o
 
 GO_ON = "the last checkpoint stands: go on with --resume"
 
-CUT_OFF = re.compile(rb"NBC_Progress: an error \d+ was found during schedule \S+ at row-offset \d+[^\n]*\n\n?")
+CUT_OFF = re.compile(
+    rb"NBC_Progress: an error \d+ was found during schedule \S+ at row-offset \d+[^\n]*\n\n?"
+    rb"|Error in NBC_Start_round\(\) \(-?\d+\)\n"
+)
 """What Open MPI says of a collective that a dead rank has cut off, once for each rank."""
 
 NOISE = (b"MPI_ABORT was invoked", b"prterun has exited due to process", b"exited with non-zero status")
