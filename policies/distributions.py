@@ -177,7 +177,7 @@ class Categorical:
         if self.exploration:
             allowed = np.add.reduce(self._logits(outputs, mask) > 0.5 * NEVER, 1)
             own = (1 - self.exploration) * p[picked]
-            mixed = (own + self.exploration / allowed).astype(np.float32)
+            mixed = (own + self.exploration / np.maximum(allowed, 1)).astype(np.float32)  # who waits may do nothing
             log_prob, share = np.log(mixed), own / mixed
         entropy = np.add.reduce(p * log_p, 0)
         np.negative(entropy, out=entropy)
