@@ -152,7 +152,7 @@ class Categorical:
         log_probs = functional.log_softmax(logits, -1)
         each = log_probs.gather(-1, choice.long().unsqueeze(-1)).squeeze(-1)
         if self.exploration:
-            even = self.exploration / (logits > 0.5 * NEVER).sum(-1)
+            even = self.exploration / (logits > 0.5 * NEVER).sum(-1).clamp(min=1)  # who waits may do nothing
             each = ((1 - self.exploration) * each.exp() + even).log()
         log_prob = each.sum(-1)
         return log_prob, -(log_probs.exp() * log_probs).sum((-2, -1))
@@ -177,7 +177,7 @@ class Categorical:
         if self.exploration:
             allowed = np.add.reduce(self._logits(outputs, mask) > 0.5 * NEVER, 1)
             own = (1 - self.exploration) * p[picked]
-            mixed = (own + self.exploration / np.maximum(allowed, 1)).astype(np.float32)  # who waits may do nothing
+            mixed = (own + self.exploration / np.maximum(allowed, 1)).astype(np.float32)
             log_prob, share = np.log(mixed), own / mixed
         entropy = np.add.reduce(p * log_p, 0)
         np.negative(entropy, out=entropy)
