@@ -382,7 +382,7 @@ class _Rank:
                 self.mailbox.poll()  # lets the message leave
                 time.sleep(0.01)
         except Exception as another:
-            if not self.world.means_loss(another):
+            if not self.survival.concerns(another):
                 raise
         print(f"error: rank {self.world.rank} failed:\n{failure.text}", file=sys.stderr, flush=True)
         self.world.abort(2 if failure.user_error else 1)
