@@ -111,8 +111,9 @@ class BatchRecords:
 
     def finish(self) -> None:
         """End what is told after an exchange."""
-        if self._plain is not self._said_plain:
-            self._said_plain = self._plain
+        plain = self._plain and False not in self._acted  # a copy that rests may not have been written to
+        if plain is not self._said_plain:
+            self._said_plain = plain
             for seat in self._records:
                 seat.record.header[0] ^= PLAIN
 

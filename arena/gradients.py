@@ -79,5 +79,5 @@ class FlatGradient:
             self._buffer.copy_(self._host, non_blocking=True)
         total = float(self._array[-1])
         if total > 0:
-            self._buffer.div_(total)
+            self._buffer.mul_(1 / total)  # half the time of a division
         return total
