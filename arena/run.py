@@ -341,26 +341,30 @@ class _Rank:
         assert channel is not None and context.me.match is not None and context.me.player is not None
         policy_class = registry.policy_class(self.config.players[context.me.player].use)
         door = OpenDoorWorker if hasattr(policy_class, "run") else InnerDoorWorker
-        if door is OpenDoorWorker and self.config.league is not None:
-            raise ConfigError(
-                f"league.policy: expected an algorithm that separates act from learn (such as ppo), found "
-                f"{self.config.players[context.me.player].use}, which runs itself; it cannot play as an opponent"
-            )
-        if door is OpenDoorWorker and self.config.deterministic:
-            raise ConfigError(
-                f"deterministic: expected policies that separate act from learn (such as ppo), found "
-                f"{self.config.players[context.me.player].use}, which runs itself: where it stands between two "
-                "updates only it could say"
-            )
-        match = context.plan.matches[context.me.match]
-        if door is OpenDoorWorker and context.round.rows[match.row].env.wait_timeout is not None:
-            raise ConfigError(
-                f"env.wait_timeout: expected policies that separate act from learn (such as ppo), found "
-                f"{self.config.players[context.me.player].use}, which runs itself and takes every copy to be in step"
-            )
+        if door is OpenDoorWorker:
+            self._refuse_a_policy_that_runs_itself(context, self.config.players[context.me.player].use)
         environment, _ = context.plan.match_ranks(context.me.match)
         self.worker = door(context, channel, environment)
         self.worker.serve()
+
+    def _refuse_a_policy_that_runs_itself(self, context: Context, use: str) -> None:
+        """Refuse a policy with the open door where the run asks for what only the inner one can do.
+
+        Raises:
+          ConfigError: it does.
+        """
+        assert context.me.match is not None
+        env = context.round.rows[context.plan.matches[context.me.match].row].env
+        for key, asked, why in (
+            ("league.policy", self.config.league is not None, "; it cannot play as an opponent"),
+            ("deterministic", self.config.deterministic, ": where it stands between two updates only it could say"),
+            ("env.wait_timeout", env.wait_timeout is not None, " and takes every copy to be in step"),
+        ):
+            if asked:
+                raise ConfigError(
+                    f"{key}: expected policies that separate act from learn (such as ppo), found {use}, which runs "
+                    f"itself{why}"
+                )
 
     # Failing --------------------------------------------------------------------------------------------------
 

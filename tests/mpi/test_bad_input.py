@@ -20,6 +20,7 @@ def changed(**changes):
     return {**GOOD, **changes}
 
 
+OWN = {"blue": {"use": player("behaviours:Restless")}, "red": {"use": "random"}}
 CASES = {
     "unknown key": (changed(polices={}), ["polices", "did you mean 'policies'"]),
     "unknown setting": (
@@ -49,6 +50,18 @@ CASES = {
     "action space": (
         changed(env={"use": player("wants_a_package:odd_space")}, matches=[{"seats": ["blue"]}]),
         ["action", "Text"],
+    ),
+    "a policy that runs itself in a deterministic run": (
+        changed(deterministic=True, policies=OWN),
+        ["deterministic", "separate act from learn", "runs itself"],
+    ),
+    "a policy that runs itself beside copies that may be late": (
+        changed(env={**GOOD["env"], "num_envs": 2, "manager": "subprocess", "wait_timeout": 0.1}, policies=OWN),
+        ["env.wait_timeout", "separate act from learn", "runs itself"],
+    ),
+    "a copy that is to be left alone in a serial manager": (
+        changed(env={**GOOD["env"], "wait_timeout": 0.1}),
+        ["env.wait_timeout", "expected manager: subprocess"],
     ),
     "a setting of one's own policy": (
         changed(
