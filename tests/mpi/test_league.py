@@ -171,7 +171,7 @@ def test_what_a_job_says_reaches_policy_and_environment(tmp_path):
         ({"league": {"use": "alphastar", "team_size": 2}}, "seats play 4 entities, but matrix_game has 2"),
         (
             {"policies": {"p": {"use": f"{player('behaviours:Steady')}"}}},
-            "expected an algorithm that separates act from learn",
+            "expected policies that separate act from learn",
         ),
     ],
 )
