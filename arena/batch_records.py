@@ -1,6 +1,6 @@
 """What the seats of a match are told of one batch of its copies, in the memory that is sent to them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,16 +9,7 @@ from arena.env_manager.faults import NotANumberError
 from arena.env_manager.slot import has_nan
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.seat import Side
-from arena.wire import PLAIN, VOID, Block, Record, SlotWriter, tree_leaves
-
-
-class _Place(NamedTuple):
-    """One entity of one copy in a seat's record: the observations, flat views of the rest, and where it lies there."""
-
-    entity: int
-    offset: int
-    write: Callable[[Any], None]
-    mask: np.ndarray | None
+from arena.wire import PLAIN, VOID, Block, Record, SlotWriter, map_tree, plain_view, tree_leaves
 
 
 class _SeatRecord(NamedTuple):
@@ -31,7 +22,24 @@ class _SeatRecord(NamedTuple):
     acting: "memoryview[bool]"
     started: "memoryview[bool]"
     over: "memoryview[bool]"
-    places: list[list[_Place]]
+
+
+class _Place(NamedTuple):
+    """Where one entity of one copy is told of.
+
+    Attributes:
+      entity: its index.
+      write: writes its observation.
+      mask: of its actions.
+      seat: the record of the seat that plays it.
+      offset: its place in that record's flat views.
+    """
+
+    entity: int
+    write: Callable[[Any], None]
+    mask: np.ndarray | None
+    seat: _SeatRecord
+    offset: int
 
 
 class BatchRecords:
@@ -39,6 +47,7 @@ class BatchRecords:
 
     Attributes:
       copies: how many they are.
+      sides: what goes beside the records of the seats that read infos, where there is something.
     """
 
     def __init__(
@@ -48,6 +57,7 @@ class BatchRecords:
         blocks: Sequence[Sequence[Block]],
         entities: Sequence[EntitySpaces],
         *,
+        readers: Collection[int],
         looks_for_nan: bool,
     ) -> None:
         """Take the memory.
@@ -57,42 +67,23 @@ class BatchRecords:
           seats: the entities of each seat.
           blocks: of each seat.
           entities: of the environment.
+          readers: the seats that read infos.
           looks_for_nan: whether nobody has looked at the observations yet.
         """
         self.copies = int(records[0].rewards.shape[0])
-        self._voided = self._plain = self._said_plain = False
-        self._acted = [False] * self.copies  # whether everybody acted in what was last written of a copy
-        self._entities, self._seats = entities, seats
-        self._records = [
-            self._seat_record(record, own, its) for record, own, its in zip(records, seats, blocks, strict=True)
-        ]
-        # Of a vector with a NaN in it, the product with itself is one.
-        self._products = [(flat.dot, flat) for flat in self._floats(None)] if looks_for_nan else []
+        self.sides: dict[int, Side] = {}
+        self._seats, self._readers = seats, tuple(readers)
+        self._voided = self._plain = self._said_plain = self._said_sides = False
+        # Of a copy's last timestep: whether everybody acted, and whether nothing else was to be said either.
+        self._acted, self._steady = [False] * self.copies, [False] * self.copies
+        self._all, self._none = (True,) * len(entities), (False,) * len(entities)
+        self._records = [_seat_record(record) for record in records]
+        self._places: list[list[_Place]] = [[] for _ in range(self.copies)]
+        for seat, own, its in zip(self._records, seats, blocks, strict=True):
+            for copy, places in enumerate(self._places):
+                places += _places(seat, copy, own, its, entities)
+        self._floats_of_all = [(flat.argmax, flat.item) for flat in self._floats(None)] if looks_for_nan else []
         self._floats_of = [self._floats(copy) if looks_for_nan else [] for copy in range(self.copies)]
-
-    def _seat_record(self, record: Record, seat: Sequence[int], blocks: Sequence[Block]) -> _SeatRecord:
-        copies, count = record.rewards.shape
-        places: list[list[_Place]] = []
-        for copy in range(copies):
-            row = []
-            for b, block in enumerate(blocks):
-                masks = record.action_masks[b]
-                for place, position in enumerate(block.positions):
-                    entity = seat[position]
-                    writer = SlotWriter(record.observations[b], copy, place, self._entities[entity].name)
-                    mask = None if masks is None else masks[copy, place]
-                    row.append(_Place(entity, copy * count + position, writer.write, mask))
-            places.append(row)
-        return _SeatRecord(
-            record,
-            rewards=record.rewards.data.cast("B").cast("d"),
-            terminated=_flags(record.terminated),
-            truncated=_flags(record.truncated),
-            acting=_flags(record.acting),
-            started=_flags(record.started),
-            over=_flags(record.over),
-            places=places,
-        )
 
     def _floats(self, copy: int | None) -> list[np.ndarray]:
         """Return flat views of the observations that may be NaN, of all copies or of one."""
@@ -103,6 +94,8 @@ class BatchRecords:
     def begin(self) -> None:
         """Begin what is told after an exchange."""
         self._plain = True
+        if self.sides:
+            self.sides = {}
         if self._voided:
             self._voided = False
             for seat in self._records:
@@ -116,39 +109,75 @@ class BatchRecords:
             self._said_plain = plain
             for seat in self._records:
                 seat.record.header[0] ^= PLAIN
+        if self.sides or self._said_sides:
+            self._said_sides = bool(self.sides)
+            for s in self._readers:
+                self._records[s].record.header[1] = s in self.sides
 
-    def write(
-        self, copy: int, timestep: Timestep, sides: dict[int, Side], *, started: bool, over: bool = False
-    ) -> None:
-        """Write one copy's timestep into every seat's record, and its infos into the ``sides`` of seats that read them.
+    def write(self, copy: int, timestep: Timestep, *, started: bool, over: bool = False) -> None:
+        """Write one copy's timestep into every seat's record, and its infos into the sides of seats that read them.
 
         Raises:
           ShapeError: an observation does not have the shape of its space.
+          NotANumberError: a reward is not finite.
         """
         observations, rewards, terminated, truncated, infos, acting, masks, ended = timestep
-        all_act = False not in acting
-        if started or ended or over or not (all_act and self._acted[copy]):
-            self._plain = False
-        self._acted[copy] = all_act
-        for seat in self._records:
-            for entity, offset, write, mask in seat.places[copy]:
+        if (
+            self._steady[copy]
+            and acting == self._all
+            and terminated == truncated == self._none
+            and not (ended or started or over)
+        ):
+            for entity, write, mask, seat, offset in self._places[copy]:
                 write(observations[entity])
-                seat.rewards[offset] = rewards[entity]
-                seat.terminated[offset] = terminated[entity]
-                seat.truncated[offset] = truncated[entity]
-                seat.acting[offset] = acting[entity]
+                seat.rewards[offset] = reward = rewards[entity]
+                if reward - reward != 0:  # cheaper than to ask whether it is finite
+                    raise _not_finite(reward)
                 if mask is not None and masks[entity] is not None:
                     mask[...] = masks[entity]
+        else:
+            self._write_all(copy, timestep, started, over)
+        if self._readers and any(infos):
+            self._put_infos(copy, infos)
+
+    def _write_all(self, copy: int, timestep: Timestep, started: bool, over: bool) -> None:
+        over = over or timestep.over
+        all_act = False not in timestep.acting
+        steady = all_act and not (started or over or True in timestep.terminated or True in timestep.truncated)
+        if not (steady and self._acted[copy]):
+            self._plain = False
+        self._acted[copy], self._steady[copy] = all_act, steady
+        for entity, write, mask, seat, offset in self._places[copy]:
+            write(timestep.observations[entity])
+            reward = timestep.rewards[entity]
+            if reward - reward != 0:
+                raise _not_finite(reward)
+            seat.rewards[offset] = reward
+            seat.terminated[offset] = timestep.terminated[entity]
+            seat.truncated[offset] = timestep.truncated[entity]
+            seat.acting[offset] = timestep.acting[entity]
+            if mask is not None and timestep.action_masks[entity] is not None:
+                mask[...] = timestep.action_masks[entity]
+        for seat in self._records:
             seat.started[copy] = started
-            seat.over[copy] = ended or over
-        for s, side in sides.items():
+            seat.over[copy] = over
+
+    def _put_infos(self, copy: int, infos: Sequence[dict]) -> None:
+        for s in self._readers:
             own = [infos[e] for e in self._seats[s]]
             if any(own):
-                side.infos[copy] = own
+                self.sides.setdefault(s, Side({}, {})).infos[copy] = own
+
+    def put_finals(self, copy: int, final: Timestep) -> None:
+        """Tell the final observations and infos of an episode apart, since the record shows the next one's first."""
+        for s in self._readers:
+            side = self.sides.setdefault(s, Side({}, {}))
+            side.infos.pop(copy, None)
+            side.finals[copy] = [(_copied(final.observations[e]), final.infos[e]) for e in self._seats[s]]
 
     def rest(self, copy: int) -> None:
         """Have nobody act in a copy that the job leaves idle, or that is late."""
-        self._plain = self._acted[copy] = False
+        self._plain = self._acted[copy] = self._steady[copy] = False
         for seat in self._records:
             record = seat.record
             record.rewards[copy] = 0.0
@@ -164,9 +193,9 @@ class BatchRecords:
 
     def has_nan(self) -> bool:
         """Whether an observation is NaN; ``check`` finds out whose."""
-        for dot, flat in self._products:
-            square = dot(flat)
-            if square != square:  # see arena.env_manager.slot.has_nan
+        for find_largest, item in self._floats_of_all:  # as has_nan does
+            largest = item(find_largest())
+            if largest != largest:
                 return True
         return False
 
@@ -193,6 +222,36 @@ class BatchRecords:
             seat.record.header[0] |= VOID
 
 
-def _flags(array: np.ndarray) -> "memoryview[bool]":
-    """Return a flat memory view of a contiguous array of flags."""
-    return array.data.cast("B").cast("?")
+def _seat_record(record: Record) -> _SeatRecord:
+    return _SeatRecord(
+        record,
+        rewards=plain_view(record.rewards),
+        terminated=plain_view(record.terminated),
+        truncated=plain_view(record.truncated),
+        acting=plain_view(record.acting),
+        started=plain_view(record.started),
+        over=plain_view(record.over),
+    )
+
+
+def _places(
+    seat: _SeatRecord, copy: int, own: Sequence[int], blocks: Sequence[Block], entities: Sequence[EntitySpaces]
+) -> Iterator[_Place]:
+    """Yield where the entities of a seat are told of, for one copy."""
+    record = seat.record
+    for b, block in enumerate(blocks):
+        masks = record.action_masks[b]
+        for place, position in enumerate(block.positions):
+            entity = own[position]
+            writer = SlotWriter(record.observations[b], copy, place, entities[entity].name)
+            mask = None if masks is None else masks[copy, place]
+            yield _Place(entity, writer.write, mask, seat, copy * record.rewards.shape[1] + position)
+
+
+def _not_finite(reward: float) -> NotANumberError:
+    return NotANumberError(f"the environment returned a reward that is not finite: {reward}")
+
+
+def _copied(observation: Any) -> Any:
+    """Return a copy of an observation that the environment may overwrite."""
+    return map_tree(lambda leaf: np.array(leaf) if isinstance(leaf, np.ndarray) else leaf, observation)

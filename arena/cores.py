@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,15 +30,22 @@ def given(environ: Mapping[str, str] = os.environ, groups: Path = Path("/sys/fs/
     return Cores(allowed, min(_quota(groups), float(granted) if granted.isdecimal() else float("inf")))
 
 
-def shares(ranks: Sequence[Cores]) -> list[float]:
+def shares(ranks: Sequence[Cores], resting: Collection[int] = ()) -> list[float]:
     """Return how many cores each rank of a node has for itself, given those of all its ranks.
 
-    A core that several ranks may use counts for each of them in equal parts; a limit scales all of them down.
+    A core that several ranks may use counts for each of them in equal parts; a limit scales all of them down. A rank
+    that rests most of the time takes nothing from the others, but shares with them what it needs.
+
+    Args:
+      ranks: of the node.
+      resting: which of them rest, by their place.
     """
-    users = Counter(core for rank in ranks for core in rank.allowed)
-    limit = min(rank.limit for rank in ranks)
-    scale = min(1.0, limit / len(users))
-    return [scale * sum(1 / users[core] for core in rank.allowed) for rank in ranks]
+    users = Counter(core for place, rank in enumerate(ranks) if place not in resting for core in rank.allowed)
+    everything = frozenset().union(*(rank.allowed for rank in ranks))
+    scale = min(1.0, min(rank.limit for rank in ranks) / len(everything))
+    return [
+        scale * sum(1 / (users[core] + (place in resting)) for core in rank.allowed) for place, rank in enumerate(ranks)
+    ]
 
 
 def whole(share: float) -> int:

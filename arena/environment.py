@@ -27,7 +27,7 @@ from arena.layout import Match
 from arena.messages import CloseMatch, Episode, Episodes, Job, Note
 from arena.playbill import Cast, Playbill
 from arena.preflight import check_seats
-from arena.seat import ResetRequest, SeatAnswer, SeatOffer, Side
+from arena.seat import ResetRequest, SeatAnswer, SeatOffer
 from arena.seeding import derive_seed
 from arena.waiting import Waiter
 from arena.wire import (
@@ -159,7 +159,6 @@ class EnvironmentProcess:
         answers: list[SeatAnswer] = [
             mailbox.take(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
         ]
-        self._reads_infos = [i for i, answer in enumerate(answers) if answer.wants_infos]
         places = [(b, copy) for b, s in enumerate(self._slices) for copy in range(s.stop - s.start)]
         readers = [self._entity_readers(b, copy) for b, copy in places]
         self._started: dict[int, bool] = {}  # copies that were sent off into an episode, or left idle by the job
@@ -169,6 +168,7 @@ class EnvironmentProcess:
                 [seat.entities for seat in match.seats],
                 seat_blocks,
                 self._entities,
+                readers=[i for i, answer in enumerate(answers) if answer.wants_infos],
                 looks_for_nan=env.manager == "serial",  # elsewhere the copies look at what they return themselves
             )
             for records in self._channel.records
@@ -196,6 +196,7 @@ class EnvironmentProcess:
         self._workers, self._announced, self._waiter = tuple(worker_ranks), -1, waiter
         self._episodes: list[Episode] = []
         self._steps = 0
+        self._stepped: list[tuple[_Running, Timestep]] = []  # what is to be counted once the seats are served
         self._closing = False
         self._next_look = 0.0
         self._next_report = time.monotonic() + REPORT_EVERY
@@ -254,15 +255,16 @@ class EnvironmentProcess:
         open_batches = True
         while open_batches:
             batch = self._next_batch()
-            if self._closing or self._all_done(batch):
+            asked = self._channel.asked(batch)
+            if self._closing or self._all_done(asked):
                 open_batches = self._end(batch)
                 continue
-            messages = self._channel.messages[batch]
-            if any(message.header[0] == RESET for message in messages):
+            if RESET in asked:
                 self._reset(batch)
             else:
                 self._step(batch)
             self._channel.send(batch)
+            self._count_steps()
             now = time.monotonic()
             if now > self._next_look:
                 self._next_look = now + LOOK_EVERY
@@ -272,9 +274,9 @@ class EnvironmentProcess:
         self._report()
         self._channel.close()
 
-    def _all_done(self, batch: int) -> bool:
-        """Whether no seat needs another step of this batch."""
-        return self._ends_by_seats and all(message.header[0] == DONE for message in self._channel.messages[batch])
+    def _all_done(self, asked: Sequence[int]) -> bool:
+        """Whether no seat needs another step of the batch."""
+        return self._ends_by_seats and bool(asked) and all(command == DONE for command in asked)
 
     def housekeeping(self) -> None:
         """See whether the root closes the match."""
@@ -307,9 +309,8 @@ class EnvironmentProcess:
 
     def _send_off(self, batch: int) -> bool:
         """Have the copies of a batch, which are elsewhere, do what the seats ask; False where that is no plain step."""
-        if self._closing or self._all_done(batch):
-            return False
-        if any(message.header[0] == RESET for message in self._channel.messages[batch]):
+        asked = self._channel.asked(batch)
+        if self._closing or self._all_done(asked) or RESET in asked:
             return False
         for copy, number in self._numbers[batch]:
             if number in self._late:
@@ -322,58 +323,61 @@ class EnvironmentProcess:
 
     def _step(self, batch: int) -> None:
         step, same_step, late = self._copies.step, self._same_step, self._late
-        sides = {s: Side({}, {}) for s in self._reads_infos}
-        records = self._records[batch]
+        records, stepped = self._records[batch], self._stepped
         records.begin()
         for copy, number in self._numbers[batch]:
-            if number in late:
+            if late and number in late:
                 records.rest(copy)
                 continue
             running = self._running[number]
             if running.over:
-                self._start(batch, copy, sides)
+                self._start(batch, copy)
                 continue
             try:
                 timestep = step[number]()
-                records.write(copy, timestep, sides, started=False)
+                records.write(copy, timestep, started=False)
                 over = timestep.over
                 if over or same_step:
                     records.check(copy)
-                self._count(running, timestep)
             except (ConfigError, RetriesSpentError):
                 raise
             except FAILURES as error:
-                self._fault(batch, copy, fault_of(error), sides)
+                self._fault(batch, copy, fault_of(error))
                 continue
-            self._steps += 1
+            stepped.append((running, timestep))
             if over:
+                self._count_steps()
                 self._manager.praise(number)
                 self._finish(number, timestep, None)
                 if same_step:
-                    self._restart(batch, copy, timestep, sides)
+                    self._restart(batch, copy, timestep)
         if records.has_nan():
-            self._find_nan(batch, sides)
+            self._count_steps()
+            self._find_nan(batch)
         records.finish()
-        self._put_sides(batch, sides)
+        if records.sides:
+            self._put_sides(batch)
 
-    def _count(self, running: _Running, timestep: Timestep) -> None:
-        returns, lengths = running.returns, running.lengths
-        for e, reward in enumerate(timestep.rewards):
-            total = returns[e] = returns[e] + reward
-            if total != total:  # cheaper than looking at an array
-                raise NotANumberError(f"the environment returned a reward that is NaN: {reward}")
-            if running.acting[e]:
-                lengths[e] += 1
-        running.length += 1
-        running.timestep = timestep
-        running.acting = timestep.acting
+    def _count_steps(self) -> None:
+        """Add up what was stepped. The seats need not wait for it, but the end of an episode does."""
+        for running, timestep in self._stepped:
+            returns, lengths, acting = running.returns, running.lengths, running.acting
+            for e, reward in enumerate(timestep.rewards):
+                returns[e] += reward
+                if acting[e]:
+                    lengths[e] += 1
+            running.length += 1
+            running.timestep = timestep
+            running.acting = timestep.acting
+        self._steps += len(self._stepped)
+        self._stepped.clear()
 
-    def _start(self, batch: int, copy: int, sides: dict[int, Side]) -> None:
+    def _start(self, batch: int, copy: int) -> None:
         """Begin the next episode of a copy, unless the job leaves it idle."""
         number = self._slices[batch].start + copy
         started = self._started.pop(number, None)
         if self._order_start(batch, copy) if started is None else started:
-            self._begin(batch, copy, sides)
+            self._begin(batch, copy)
 
     def _order_start(self, batch: int, copy: int) -> bool:
         """Order the reset that begins the next episode of a copy, with whom the league wants in it; False for none."""
@@ -404,7 +408,7 @@ class EnvironmentProcess:
             self._copies.restart(self._slices[batch].start + copy, replace(self._source, settings=settings))
         self._records[batch].cast(copy, cast.number)
 
-    def _begin(self, batch: int, copy: int, sides: dict[int, Side], final: Timestep | None = None) -> None:
+    def _begin(self, batch: int, copy: int, final: Timestep | None = None) -> None:
         """Show the first observation of an episode, in same-step mode beside the outcome of the last one."""
         number = self._slices[batch].start + copy
         while True:
@@ -412,7 +416,7 @@ class EnvironmentProcess:
             if final is not None:
                 shown = shown._replace(rewards=final.rewards, terminated=final.terminated, truncated=final.truncated)
             try:
-                self._records[batch].write(copy, shown, sides, started=True, over=final is not None)
+                self._records[batch].write(copy, shown, started=True, over=final is not None)
                 self._records[batch].check(copy)
                 break
             except (ShapeError, NotANumberError) as error:
@@ -420,28 +424,25 @@ class EnvironmentProcess:
                 self._copies.reset_again(number)
         self._running[number].begin(timestep)
 
-    def _restart(self, batch: int, copy: int, final: Timestep, sides: dict[int, Side]) -> None:
+    def _restart(self, batch: int, copy: int, final: Timestep) -> None:
         """In same-step mode: show the next episode's first observation beside the last one's outcome."""
         number = self._slices[batch].start + copy
-        for s, side in sides.items():  # before the reset: the environment may reuse what it returned
-            entities = self._match.seats[s].entities
-            side.infos.pop(copy, None)
-            side.finals[copy] = [(_copied(final.observations[e]), final.infos[e]) for e in entities]
+        self._records[batch].put_finals(copy, final)  # before the reset: the environment may reuse what it returned
         seed, self._seeds[number] = self._seeds[number], None
         self._copies.order_reset(number, seed, None)
-        self._begin(batch, copy, sides, final)
+        self._begin(batch, copy, final)
 
     # Faults ---------------------------------------------------------------------------------------------------
 
-    def _find_nan(self, batch: int, sides: dict[int, Side]) -> None:
+    def _find_nan(self, batch: int) -> None:
         """Treat the copies whose records say NaN as failed."""
         for copy in range(self._records[batch].copies):
             try:
                 self._records[batch].check(copy)
             except NotANumberError as error:
-                self._fault(batch, copy, fault_of(error), sides)
+                self._fault(batch, copy, fault_of(error))
 
-    def _fault(self, batch: int, copy: int, fault: Fault, sides: dict[int, Side]) -> None:
+    def _fault(self, batch: int, copy: int, fault: Fault) -> None:
         """End the episode of a copy that failed, in every seat's record; the next exchange begins another one."""
         number = self._slices[batch].start + copy
         self._copies.fail(number, fault)
@@ -449,9 +450,9 @@ class EnvironmentProcess:
         final = self._cut(self._running[number].timestep, {"restarted": fault.line})
         self._finish(number, final, f"fault:{fault.what}")
         if self._same_step:
-            self._restart(batch, copy, final, sides)
+            self._restart(batch, copy, final)
         else:
-            self._records[batch].write(copy, final, sides, started=False)
+            self._records[batch].write(copy, final, started=False)
             self._records[batch].clean(copy)
         self._records[batch].void(copy)
 
@@ -466,11 +467,10 @@ class EnvironmentProcess:
 
     # The records ----------------------------------------------------------------------------------------------
 
-    def _put_sides(self, batch: int, sides: dict[int, Side]) -> None:
-        for s, side in sides.items():
-            present = bool(side.infos or side.finals)
-            self._channel.records[batch][s].header[1] = present
-            if present:
+    def _put_sides(self, batch: int, seats: Sequence[int] | None = None) -> None:
+        """Send what goes beside the records, to these seats only where they are named."""
+        for s, side in self._records[batch].sides.items():
+            if seats is None or s in seats:
                 self._channel.put_side(batch, s, side)
 
     def _finish(self, number: int, timestep: Timestep, cause: str | None) -> None:
@@ -530,7 +530,7 @@ class EnvironmentProcess:
         if interrupted and others:
             self._tell_cut(batch, interrupted, others, by)
             requests.update(self._requests(batch, others))
-        sides = {s: Side({}, {}) for s in self._reads_infos}
+            records.begin()
         options = next((r.options for r in requests.values() if r.options is not None), None)
         for copy in range(copies):
             number = start + copy
@@ -545,14 +545,14 @@ class EnvironmentProcess:
         for copy in range(copies):
             number = start + copy
             if wanted[copy]:
-                self._begin(batch, copy, sides)
+                self._begin(batch, copy)
             elif number in self._late:
                 records.rest(copy)
             else:
                 quiet = self._running[number].timestep._replace(infos=[{}] * len(self._entities))
-                records.write(copy, quiet, sides, started=False)
+                records.write(copy, quiet, started=False)
         records.finish()
-        self._put_sides(batch, sides)
+        self._put_sides(batch)
 
     def _cut(self, timestep: Timestep | None, info: dict) -> Timestep:
         """Return the truncated end of an episode that stops at this timestep."""
@@ -562,14 +562,13 @@ class EnvironmentProcess:
     def _tell_cut(self, batch: int, copies: Sequence[int], others: Sequence[int], by: int) -> None:
         """Tell seats that their episodes were truncated, and wait for their next messages."""
         start = self._slices[batch].start
-        sides = {s: Side({}, {}) for s in self._reads_infos if s in others}
         for copy in range(self._records[batch].copies):
             final = self._running[start + copy].timestep
             if copy in copies:
                 final = self._cut(final, {"reset_by": by})
-            self._records[batch].write(copy, final, sides, started=False)
+            self._records[batch].write(copy, final, started=False)
         self._records[batch].finish()
-        self._put_sides(batch, sides)
+        self._put_sides(batch, others)
         for seat in others:
             self._channel.send_to(batch, seat)
         for seat in others:
@@ -586,12 +585,3 @@ def _manager_settings(env: EnvConfig, seed: int) -> ManagerSettings:
         memory_limit=env.memory_limit,
         seed=seed,
     )
-
-
-def _copied(observation: Any) -> Any:
-    """Return a copy of an observation that the environment may overwrite."""
-    if isinstance(observation, dict):
-        return {key: _copied(value) for key, value in observation.items()}
-    if isinstance(observation, tuple):
-        return tuple(_copied(value) for value in observation)
-    return np.array(observation) if isinstance(observation, np.ndarray) else observation

@@ -16,7 +16,7 @@ from pettingzoo import ParallelEnv
 
 from arena.errors import ConfigError
 from arena.seat import ResetRequest, Seat, Side
-from arena.wire import RESET, Record, Tree, map_tree
+from arena.wire import RESET, Record, Tree, map_tree, plain_view
 
 
 def make_proxy(seat: Seat) -> "EnvProxy | VectorEnvProxy | ParallelEnvProxy | list[ParallelEnvProxy]":
@@ -92,22 +92,29 @@ class EnvProxy(gymnasium.Env):
         self.seat = seat
         self._action = _place(seat.messages[0].actions[0], 0, 0)
         self._plain_action = self._action if isinstance(self._action, np.ndarray) and not self._action.ndim else None
-        self._record: Record | None = None
+        record = seat.records[0]
+        self._header = record.header
+        told = (record.rewards, record.terminated, record.truncated, record.acting, record.over)
+        self._reward, self._terminated, self._truncated, self._acting, self._over = map(plain_view, told)
+        self._seen = _place(record.observations[0], 0, 0)
+        self._plain_seen = self._seen if isinstance(self._seen, np.ndarray) and self._seen.ndim else None
+        masks = record.action_masks[0]
+        self._mask = None if masks is None else masks[0, 0]
+        self._side: Side | None = None
+        self._fresh = True  # nothing was received yet
         self._running = False
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; one that is running is truncated for every seat of the match."""
         super().reset(seed=seed)
-        seat = self.seat
-        record = self._record
         # This entity is out, but the others play on: wait for the end of the episode instead of cutting it.
-        while record is not None and not self._running and not record.over[0]:
-            record = self._idle()
+        while not (self._fresh or self._running or self._over[0]):
+            self._idle()
         side = None if seed is None and options is None else ResetRequest([seed], options, None)
-        seat.send(0, RESET, side)
-        record = self._receive()
-        self._running = True
-        return self._observation(), self._info(record)
+        self.seat.send(0, RESET, side)
+        self._receive()
+        self._running, self._fresh = True, False
+        return self._observation(), self._info()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Step once; see the class about turns."""
@@ -119,44 +126,37 @@ class EnvProxy(gymnasium.Env):
             put_action(self._action, action)
         seat = self.seat
         seat.send(0)
-        record = self._receive()
+        self._receive()
         seat.steps += 1
-        terminated, truncated = bool(record.terminated[0, 0]), bool(record.truncated[0, 0])
+        terminated, truncated = self._terminated[0], self._truncated[0]
         if terminated or truncated:
             self._running = False
-        return self._observation(), float(record.rewards[0, 0]), terminated, truncated, self._info(record)
+        return self._observation(), self._reward[0], terminated, truncated, self._info()
 
     def action_masks(self) -> np.ndarray | None:
         """Return the flags of the actions that are allowed now (a copy), or None where everything is."""
-        assert self._record is not None, "call reset() first"
-        masks = self._record.action_masks[0]
-        return None if masks is None else masks[0, 0].copy()
+        assert not self._fresh, "call reset() first"
+        return None if self._mask is None else self._mask.copy()
 
-    def _receive(self) -> Record:
-        """Return the next record in which this entity acts or is done."""
-        record = self._record = self.seat.receive(0)
-        self._side = self.seat.side(0, record)
-        while not (record.acting[0, 0] or record.over[0] or record.terminated[0, 0] or record.truncated[0, 0]):
-            record = self._idle()
-        return record
+    def _receive(self) -> None:
+        """Have the next record in hand in which this entity acts or is done."""
+        record = self.seat.receive(0)
+        self._side = self.seat.side(0, record) if self._header[1] else None
+        while not (self._acting[0] or self._over[0] or self._terminated[0] or self._truncated[0]):
+            self._idle()
 
-    def _idle(self) -> Record:
+    def _idle(self) -> None:
         self.seat.send(0)
-        record = self._record = self.seat.receive(0)
+        record = self.seat.receive(0)
         self._side = self.seat.side(0, record)
-        return record
 
     def _observation(self) -> Any:
-        assert self._record is not None
-        tree = self._record.observations[0]
-        if isinstance(tree, np.ndarray):
-            return tree[0, 0].copy() if tree.ndim > 2 else tree[0, 0]
-        return take_observation(_place(tree, 0, 0))
+        return take_observation(self._seen) if self._plain_seen is None else self._plain_seen.copy()
 
-    def _info(self, record: Record) -> dict[str, Any]:
-        info = _info_of(self._side, 0, 0)
-        if record.action_masks[0] is not None:
-            info["action_mask"] = record.action_masks[0][0, 0].copy()
+    def _info(self) -> dict[str, Any]:
+        info = {} if self._side is None else _info_of(self._side, 0, 0)
+        if self._mask is not None:
+            info["action_mask"] = self._mask.copy()
         return info
 
     def close(self) -> None:

@@ -120,7 +120,9 @@ def _plan_as_data(planned: Any) -> dict[str, Any]:
 def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> Waiter:
     """Return how this rank waits: a rank that shares its core gives it away at once, others spin for a while.
 
-    The more ranks a core has, the longer they sleep: looking takes microseconds, which must not fill the core.
+    A sleep is over some 100 microseconds too late, so that giving the core away is better, while few ranks want it. The
+    more ranks a core has, the sooner and the longer they sleep: looking takes microseconds, which must not fill the
+    core.
     """
     crowded = world.oversubscribed()
     crowd = 1 / world.cores_share
@@ -130,7 +132,7 @@ def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> 
 
     return Waiter(
         spin=either(waits.spin_us, 0, 200) / 1e6,
-        yielding=either(waits.yield_us, 50, 500) / 1e6,
+        yielding=either(waits.yield_us, max(50, 5_000 / crowd**2), 500) / 1e6,
         max_sleep=either(waits.max_sleep_ms, 0.25 * max(2.0, crowd), 0.2) / 1e3,
         warn_after=waits.warn_after,
         abort_after=waits.abort_after,

@@ -76,7 +76,7 @@ class Seat:
       steps: transition steps that this seat's entities have taken (counted by whoever drives the seat).
       messages, records: of each batch.
       in_hand: whether each batch's record has arrived and was not answered yet.
-      housekeeping: called after each exchange of the first batch; may raise MatchOver.
+      housekeeping: called in each exchange of the first batch.
       done: whether to say with each message that this seat needs no more steps; the match is over once all say so.
     """
 
@@ -109,6 +109,8 @@ class Seat:
         self._awaiting[batch] = True
         self.in_hand[batch] = False
         self._channel.send(batch, command or (DONE if self.done else STEP), side)
+        if batch == 0:
+            self.housekeeping()  # while the environment process works
 
     def receive(self, batch: int) -> Record:
         """Return the answer to ``send``, valid until the batch's next ``send``.
@@ -123,8 +125,6 @@ class Seat:
             self._over[batch] = True
             self.drain()
             raise MatchOver
-        if batch == 0:
-            self.housekeeping()
         return record
 
     def awaiting(self, batch: int) -> bool:

@@ -149,7 +149,7 @@ class ActionMessage:
 
     Attributes:
       buffer: the bytes that travel.
-      header: int64 [2], see the module's text.
+      header: int64 [2], see the module's text; a ``plain_view``.
       actions: for each block, a tree of arrays ``[copies, entities of the block, ...]``.
     """
 
@@ -159,7 +159,7 @@ class ActionMessage:
         header = carver.want((HEADER_WORDS,), np.int64)
         wanted = [carver.want_leaves(block.spaces.action, copies, len(block.positions)) for block in blocks]
         self.buffer, arrays = carver.carve(memory)
-        self.header = arrays[header]
+        self.header = plain_view(arrays[header])
         self.actions: list[Tree] = [map_tree(lambda i: arrays[i], tree) for tree in wanted]
 
 
@@ -167,7 +167,7 @@ class Record(NamedTuple):
     """The record of one batch of a seat: a buffer and views of it; see the module's text for shapes."""
 
     buffer: np.ndarray
-    header: np.ndarray
+    header: "memoryview[int]"
     rewards: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
@@ -203,7 +203,7 @@ def make_record(blocks: Sequence[Block], copies: int, memory: np.ndarray | None 
     buffer, arrays = carver.carve(memory)
     record = Record(
         buffer=buffer,
-        header=arrays[header],
+        header=plain_view(arrays[header]),
         rewards=arrays[rewards],
         terminated=arrays[terminated],
         truncated=arrays[truncated],
@@ -227,18 +227,24 @@ def batch_slices(copies: int, batches: int) -> tuple[slice, ...]:
     return tuple(slice(start, stop) for start, stop in itertools.pairwise(edges))
 
 
+def plain_view(array: np.ndarray) -> Any:
+    """Return a flat memory view of a contiguous array: it gives and takes plain numbers, faster than NumPy its own."""
+    return array.reshape(-1).data
+
+
 class SlotWriter:
     """Writes one entity's observations into its place in a record, for one copy; built once, called every step.
 
     Actions into their place in a message, likewise.
     """
 
-    __slots__ = ("_name", "_plain", "_views", "_what")
+    __slots__ = ("_name", "_plain", "_shape", "_views", "_what")
 
     def __init__(self, tree: Tree, copy: int, place: int, name: str, what: str = "observation") -> None:
         self._name, self._what = name, what
         self._views = map_tree(lambda array: array[copy, place, ...], tree)
         self._plain = self._views if isinstance(self._views, np.ndarray) else None
+        self._shape = None if self._plain is None else self._plain.shape
 
     def write(self, observation: Any) -> None:
         """Write one observation.
@@ -246,9 +252,8 @@ class SlotWriter:
         Raises:
           ShapeError: its shape differs from its space's (the message names both).
         """
-        view = self._plain
-        if view is not None and getattr(observation, "shape", None) == view.shape:
-            view[...] = observation
+        if self._plain is not None and getattr(observation, "shape", None) == self._shape:
+            self._plain[...] = observation
         else:
             self._write(self._views, observation)
 

@@ -27,6 +27,8 @@ class EntitySpaces(NamedTuple):
 class Timestep(NamedTuple):
     """What follows a reset or a step: one list item per entity, in the order of ``Environment.entities``.
 
+    Sequences may be lists; with tuples of flags the usual step, in which all act and nobody is done, is told faster.
+
     Attributes:
       observations: member of each entity's observation space. An entity that is done or absent keeps its last one.
       rewards: what each entity collected since its last action, delivered when it acts next or is done, else 0.

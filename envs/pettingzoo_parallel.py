@@ -72,8 +72,8 @@ class ParallelEnvironment:
         return Timestep(
             tuple(self._observations),
             rewards,
-            terminated,
-            truncated,
+            tuple(terminated),
+            tuple(truncated),
             tuple([infos.get(agent) or {} for agent in agents]),
             self._acting,
             masks,

@@ -32,6 +32,12 @@ def test_a_quota_below_the_number_of_cores_counts():
     assert shares(ranks({0}, {1}, limit=64)) == [1.0, 1.0]
 
 
+def test_a_rank_that_rests_takes_no_core_from_the_others():
+    """A root, an environment process and a worker on two cores: nobody needs to give its core away."""
+    assert shares(ranks(*[{0, 1}] * 3), resting=[0]) == pytest.approx([2 / 3, 1, 1])
+    assert shares(ranks({0}, {1}, {1}), resting=[0]) == [1, 0.5, 0.5]
+
+
 @pytest.mark.parametrize(("share", "threads"), [(0.33, 1), (1.0, 1), (sum([1 / 3] * 6), 2), (2.9, 2)])
 def test_threads_are_whole_and_at_least_one(share, threads):
     assert whole(share) == threads

@@ -141,9 +141,9 @@ def test_games_of_several_entities_keep_masks_and_turns(make):
     manager = make(EnvironmentSource("pettingzoo:classic.tictactoe_v3", {}), 2)
     assert manager.turn_based
     (first, _) = manager.reset(seeds(1, 2))
-    assert first.acting == [True, False]
+    assert list(first.acting) == [True, False]
     second = manager.step([(np.int64(4), np.int64(0))] * 2)[0]
-    assert second.acting == [False, True]
+    assert list(second.acting) == [False, True]
     assert second.action_masks[1].tolist() == [1, 1, 1, 1, 0, 1, 1, 1, 1]
 
 

@@ -1,14 +1,13 @@
 """What carries actions from the seats of a match to its environment process, and records back."""
 
-import bisect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from arena.comms.mpi import MPI, take
 from arena.comms.world import World
 from arena.waiting import Waiter
-from arena.wire import ActionMessage, Block, Record, make_record
+from arena.wire import STEP, ActionMessage, Block, Record, make_record
 
 # Tags of a seat's four streams, per batch.
 _ACTIONS, _RECORD, _ACTIONS_SIDE, _RECORD_SIDE, _STREAMS = 0, 1, 2, 3, 4
@@ -34,6 +33,7 @@ class SeatChannel:
         ]
         self._sides: list[MPI.Request] = []
         self._tests = [request.Test for request in self._receives]
+        self._left = [True] * len(batch_copies)  # whether the last message has
         self._what = lambda: f"the environment process (rank {environment_rank})"
 
     def send(self, batch: int, command: int = 0, side: Any = None) -> None:
@@ -46,14 +46,17 @@ class SeatChannel:
         if side is not None:
             header[1] = 1
             self._sides.append(self._comm.isend(side, self._peer, _STREAMS * batch + _ACTIONS_SIDE))
-        self._receives[batch].Start()
+        # The message first: whatever else is to be done, the other end works meanwhile.
         self._sends[batch].Start()
+        self._receives[batch].Start()
+        self._left[batch] = self._sends[batch].Test()
 
     def receive(self, batch: int) -> Record:
         """Return the batch's record; it is valid until the next ``send`` of the batch."""
         if not self._tests[batch]():
             self._waiter.until(self._tests[batch], self._what)
-        self._sends[batch].Wait()
+        if not self._left[batch]:
+            self._sends[batch].Wait()
         return self.records[batch]
 
     def receive_side(self, batch: int) -> Any:
@@ -100,17 +103,23 @@ class MatchChannel:
             ]
             for b, records in enumerate(self.records)
         ]
-        self._open = list(range(len(batch_copies)))
+        self._tests = [_test(receives) for receives in self._receives]
+        self._tests_left = [_test(sends) for sends in self._sends]
+        self._left = [True] * len(batch_copies)  # whether the last records have
+        self._headers = [[message.header for message in messages] for messages in self.messages]
+        self._open = list(range(len(batch_copies)))  # whose turn is next comes first
         self._held: set[int] = set()
-        self._next = self._ready_batch = 0
+        self._found = 0
         self._sides: list[MPI.Request] = []
         for receives in self._receives:
             MPI.Prequest.Startall(receives)
 
-    def ready(self, batch: int) -> bool:
-        """Whether every seat has sent its message for this batch."""
-        receives = self._receives[batch]
-        return receives[0].Test() if len(receives) == 1 else MPI.Request.Testall(receives)
+    def asked(self, batch: int) -> list[int]:
+        """Return what each seat asks for in its message of this batch; an empty list where all ask for a step."""
+        for header in self._headers[batch]:
+            if header[0] != STEP:
+                return [header[0] for header in self._headers[batch]]
+        return []
 
     def missing(self) -> str:
         """Name the workers that have not sent what the match waits for."""
@@ -121,16 +130,13 @@ class MatchChannel:
 
     def wait_any(self) -> int:
         """Return a batch for which every seat has sent; batches that are ready take turns."""
-        found = self._find_ready()
-        if found is None:
-            self._waiter.until(self._remember_ready, self.missing)
-            found = self._ready_batch
-        return self._accept(found)
+        if not self._find():
+            self._waiter.until(self._find, self.missing)
+        return self._accept()
 
     def find_ready(self) -> int | None:
         """Return such a batch where there is one now."""
-        found = self._find_ready()
-        return None if found is None else self._accept(found)
+        return self._accept() if self._find() else None
 
     def hold(self, batch: int) -> None:
         """Leave a batch out of what is looked for, until ``release``: it is being answered."""
@@ -140,36 +146,33 @@ class MatchChannel:
     def release(self, batch: int) -> None:
         """Take a batch back that was held."""
         self._held.remove(batch)
-        bisect.insort(self._open, batch)
+        self._open.append(batch)
 
     def holds_all(self) -> bool:
         """Whether no batch is left to look for."""
         return not self._open
 
-    def _accept(self, batch: int) -> int:
-        self._next = self._open.index(batch) + 1
-        MPI.Request.Waitall(self._sends[batch])
+    def _find(self) -> bool:
+        for batch in self._open:
+            if self._tests[batch]():
+                self._found = batch
+                return True
+            if self._in_turn:
+                break
+        return False
+
+    def _accept(self) -> int:
+        batch = self._found
+        self._open.remove(batch)
+        self._open.append(batch)
+        if not self._left[batch]:
+            MPI.Request.Waitall(self._sends[batch])
         return batch
 
     def wait(self, batch: int, seat: int) -> None:
         """Return once this seat has sent its message for this batch."""
         self._waiter.until(self._receives[batch][seat].Test, self.missing)
         self._sends[batch][seat].Wait()
-
-    def _find_ready(self) -> int | None:
-        count = len(self._open)
-        for i in range(1 if self._in_turn else count):
-            batch = self._open[(self._next + i) % count]
-            if self.ready(batch):
-                return batch
-        return None
-
-    def _remember_ready(self) -> bool:
-        found = self._find_ready()
-        if found is None:
-            return False
-        self._ready_batch = found
-        return True
 
     def take_side(self, batch: int, seat: int) -> Any:
         """Return what a worker sent beside its message (its header said so)."""
@@ -185,16 +188,17 @@ class MatchChannel:
         """Send every seat its record of this batch, and get ready for their next messages."""
         receives, sends = self._receives[batch], self._sends[batch]
         if len(sends) == 1:
-            receives[0].Start()
             sends[0].Start()
+            receives[0].Start()
         else:
-            MPI.Prequest.Startall(receives)
             MPI.Prequest.Startall(sends)
+            MPI.Prequest.Startall(receives)
+        self._left[batch] = self._tests_left[batch]()
 
     def send_to(self, batch: int, seat: int) -> None:
         """Send one seat its record of this batch, and get ready for its next message."""
-        self._receives[batch][seat].Start()
         self._sends[batch][seat].Start()
+        self._receives[batch][seat].Start()
 
     def send_last(self, batch: int) -> bool:
         """Send every seat the last record of this batch; return whether batches are still open."""
@@ -213,3 +217,8 @@ class MatchChannel:
                 request.Free()
         for side in self._sides:
             self._waiter.until(side.Test, lambda: "the last side messages to leave")
+
+
+def _test(requests: Sequence[MPI.Request]) -> Callable[[], bool]:
+    """Return what says whether all of these requests are done."""
+    return requests[0].Test if len(requests) == 1 else partial(MPI.Request.Testall, requests)

@@ -53,7 +53,9 @@ class World:
         self.steps, self.mail = comm.Dup(), comm.Dup()
         shared = self.comm.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
         leader = shared.bcast(self.rank)
-        self.cores_share = cores.shares(shared.allgather(cores.given()))[shared.rank]
+        granted = shared.allgather(cores.given())
+        resting = [0] if leader == 0 else []  # the root rests most of the time
+        self.cores_share = cores.shares(granted, resting)[shared.rank]
         shared.Free()
         facts = self.comm.allgather((leader, self.host))
         number: dict[int, int] = {}
