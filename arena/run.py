@@ -132,7 +132,7 @@ def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> 
 
     return Waiter(
         spin=either(waits.spin_us, 0, 200) / 1e6,
-        yielding=either(waits.yield_us, max(50, 5_000 / crowd**2), 500) / 1e6,
+        yielding=either(waits.yield_us, max(50, 2_000 / crowd**2), 500) / 1e6,
         max_sleep=either(waits.max_sleep_ms, 0.25 * max(2.0, crowd), 0.2) / 1e3,
         warn_after=waits.warn_after,
         abort_after=waits.abort_after,

@@ -20,6 +20,9 @@ class _Meeting(NamedTuple):
 
 
 _NOTHING = np.iinfo(np.int64).min
+_PIECE = 2**22
+"""Bytes that are summed at once: MPI passes over its memory more than once, and this much stays in the caches."""
+
 # The operations that members can meet for.
 _SUM32, _SUM64, _BROADCAST, _LEAVE = 1, 2, 3, 4
 _NAMES = {_SUM32: "a sum of float32", _SUM64: "a sum of float64", _BROADCAST: "a broadcast", _LEAVE: "leaving"}
@@ -42,11 +45,8 @@ class GroupChannel:
     # The rendezvous -------------------------------------------------------------------------------------------
 
     def _announce(self, operation: int | None, length: int, leaving: bool) -> MPI.Request:
-        if operation is None:
-            self._mine[:4] = _NOTHING
-        else:
-            self._mine[:4] = (operation, -operation, length, -length)
-        self._mine[4:] = (leaving, -leaving, operation is not None)
+        asked = (_NOTHING,) * 4 if operation is None else (operation, -operation, length, -length)
+        self._mine[:] = (*asked, leaving, -leaving, operation is not None)
         return self._comm.Iallreduce(self._mine, self._theirs, MPI.MAX)
 
     def _read(self) -> _Meeting:
@@ -72,7 +72,13 @@ class GroupChannel:
         if self.size == 1:
             return
         self._meet(_SUM32 if array.dtype == np.float32 else _SUM64, array.size)
-        self._comm.Allreduce(MPI.IN_PLACE, array)
+        self._sum(array)
+
+    def _sum(self, array: np.ndarray) -> None:
+        flat = array.reshape(-1)
+        items = _PIECE // array.itemsize
+        for start in range(0, flat.size, items):
+            self._comm.Allreduce(MPI.IN_PLACE, flat[start : start + items])
 
     def broadcast_in_place(self, array: np.ndarray) -> None:
         """Replace a contiguous array by that of the first member, which must be active."""
@@ -106,7 +112,7 @@ class GroupChannel:
             self._comm.Bcast(np.empty(meeting.length, np.uint8))
         else:
             dtype = np.float32 if meeting.operation == _SUM32 else np.float64
-            self._comm.Allreduce(MPI.IN_PLACE, np.zeros(meeting.length, dtype))
+            self._sum(np.zeros(meeting.length, dtype))
 
     def leave(self) -> None:
         """Return once every member is leaving. Active members learn of it by MatchOver at their next collective."""

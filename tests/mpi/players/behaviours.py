@@ -132,6 +132,9 @@ class Averages:
             got = float(self.model.bias.grad[0])
             expected = sum(r + 1 for r in ranks) / len(ranks)
             assert abs(got - expected) < 1e-6, (update, got, expected)
+            if update in (0, self.early):  # more than is summed at once, with all and without the one that is early
+                assert (group.sum(np.arange(600_000.0)) == np.arange(600_000.0) * running).all()
+                assert (group.sum(np.ones(600_000)) == running).all()
         print(f"worker {group.rank} made {count} updates", flush=True)
 
 
