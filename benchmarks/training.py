@@ -108,8 +108,8 @@ def arena(game: str, steps: int, matches: int) -> Callable[[int], Any]:
 def training(game: str, steps: int, threshold: float, args: Any) -> list[Table]:
     """Compare speed and time until the threshold; both come from the same runs."""
     works: dict[str, Callable[[int], Any]] = {
-        "arena: 2 environment processes, 2 workers": arena(game, steps, 2),
         "arena: 1 environment process, 1 worker": arena(game, steps, 1),
+        "arena: 2 environment processes, 2 workers": arena(game, steps, 2),
         "arena: one process": lambda seed: run(
             [sys.executable, "-m", "benchmarks.ours.local_training", game, str(steps), str(seed)]
         ),

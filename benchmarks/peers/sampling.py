@@ -1,5 +1,7 @@
 """Steps per second with random actions: ``python -m benchmarks.peers.sampling PEER ENVIRONMENT COPIES SECONDS``."""
 
+import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -145,3 +147,5 @@ def main(peer: str, name: str, copies: str, seconds: str) -> None:
 
 if __name__ == "__main__":
     run_as_program(main)
+    sys.stdout.flush()
+    os._exit(0)  # whoever measures ends the workers: PufferLib's go on spinning, and a usual exit waits for them
