@@ -6,13 +6,16 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 
 from arena.errors import ConfigError
+
+if TYPE_CHECKING:  # root and environment processes do without torch, and so do some policies
+    import torch
 
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"
@@ -90,6 +93,17 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
         return safetensors.numpy.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
         raise ConfigError(f"{path}: expected a safetensors file that can be read, found: {error}") from error
+
+
+def read_state(path: Path) -> "dict[str, torch.Tensor]":
+    """Return the named tensors of a safetensors file: what a policy's ``load_state_dict`` is given.
+
+    Raises:
+      ConfigError: there is no such file, or it is not a whole safetensors file.
+    """
+    import torch
+
+    return {name: torch.from_numpy(array) for name, array in read_tensors(path).items()}
 
 
 def read_metadata(path: Path) -> dict[str, str]:

@@ -1,14 +1,17 @@
 """All workers of one player, as a policy sees them."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import torch
 
 from arena.comms import GroupChannel
-from arena.gradients import FlatGradient
+
+if TYPE_CHECKING:  # a policy that does without torch is not made to load it
+    import torch
+
+    from arena.gradients import FlatGradient
 
 
 class Group:
@@ -29,7 +32,7 @@ class Group:
         self._log = log
         self._gradients: WeakKeyDictionary[torch.nn.Module, FlatGradient] = WeakKeyDictionary()
 
-    def average_gradients(self, model: torch.nn.Module, weight: float = 1.0) -> None:
+    def average_gradients(self, model: "torch.nn.Module", weight: float = 1.0) -> None:
         """Replace every parameter's ``.grad`` by its mean over the group, each worker's counted ``weight`` times.
 
         Call it between ``backward`` and the optimizer's step. Give the number of samples behind the gradient as the
@@ -37,13 +40,17 @@ class Group:
         """
         flat = self._gradients.get(model)
         if flat is None:
+            from arena.gradients import FlatGradient
+
             flat = self._gradients[model] = FlatGradient(model.parameters())
         else:
             flat.gather()
         flat.average(self, weight)
 
-    def broadcast(self, model: torch.nn.Module) -> None:
+    def broadcast(self, model: "torch.nn.Module") -> None:
         """Give every worker the parameters and buffers of worker 0; call it once after construction."""
+        import torch
+
         with torch.no_grad():
             for tensor in model.state_dict().values():
                 array = np.ascontiguousarray(tensor.detach().cpu().numpy()).reshape(-1)

@@ -1,14 +1,14 @@
 """The inner door: the worker drives an algorithm that separates ``act`` from ``learn``, together with its group."""
 
 import hashlib
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from arena import registry
-from arena.checkpoint import read_tensors
+from arena.checkpoint import read_state
 from arena.comms import GroupChannel
 from arena.context import Context
 from arena.devices import device_of
@@ -32,6 +32,7 @@ class InnerDoorWorker(Worker):
         if seat.offer.same_step:
             raise ConfigError(f"env.autoreset: policy {use!r} needs next_step, found same_step")
         self.policies = [self._build(number, self.seed) for number in range(len(seat.blocks))]
+        self.set_up_torch()
         self.learns = not self.settings.frozen and self.policy.horizon > 0
         if self.policy.horizon > 0 and len(seat.blocks) > 1:
             names = ", ".join(e.name for e in seat.offer.entities)
@@ -77,19 +78,22 @@ class InnerDoorWorker(Worker):
             if self.context.config.deterministic:
                 path = None  # matches begin anew, with streams that derive from where the run stands
             if path is not None and self.context.start.steps.get(self.player):
-                self.policy.load_worker_state({k: torch.from_numpy(v) for k, v in read_tensors(path).items()})
+                self.policy.load_worker_state(read_state(path))
         elif self.settings.warm_start is not None:
             registry.load("arena.policies.loader:load_weights")(self.policy, Path(self.settings.warm_start))
         for policy in self.policies:
             weights = policy.weights()
+            if not weights:
+                continue
+            import torch
+
             for name in sorted(weights):
                 array = np.array(weights[name].cpu().numpy() if hasattr(weights[name], "cpu") else weights[name])
                 flat = np.ascontiguousarray(array).reshape(-1).copy()
                 if flat.size:
                     self.channel.broadcast_in_place(flat)
                 weights[name] = torch.from_numpy(flat.reshape(array.shape))
-            if weights:
-                policy.load_weights(weights)
+            policy.load_weights(weights)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the algorithm's state."""
@@ -252,5 +256,6 @@ def _device(context: Context) -> str:
     if context.config.device != "auto":
         return context.config.device
     learning = {name for name, policy in context.config.policies.items() if policy.learns}
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    torch = sys.modules.get("torch")  # a policy that has not loaded it needs no GPU
+    gpus = torch.cuda.device_count() if torch is not None and torch.cuda.is_available() else 0
     return device_of(context.me.rank, context.plan, learning, gpus)

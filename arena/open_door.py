@@ -4,10 +4,8 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from arena import registry
-from arena.checkpoint import read_tensors
+from arena.checkpoint import read_state
 from arena.comms import GroupChannel
 from arena.context import Context
 from arena.driver import Driver
@@ -32,6 +30,7 @@ class OpenDoorWorker(Worker):
         self.learns = not self.settings.frozen
         self.join(self.learns)
         self.policy = self.policy_class(make_proxy(self.seat), group, **keywords)
+        self.set_up_torch()
         self._restore()
         self.seat.housekeeping = self._housekeeping
 
@@ -55,7 +54,7 @@ class OpenDoorWorker(Worker):
     def _restore(self) -> None:
         state = self.stored_state()
         if state is None and self.settings.warm_start is not None:
-            state = {k: torch.from_numpy(v) for k, v in read_tensors(Path(self.settings.warm_start)).items()}
+            state = read_state(Path(self.settings.warm_start))
         if state is not None and hasattr(self.policy, "load_state_dict"):
             self.policy.load_state_dict(state)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arena import registry
-from arena.checkpoint import Checkpoints, read_tensors
+from arena.checkpoint import Checkpoints, read_state
 from arena.config import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces, Environment
 from arena.errors import ConfigError
@@ -185,9 +185,7 @@ class PolicyMaker:
                 f"{self._policy.use} cannot be evaluated: expected methods act(observations) and "
                 f"load_state_dict(state), found no {' and no '.join(missing)}"
             )
-        import torch
-
-        policy.load_state_dict({name: torch.from_numpy(array) for name, array in read_tensors(self._weights).items()})
+        policy.load_state_dict(read_state(self._weights))
         return UserPlayer(policy)
 
 

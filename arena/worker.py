@@ -4,15 +4,15 @@ How the policy is run differs by the door it came in through: ``arena.inner_door
 """
 
 import random
+import sys
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from arena import registry
-from arena.checkpoint import read_tensors, write_tensors
+from arena.checkpoint import read_state, write_tensors
 from arena.comms import GroupChannel
 from arena.context import Context
 from arena.errors import ConfigError
@@ -68,7 +68,8 @@ class Worker(ABC):
         match = plan.matches[me.match]
         self.seed = derive_seed(context.seed, "row", match.row, "replica", match.replica, "seat", me.seat)
         _seed_libraries(self.seed)
-        torch.set_num_threads(_threads(context))
+        self._torch_is_set_up = False
+        self.set_up_torch()
         self.seat = Seat(context.world, context.mailbox, environment_rank, self.wants_infos, context.waiter)
         self.budget = context.round.steps
         self.steps = context.start.steps.get(self.player, 0)
@@ -82,6 +83,19 @@ class Worker(ABC):
         self.reporting = Pacer(REPORT_EVERY)
         self.metrics: dict[str, float] = {}
         self._check_spaces()
+
+    def set_up_torch(self) -> None:
+        """Give torch its threads and its seed, as soon as the policy has loaded it.
+
+        A policy that does without torch is not made to load it: that takes a second of start-up and 120 MB.
+        """
+        if self._torch_is_set_up or "torch" not in sys.modules:
+            return
+        import torch
+
+        self._torch_is_set_up = True
+        torch.set_num_threads(_threads(self.context))
+        torch.manual_seed(self.seed)
 
     def wants_infos(self, offer: SeatOffer) -> bool:
         """Whether the seat's infos are read."""
@@ -110,7 +124,7 @@ class Worker(ABC):
         """Return the player's state in that checkpoint (or the state that it was given), where there is one."""
         source = self.context.start.sources.get(self.player, self.player)
         path = self.stored(f"{source}.safetensors")
-        return None if path is None else {k: torch.from_numpy(v) for k, v in read_tensors(path).items()}
+        return None if path is None else read_state(path)
 
     def write_part(self, order: WriteCheckpoint) -> bool:
         """Write what this worker contributes to a checkpoint; False (and a note to the root) if the disk refuses."""
@@ -228,4 +242,3 @@ def _seed_libraries(seed: int) -> None:
     """Seed the generators that users' policies draw from; each worker has streams of its own."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 (users' code may use the global generator)
-    torch.manual_seed(seed)
