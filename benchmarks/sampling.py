@@ -58,7 +58,7 @@ def arena(
 
 def rates(game: str, copies: int, args: Any) -> Table:
     """Compare one game with one number of copies."""
-    seconds = 1.0 if args.quick else 4.0
+    seconds = 1.0 if args.quick else 2.5
     contestants: dict[str, Contestant] = {}
     batches = 2 if copies > 1 else None
     contestants["arena: policy behind the inner door"] = arena(game, copies, "DrivenSampler", seconds, batches=batches)
