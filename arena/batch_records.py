@@ -88,7 +88,7 @@ class BatchRecords:
     def _floats(self, copy: int | None) -> list[np.ndarray]:
         """Return flat views of the observations that may be NaN, of all copies or of one."""
         trees = [tree for seat in self._records for tree in seat.record.observations]
-        floats = [leaf for tree in trees for leaf in tree_leaves(tree) if leaf.dtype.kind == "f"]
+        floats = [leaf for tree in trees for leaf in tree_leaves(tree) if leaf.dtype.kind == "f" and leaf.size]
         return [(array if copy is None else array[copy]).reshape(-1) for array in floats]
 
     def begin(self) -> None:

@@ -320,7 +320,8 @@ class WaitConfig(Model):
     """How a rank waits for another one: it spins, then yields, then sleeps, and at last gives up."""
 
     spin_us: Annotated[Number, Field(ge=0)] | None = Field(
-        None, description="Microseconds to spin. Null decides by whether the node has fewer cores than ranks."
+        None,
+        description="Microseconds to spin. Null decides by whether cores are fewer than ranks beside the root.",
     )
     yield_us: Annotated[Number, Field(ge=0)] | None = Field(
         None, description="Microseconds to let others run between looks; null decides likewise."

@@ -88,7 +88,7 @@ def test_the_page_says_what_was_measured_and_what_was_missed(tmp_path):
     found = {"machine": where, "quick": False, "turns": 5, "tables": [table("PPO on CartPole-v1: speed", 200.0, 100.0)]}
     write({"training": found}, tmp_path)
     page = (tmp_path / "RESULTS.md").read_text("utf-8")
-    assert "| PPO on CartPole, speed over Stable-Baselines3, in: 3x | 2.00 | **missed** |" in page
+    assert "| PPO on CartPole, speed over Stable-Baselines3, in: 3x | 2 | **missed** |" in page
     assert "| PPO on CartPole, speed over RLlib: 12x | | not measured |" in page
     assert "| RLlib | | | | not measured: n |" in page
     assert (tmp_path / "plots" / "training.svg").stat().st_size > 1000

@@ -56,7 +56,10 @@ class Slot:
         self._views: list[Any] = views
         self._masks: list[np.ndarray | None] = masks
         floats = [
-            leaf.reshape(-1) for tree in record.observations for leaf in tree_leaves(tree) if leaf.dtype.kind == "f"
+            leaf.reshape(-1)
+            for tree in record.observations
+            for leaf in tree_leaves(tree)
+            if leaf.dtype.kind == "f" and leaf.size
         ]
         self._checks = [(record.rewards.reshape(-1), "a reward"), *((leaf, "an observation") for leaf in floats)]
 
@@ -118,7 +121,7 @@ class Slot:
 
 
 def has_nan(flat: np.ndarray) -> bool:
-    """Whether a flat array of floats holds a NaN: the largest would be one."""
+    """Whether a flat array of floats, not empty, holds a NaN: the largest would be one."""
     largest = flat.item(flat.argmax())  # a fifth of the time that isnan and any take
     return largest != largest
 
