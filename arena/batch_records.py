@@ -82,7 +82,7 @@ class BatchRecords:
         for seat, own, its in zip(self._records, seats, blocks, strict=True):
             for copy, places in enumerate(self._places):
                 places += _places(seat, copy, own, its, entities)
-        self._floats_of_all = [(flat.argmax, flat.item) for flat in self._floats(None)] if looks_for_nan else []
+        self._floats_of_all = self._floats(None) if looks_for_nan else []
         self._floats_of = [self._floats(copy) if looks_for_nan else [] for copy in range(self.copies)]
 
     def _floats(self, copy: int | None) -> list[np.ndarray]:
@@ -122,42 +122,33 @@ class BatchRecords:
           NotANumberError: a reward is not finite.
         """
         observations, rewards, terminated, truncated, infos, acting, masks, ended = timestep
-        if (
+        for entity, write, mask, seat, offset in self._places[copy]:
+            write(observations[entity])
+            seat.rewards[offset] = reward = rewards[entity]
+            if reward - reward != 0:  # cheaper than to ask whether it is finite
+                raise NotANumberError(f"the environment returned a reward that is not finite: {reward}")
+            if mask is not None and masks[entity] is not None:
+                mask[...] = masks[entity]
+        if not (
             self._steady[copy]
             and acting == self._all
             and terminated == truncated == self._none
             and not (ended or started or over)
         ):
-            for entity, write, mask, seat, offset in self._places[copy]:
-                write(observations[entity])
-                seat.rewards[offset] = reward = rewards[entity]
-                if reward - reward != 0:  # cheaper than to ask whether it is finite
-                    raise _not_finite(reward)
-                if mask is not None and masks[entity] is not None:
-                    mask[...] = masks[entity]
-        else:
-            self._write_all(copy, timestep, started, over)
+            self._write_flags(copy, timestep, started, ended or over)
         if self._readers and any(infos):
             self._put_infos(copy, infos)
 
-    def _write_all(self, copy: int, timestep: Timestep, started: bool, over: bool) -> None:
-        over = over or timestep.over
+    def _write_flags(self, copy: int, timestep: Timestep, started: bool, over: bool) -> None:
         all_act = False not in timestep.acting
         steady = all_act and not (started or over or True in timestep.terminated or True in timestep.truncated)
         if not (steady and self._acted[copy]):
             self._plain = False
         self._acted[copy], self._steady[copy] = all_act, steady
-        for entity, write, mask, seat, offset in self._places[copy]:
-            write(timestep.observations[entity])
-            reward = timestep.rewards[entity]
-            if reward - reward != 0:
-                raise _not_finite(reward)
-            seat.rewards[offset] = reward
+        for entity, _, _, seat, offset in self._places[copy]:
             seat.terminated[offset] = timestep.terminated[entity]
             seat.truncated[offset] = timestep.truncated[entity]
             seat.acting[offset] = timestep.acting[entity]
-            if mask is not None and timestep.action_masks[entity] is not None:
-                mask[...] = timestep.action_masks[entity]
         for seat in self._records:
             seat.started[copy] = started
             seat.over[copy] = over
@@ -193,11 +184,7 @@ class BatchRecords:
 
     def has_nan(self) -> bool:
         """Whether an observation is NaN; ``check`` finds out whose."""
-        for find_largest, item in self._floats_of_all:  # as has_nan does
-            largest = item(find_largest())
-            if largest != largest:
-                return True
-        return False
+        return any(has_nan(flat) for flat in self._floats_of_all)
 
     def check(self, copy: int) -> None:
         """Look at a copy's observations.
@@ -246,10 +233,6 @@ def _places(
             writer = SlotWriter(record.observations[b], copy, place, entities[entity].name)
             mask = None if masks is None else masks[copy, place]
             yield _Place(entity, writer.write, mask, seat, copy * record.rewards.shape[1] + position)
-
-
-def _not_finite(reward: float) -> NotANumberError:
-    return NotANumberError(f"the environment returned a reward that is not finite: {reward}")
 
 
 def _copied(observation: Any) -> Any:

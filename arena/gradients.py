@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-import numpy as np
 import torch
 
 from arena.policies.interface import Reducer
@@ -26,13 +25,9 @@ class FlatGradient:
             raise ValueError("expected at least one parameter that requires a gradient, found none")
         device = self._parameters[0].device
         size = sum(parameter.numel() for parameter in self._parameters)
-        # NumPy asks the system for large pages, torch does not: with them MPI sums twice as fast.
-        self._array = np.zeros(size + extras + 1, np.float32)
-        self._host = self._buffer = torch.from_numpy(self._array)
-        if device.type != "cpu":
-            self._buffer = torch.zeros_like(self._host, device=device)
-            self._host = self._host.pin_memory()
-            self._array = self._host.numpy()
+        self._buffer = torch.zeros(size + extras + 1, dtype=torch.float32, device=device)
+        self._host = self._buffer if device.type == "cpu" else torch.zeros_like(self._buffer, device="cpu").pin_memory()
+        self._array = self._host.numpy()
         self.values = self._buffer[:size]
         self.extras = self._buffer[size : size + extras]
         self._views = []

@@ -44,7 +44,10 @@ class Survival:
         if self.tolerant:
             self._waiter.check = world.check
             if world.rank:
-                import arena.inner_door  # noqa: F401 (whoever takes a dead worker's place must not load torch then)
+                # Whoever takes a dead worker's place must not load them then.
+                import torch  # noqa: F401
+
+                import arena.inner_door  # noqa: F401
 
     def concerns(self, error: Exception) -> bool:
         """Whether an error is the death of another rank, and one to go on after."""
