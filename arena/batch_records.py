@@ -184,7 +184,7 @@ class BatchRecords:
 
     def has_nan(self) -> bool:
         """Whether an observation is NaN; ``check`` finds out whose."""
-        return any(has_nan(flat) for flat in self._floats_of_all)
+        return True in map(has_nan, self._floats_of_all)  # faster than any() of a generator
 
     def check(self, copy: int) -> None:
         """Look at a copy's observations.

@@ -24,9 +24,10 @@ from arena.env_manager.source import EnvironmentSource
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.errors import ConfigError
 from arena.layout import Match
-from arena.messages import CloseMatch, Episode, Episodes, Job, Note
+from arena.messages import CloseMatch, Job, Note
 from arena.playbill import Cast, Playbill
 from arena.preflight import check_seats
+from arena.running_episodes import RunningEpisodes
 from arena.seat import ResetRequest, SeatAnswer, SeatOffer
 from arena.seeding import derive_seed
 from arena.waiting import Waiter
@@ -40,36 +41,11 @@ from arena.wire import (
     blocks_of,
 )
 
-REPORT_EVERY = 1.0
-"""Seconds between two reports of finished episodes."""
-
 LOOK_EVERY = 0.05
 """Seconds between two looks into the mailbox: how long a match plays on once the root has closed it."""
 
-
 MAX_TOLD = 100
 """Different faults of a match that are logged with their tracebacks."""
-
-
-class _Running:
-    """The running episode of one copy."""
-
-    __slots__ = ("acting", "began", "cast", "length", "lengths", "over", "returns", "settings", "timestep")
-
-    def __init__(self) -> None:
-        self.over = True  # the first exchange resets
-        self.timestep: Timestep | None = None
-        self.cast: Cast | None = None
-        self.settings: dict[str, Any] = {}  # what the league put over the environment's settings
-
-    def begin(self, timestep: Timestep) -> None:
-        self.over = False
-        self.timestep = timestep
-        self.length = 0
-        self.returns = [0.0] * len(timestep.rewards)
-        self.lengths = [0] * len(timestep.rewards)
-        self.acting = timestep.acting
-        self.began = time.time()
 
 
 class EnvironmentProcess:
@@ -110,8 +86,6 @@ class EnvironmentProcess:
         self._ends_by_seats = deterministic
         self._world, self._mailbox, self._match = world, mailbox, match
         name = f"row {match.row} replica {match.replica}"
-
-        self._running = [_Running() for _ in range(env.num_envs)]
         self._told: set[str] = set()
         self._source = EnvironmentSource(env.use, env.settings, [(w.use, w.settings) for w in env.wrappers])
         self._manager = create_env_manager(
@@ -126,6 +100,16 @@ class EnvironmentProcess:
             [entity for seat in match.seats for entity in seat.entities],
             row.remapped,
         )
+        self._playbill = Playbill(match.seats, len(self._entities)) if league else None
+        self._episodes = RunningEpisodes(
+            match.index,
+            env.num_envs,
+            self._players_of_entities(),
+            self._playbill,
+            lambda episodes: mailbox.post(0, episodes),
+            log,
+        )
+        self._running = self._episodes.of
         self._seeds: list[int | None] = [derive_seed(seed, "match", name, "copy", c) for c in range(env.num_envs)]
         self._generator = np.random.default_rng(derive_seed(seed, "match", name, "unclaimed"))
         self._same_step = env.autoreset == "same_step"
@@ -190,16 +174,9 @@ class EnvironmentProcess:
             )
             self._late = dispatcher.late
             self._next_batch = dispatcher.next_batch
-        self._players = self._players_of_entities()
-        self._playbill = Playbill(match.seats, len(self._entities)) if league else None
-        self._log, self._for_jobs = log, 0
         self._workers, self._announced, self._waiter = tuple(worker_ranks), -1, waiter
-        self._episodes: list[Episode] = []
-        self._steps = 0
-        self._stepped: list[tuple[_Running, Timestep]] = []  # what is to be counted once the seats are served
         self._closing = False
         self._next_look = 0.0
-        self._next_report = time.monotonic() + REPORT_EVERY
 
     # Setting up -----------------------------------------------------------------------------------------------
 
@@ -256,22 +233,21 @@ class EnvironmentProcess:
         while open_batches:
             batch = self._next_batch()
             asked = self._channel.asked(batch)
-            if self._closing or self._all_done(asked):
+            if self._closing or (asked and self._all_done(asked)):
                 open_batches = self._end(batch)
                 continue
-            if RESET in asked:
+            if asked and RESET in asked:
                 self._reset(batch)
             else:
                 self._step(batch)
             self._channel.send(batch)
-            self._count_steps()
+            self._episodes.count()
             now = time.monotonic()
             if now > self._next_look:
                 self._next_look = now + LOOK_EVERY
                 self.housekeeping()
-                if now > self._next_report:
-                    self._report()
-        self._report()
+                self._episodes.report_if_due(now)
+        self._episodes.report()
         self._channel.close()
 
     def _all_done(self, asked: Sequence[int]) -> bool:
@@ -289,12 +265,6 @@ class EnvironmentProcess:
     def _has_job(self) -> bool:
         self.housekeeping()
         return self._closing or (self._playbill is not None and self._playbill.ready())
-
-    def _report(self) -> None:
-        if self._episodes or self._steps:
-            self._mailbox.post(0, Episodes(self._match.index, tuple(self._episodes), self._steps))
-            self._episodes, self._steps = [], 0
-        self._next_report = time.monotonic() + REPORT_EVERY
 
     def _end(self, batch: int) -> bool:
         for s, message in enumerate(self._channel.messages[batch]):
@@ -323,7 +293,7 @@ class EnvironmentProcess:
 
     def _step(self, batch: int) -> None:
         step, same_step, late = self._copies.step, self._same_step, self._late
-        records, stepped = self._records[batch], self._stepped
+        records, stepped = self._records[batch], self._episodes.stepped
         records.begin()
         for copy, number in self._numbers[batch]:
             if late and number in late:
@@ -346,31 +316,17 @@ class EnvironmentProcess:
                 continue
             stepped.append((running, timestep))
             if over:
-                self._count_steps()
+                self._episodes.count()
                 self._manager.praise(number)
-                self._finish(number, timestep, None)
+                self._episodes.finish(number, timestep, None)
                 if same_step:
                     self._restart(batch, copy, timestep)
         if records.has_nan():
-            self._count_steps()
+            self._episodes.count()
             self._find_nan(batch)
         records.finish()
         if records.sides:
             self._put_sides(batch)
-
-    def _count_steps(self) -> None:
-        """Add up what was stepped. The seats need not wait for it, but the end of an episode does."""
-        for running, timestep in self._stepped:
-            returns, lengths, acting = running.returns, running.lengths, running.acting
-            for e, reward in enumerate(timestep.rewards):
-                returns[e] += reward
-                if acting[e]:
-                    lengths[e] += 1
-            running.length += 1
-            running.timestep = timestep
-            running.acting = timestep.acting
-        self._steps += len(self._stepped)
-        self._stepped.clear()
 
     def _start(self, batch: int, copy: int) -> None:
         """Begin the next episode of a copy, unless the job leaves it idle."""
@@ -448,7 +404,7 @@ class EnvironmentProcess:
         self._copies.fail(number, fault)
         self._seeds[number] = self._manager.next_seed(number)
         final = self._cut(self._running[number].timestep, {"restarted": fault.line})
-        self._finish(number, final, f"fault:{fault.what}")
+        self._episodes.finish(number, final, f"fault:{fault.what}")
         if self._same_step:
             self._restart(batch, copy, final)
         else:
@@ -473,35 +429,6 @@ class EnvironmentProcess:
             if seats is None or s in seats:
                 self._channel.put_side(batch, s, side)
 
-    def _finish(self, number: int, timestep: Timestep, cause: str | None) -> None:
-        """Note a finished episode."""
-        running = self._running[number]
-        running.over = True
-        cast = running.cast
-        now = time.time()
-        self._episodes.append(
-            Episode(
-                match=self._match.index,
-                copy=number,
-                length=running.length,
-                seconds=now - running.began,
-                players=self._players if cast is None else cast.players,
-                returns=tuple(float(r) for r in running.returns),
-                lengths=tuple(running.lengths),
-                outcomes=tuple(info.get("outcome") for info in timestep.infos),
-                truncated=cause is not None or not any(timestep.terminated),
-                cause=cause,
-                ended_at=now,
-                job=cast.job.id if cast is not None and cast.job is not None and cast.counts else None,
-                sides=() if cast is None else cast.sides,
-            )
-        )
-        if self._playbill is not None and cast is not None and cast.job is not None:
-            self._for_jobs += cast.counts
-            if self._playbill.finish(cast):
-                self._log.info("job %d is over; %d episodes for jobs so far", cast.job.id, self._for_jobs)
-                self._report()  # at once: the root has the next job for this match
-
     # Resets that a seat asked for -----------------------------------------------------------------------------
 
     def _requests(self, batch: int, seats: Iterable[int]) -> dict[int, ResetRequest]:
@@ -525,7 +452,7 @@ class EnvironmentProcess:
         by = min(requests)
         for copy in played:
             final = self._cut(self._running[start + copy].timestep, {})
-            self._finish(start + copy, final, f"reset_by:{by}")
+            self._episodes.finish(start + copy, final, f"reset_by:{by}")
         others = [s for s in range(len(self._match.seats)) if s not in requests]
         if interrupted and others:
             self._tell_cut(batch, interrupted, others, by)

@@ -10,8 +10,8 @@ from arena.policies.interface import Reducer
 class FlatGradient:
     """The gradients of some parameters, and a few scalars that travel with them.
 
-    The buffer is laid out as ``[gradients of all parameters | extras | weight]`` in float32. A parameter that got no
-    gradient counts as zeros. On a device other than the CPU the reduction is staged through a pinned host buffer.
+    The buffer is laid out as ``[gradients of all parameters | extras]`` in float32. A parameter that got no gradient
+    counts as zeros. On a device other than the CPU the reduction is staged through a buffer of the host.
 
     Attributes:
       values: ``[P]``, all gradients in the order of the parameters; a view of the buffer.
@@ -24,18 +24,39 @@ class FlatGradient:
         if not self._parameters:
             raise ValueError("expected at least one parameter that requires a gradient, found none")
         device = self._parameters[0].device
-        size = sum(parameter.numel() for parameter in self._parameters)
-        self._buffer = torch.zeros(size + extras + 1, dtype=torch.float32, device=device)
-        self._host = self._buffer if device.type == "cpu" else torch.zeros_like(self._buffer, device="cpu").pin_memory()
-        self._array = self._host.numpy()
-        self.values = self._buffer[:size]
-        self.extras = self._buffer[size : size + extras]
-        self._views = []
-        start = 0
-        for parameter in self._parameters:
-            self._views.append(self.values[start : start + parameter.numel()].view_as(parameter))
-            start += parameter.numel()
+        self._size = sum(parameter.numel() for parameter in self._parameters)
+        self._group: Reducer | None = None
+        self._host: torch.Tensor | None = None
+        self._settle(torch.zeros(self._size + extras, dtype=torch.float32, device=device))
+
+    def _settle(self, buffer: torch.Tensor) -> None:
+        """Make every parameter's ``.grad`` a view of a buffer."""
+        self._buffer = buffer
+        self.values, self.extras = buffer[: self._size], buffer[self._size :]
+        sizes = [parameter.numel() for parameter in self._parameters]
+        parts = self.values.split(sizes)
+        self._views = [part.view_as(p) for part, p in zip(parts, self._parameters, strict=True)]
         self.gather()
+
+    def join(self, group: Reducer) -> bool:
+        """Get ready to be averaged over a group, in memory that its workers share, where they have some.
+
+        Returns:
+          Whether the buffer has moved there: then ``values``, ``extras`` and every ``.grad`` are other tensors.
+        """
+        if group is self._group:
+            return False
+        self._group = group
+        if group.size == 1:
+            return False
+        self._array = group.zeros(self._buffer.numel())
+        memory = torch.from_numpy(self._array)
+        if self._buffer.device.type != "cpu":
+            self._host = memory
+            return False
+        memory.copy_(self._buffer)
+        self._settle(memory)
+        return True
 
     def zero(self) -> None:
         """Clear gradients and extras. Call it before every backward pass."""
@@ -65,19 +86,14 @@ class FlatGradient:
         Returns:
           The sum of all workers' weights.
         """
+        self.join(group)
         if group.size == 1:
             if weight == 0:
                 self._buffer.zero_()
             return float(weight)
-        if weight != 1:
-            self._buffer.mul_(weight)
-        if self._host is not self._buffer:
+        if self._host is not None:
             self._host.copy_(self._buffer)
-        self._array[-1] = weight
-        group.sum_in_place(self._array)
-        if self._host is not self._buffer:
-            self._buffer.copy_(self._host, non_blocking=True)
-        total = float(self._array[-1])
-        if total > 0:
-            self._buffer.mul_(1 / total)  # half the time of a division
+        total = group.average_in_place(self._array, weight)
+        if self._host is not None:
+            self._buffer.copy_(self._host)
         return total

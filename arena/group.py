@@ -28,6 +28,7 @@ class Group:
     def __init__(self, channel: GroupChannel, log: Callable[[dict[str, float]], None]) -> None:
         self.rank, self.size = channel.rank, channel.size
         self.sum_in_place = channel.sum_in_place
+        self.zeros, self.average_in_place = channel.zeros, channel.average_in_place
         self._broadcast_in_place = channel.broadcast_in_place
         self._log = log
         self._gradients: WeakKeyDictionary[torch.nn.Module, FlatGradient] = WeakKeyDictionary()

@@ -186,6 +186,7 @@ class InnerDoorWorker(Worker):
         assert restart is not None and self.league is not None
         self.restart_asked = None
         self.league.restarts, self.league.restarted_at = restart.number, self.steps
+        self.channel.free()  # what the old one's gradients were averaged in
         policy = self._build(0, derive_seed(self.seed, "restart", restart.number))
         registry.load("arena.policies.loader:load_weights")(policy, self.league.weights_file(restart.path))
         self.policies[0] = policy

@@ -21,7 +21,7 @@ from arena.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
 from arena.run_directory import Resume, RunDirectory
 from arena.start import started_by_mpi
 from arena.survival import Survival
-from arena.waiting import HangError, Waiter, do_nothing
+from arena.waiting import HangError, Waiter, do_nothing, usual_waits
 from arena.witness import Inquest, Witness
 
 ABORT_GRACE = 5.0
@@ -118,22 +118,12 @@ def _plan_as_data(planned: Any) -> dict[str, Any]:
 
 
 def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> Waiter:
-    """Return how this rank waits: a rank that shares its core gives it away at once, others spin for a while.
-
-    A sleep is over some 100 microseconds too late, so that giving the core away is better, while few ranks want it. The
-    more ranks a core has, the sooner and the longer they sleep: looking takes microseconds, which must not fill the
-    core.
-    """
-    crowded = world.oversubscribed()
-    crowd = 1 / world.cores_share
-
-    def either(chosen: float | None, crowded_default: float, default: float) -> float:
-        return chosen if chosen is not None else crowded_default if crowded else default
-
+    """Return how this rank waits."""
+    usual = usual_waits(world.cores_share)
     return Waiter(
-        spin=either(waits.spin_us, 0, 200) / 1e6,
-        yielding=either(waits.yield_us, max(50, 2_000 / crowd**2), 500) / 1e6,
-        max_sleep=either(waits.max_sleep_ms, 0.25 * max(2.0, crowd), 0.2) / 1e3,
+        spin=usual.spin if waits.spin_us is None else waits.spin_us / 1e6,
+        yielding=usual.yielding if waits.yield_us is None else waits.yield_us / 1e6,
+        max_sleep=usual.max_sleep if waits.max_sleep_ms is None else waits.max_sleep_ms / 1e3,
         warn_after=waits.warn_after,
         abort_after=waits.abort_after,
         on_warn=on_warn,

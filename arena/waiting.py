@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class HangError(RuntimeError):
@@ -22,6 +22,9 @@ def do_nothing() -> None:
 TELL_AFTER = 0.5
 """Seconds after which a wait is worth telling who asks."""
 
+
+ALONE = 0.999
+"""Cores from which on a rank has one for itself (three thirds of a core are one)."""
 
 _SET_TIMER_SLACK = 29  # of prctl, in linux/prctl.h
 _PATIENT_SLACK = 20_000_000
@@ -50,6 +53,27 @@ def patiently() -> Iterator[None]:
 def _set_timer_slack(nanoseconds: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, ctypes.c_ulong(nanoseconds), 0, 0, 0)
+
+
+class Waits(NamedTuple):
+    """Seconds that a rank tests without a pause, then with its core given away each time; then sleeps between tests."""
+
+    spin: float
+    yielding: float
+    max_sleep: float
+
+
+def usual_waits(cores_share: float) -> Waits:
+    """Return how a rank waits that has so many cores for itself: one that shares its core gives it away at once.
+
+    A sleep is over some 100 microseconds too late, so that giving the core away is better, while few ranks want it. The
+    more ranks a core has, the sooner and the longer they sleep: looking takes microseconds, which must not fill the
+    core.
+    """
+    if cores_share >= ALONE:
+        return Waits(spin=2e-4, yielding=5e-4, max_sleep=2e-4)
+    crowd = 1 / cores_share
+    return Waits(spin=0.0, yielding=max(5e-5, 2e-3 / crowd**2), max_sleep=2.5e-4 * max(2.0, crowd))
 
 
 class Present:

@@ -170,7 +170,7 @@ def plot(name: str, tables: Sequence[Mapping[str, Any]], path: Path) -> None:
         axis.barh(names, [row["figure"] for row in rows][::-1], color=colors)
         axis.set_xscale("log")
         axis.set_title(f"{table['title']} [{table['unit']}]", fontsize=9, loc="left")
-        axis.tick_params(labelsize=8)
+        axis.tick_params(which="both", labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
     drawing.tight_layout()
     drawing.savefig(path, metadata={"Date": None})

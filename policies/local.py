@@ -21,6 +21,16 @@ class Alone:
     def sum_in_place(self, array: np.ndarray) -> None:
         """Leave ``array`` as it is: it is the sum."""
 
+    def zeros(self, items: int) -> np.ndarray:
+        """Return float32 zeros."""
+        return np.zeros(items, np.float32)
+
+    def average_in_place(self, array: np.ndarray, weight: float) -> float:
+        """Leave ``array`` as it is, unless it counts for nothing; return the weight."""
+        if weight == 0:
+            array.fill(0)
+        return float(weight)
+
 
 class Lockstep:
     """The group of a player whose workers are threads of this process; each thread holds one ``member``."""
@@ -68,6 +78,18 @@ class _Member:
         group._barrier.wait()
         array[...] = sum(group._arrays[1:], group._arrays[0])  # in the same order everywhere: the same bits
         group._barrier.wait()
+
+    def zeros(self, items: int) -> np.ndarray:
+        return np.zeros(items, np.float32)
+
+    def average_in_place(self, array: np.ndarray, weight: float) -> float:
+        total = np.array([weight], np.float64)
+        self.sum_in_place(total)
+        array *= weight
+        self.sum_in_place(array)
+        if total[0] > 0:
+            array *= 1 / float(total[0])
+        return float(total[0])
 
 
 def train(

@@ -202,6 +202,8 @@ class PPO:
     def learn(self, rollout: Rollout, group: Reducer) -> dict[str, float]:
         """See ``Policy``."""
         settings = self.settings.after(self.progress)
+        if self.gradient.join(group) and self._fast is not None:
+            self._fast = Perceptrons(self.networks)  # which writes its gradients where they are now
         batch, metrics = self._prepare(rollout, group)
         past = self._past(rollout)
         history = []

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arena.comms.mpi import MPI
+from arena.comms.shared_average import SharedAverage, shared_average
 from arena.errors import MatchOver
 from arena.waiting import Waiter
 
@@ -23,9 +24,32 @@ _NOTHING = np.iinfo(np.int64).min
 _PIECE = 2**22
 """Bytes that are summed at once: MPI passes over its memory more than once, and this much stays in the caches."""
 
-# The operations that members can meet for.
-_SUM32, _SUM64, _BROADCAST, _LEAVE = 1, 2, 3, 4
-_NAMES = {_SUM32: "a sum of float32", _SUM64: "a sum of float64", _BROADCAST: "a broadcast", _LEAVE: "leaving"}
+_SHARED_FROM = 2**17
+"""Bytes from which on averages go through shared memory; fewer are faster in messages."""
+
+# The operations that members can meet for; from the last on, the number of what is averaged is added.
+_SUM32, _SUM64, _BROADCAST, _LEAVE, _ALLOCATE, _AVERAGE = 1, 2, 3, 4, 5, 6
+_NAMES = {
+    _SUM32: "a sum of float32",
+    _SUM64: "a sum of float64",
+    _BROADCAST: "a broadcast",
+    _LEAVE: "leaving",
+    _ALLOCATE: "an allocation",
+}
+
+
+class _Averaged(NamedTuple):
+    """Numbers that are averaged in place again and again.
+
+    Attributes:
+      array: float32, what a member brings.
+      message: the same and behind it the weight, to be summed by MPI.
+      shared: where the members share their memory.
+    """
+
+    array: np.ndarray
+    message: np.ndarray
+    shared: SharedAverage | None
 
 
 class GroupChannel:
@@ -41,6 +65,10 @@ class GroupChannel:
         self._mine = np.empty(7, np.int64)
         self._theirs = np.empty(7, np.int64)
         self._pending: MPI.Request | None = None
+        self._averaged: dict[int, _Averaged] = {}
+        self._numbers: dict[int, int] = {}  # id of an array -> its number there
+        self._allocated = 0
+        self._finished = self._takes_part = False
 
     # The rendezvous -------------------------------------------------------------------------------------------
 
@@ -54,14 +82,14 @@ class GroupChannel:
         if active and not leaving and (operation != -minus_operation or length != -minus_length):
             raise RuntimeError(
                 "the workers of this group called different collectives at the same time: "
-                f"{_NAMES[-minus_operation]} of {-minus_length} items, and {_NAMES[operation]} of {length} items; "
+                f"{_name(-minus_operation)} of {-minus_length} items, and {_name(operation)} of {length} items; "
                 "every worker of a player must make the same calls of `group` in the same order"
             )
         return _Meeting(operation, length, bool(leaving), bool(active))
 
     def _meet(self, operation: int, length: int) -> None:
         request = self._announce(operation, length, leaving=False)
-        self._waiter.until(request.Test, lambda: f"the other {self.size - 1} workers of this group")
+        self._waiter.until(request.Test, self._whom)
         if self._read().leaving:
             raise MatchOver
 
@@ -80,6 +108,62 @@ class GroupChannel:
         for start in range(0, flat.size, items):
             self._comm.Allreduce(MPI.IN_PLACE, flat[start : start + items])
 
+    def zeros(self, items: int) -> np.ndarray:
+        """Return float32 zeros for ``average_in_place``, in memory that the members share, where they have some."""
+        if self.size > 1:
+            self._meet(_ALLOCATE, items)
+        return self._allocate(items).array
+
+    def _allocate(self, items: int) -> _Averaged:
+        shares = self.size > 1 and 4 * items >= _SHARED_FROM
+        shared = shared_average(self._comm, items) if shares else None
+        message = np.zeros(items + 1 if shared is None else 0, np.float32)
+        averaged = _Averaged(message[:-1] if shared is None else shared.own, message, shared)
+        self._averaged[self._allocated] = averaged
+        self._numbers[id(averaged.array)] = self._allocated
+        self._allocated += 1
+        return averaged
+
+    def free(self) -> None:
+        """Forget all that ``zeros`` returned."""
+        self._averaged.clear()
+        self._numbers.clear()
+
+    def average_in_place(self, array: np.ndarray, weight: float) -> float:
+        """Replace what ``zeros`` returned by its mean over the group, each member's counted ``weight`` times.
+
+        All members get the same bits; where all weights are zero, those of zeros.
+
+        Returns:
+          The sum of the weights.
+        """
+        number = self._numbers[id(array)]
+        averaged = self._averaged[number]
+        if self.size == 1:
+            if weight == 0:
+                array.fill(0)
+            return float(weight)
+        if averaged.shared is not None:
+            averaged.shared.bring(weight)
+            self._meet(_AVERAGE + number, array.size)
+            return averaged.shared.finish(self._barrier)
+        if weight != 1:
+            array *= weight
+        averaged.message[-1] = weight
+        self._meet(_AVERAGE + number, array.size)
+        self._sum(averaged.message)
+        total = float(averaged.message[-1])
+        if total > 0:
+            array *= 1 / total  # half the time of a division
+        return total
+
+    def _barrier(self) -> None:
+        request = self._comm.Ibarrier()
+        self._waiter.until(request.Test, self._whom)
+
+    def _whom(self) -> str:
+        return f"the other {self.size - 1} workers of this group"
+
     def broadcast_in_place(self, array: np.ndarray) -> None:
         """Replace a contiguous array by that of the first member, which must be active."""
         if self.size == 1:
@@ -95,24 +179,38 @@ class GroupChannel:
         Raises:
           RuntimeError: the others wait for a broadcast that this member would have to send.
         """
-        if self.size == 1:
+        if self.size == 1 or self._takes_part:  # which waits, and whoever waits may call this
             return
+        if not self._finished:
+            self._finished = True
+            for averaged in self._averaged.values():
+                if averaged.shared is not None:
+                    averaged.shared.withdraw()
         if self._pending is None:
             self._pending = self._announce(None, 0, leaving=False)
         if self._pending.Test():
             self._pending = None
             meeting = self._read()
             if meeting.active and not meeting.leaving:
+                self._takes_part = True
                 self._take_part(meeting)
+                self._takes_part = False
 
     def _take_part(self, meeting: _Meeting) -> None:
         if meeting.operation == _BROADCAST:
             if self.rank == 0:
                 raise RuntimeError("a worker called group.broadcast after `run` had returned in the group's worker 0")
             self._comm.Bcast(np.empty(meeting.length, np.uint8))
+        elif meeting.operation == _ALLOCATE:
+            self._allocate(meeting.length)
+        elif meeting.operation >= _AVERAGE:
+            averaged = self._averaged[meeting.operation - _AVERAGE]
+            if averaged.shared is not None:
+                averaged.shared.finish(self._barrier, takes=False)
+            else:
+                self._sum(np.zeros_like(averaged.message))
         else:
-            dtype = np.float32 if meeting.operation == _SUM32 else np.float64
-            self._sum(np.zeros(meeting.length, dtype))
+            self._sum(np.zeros(meeting.length, np.float32 if meeting.operation == _SUM32 else np.float64))
 
     def leave(self) -> None:
         """Return once every member is leaving. Active members learn of it by MatchOver at their next collective."""
@@ -144,3 +242,7 @@ class GroupChannel:
     def close(self) -> None:
         """Give the communicator back. All members call it."""
         self._comm.Free()
+
+
+def _name(operation: int) -> str:
+    return _NAMES.get(operation, f"average {operation - _AVERAGE}")

@@ -33,7 +33,6 @@ class SeatChannel:
         ]
         self._sides: list[MPI.Request] = []
         self._tests = [request.Test for request in self._receives]
-        self._left = [True] * len(batch_copies)  # whether the last message has
         self._what = lambda: f"the environment process (rank {environment_rank})"
 
     def send(self, batch: int, command: int = 0, side: Any = None) -> None:
@@ -46,17 +45,16 @@ class SeatChannel:
         if side is not None:
             header[1] = 1
             self._sides.append(self._comm.isend(side, self._peer, _STREAMS * batch + _ACTIONS_SIDE))
-        # The message first: whatever else is to be done, the other end works meanwhile.
+        # The message first: whatever else is to be done, the other end works meanwhile. Whether it has left is not
+        # asked: often it has not, and then MPI gives the core away.
         self._sends[batch].Start()
         self._receives[batch].Start()
-        self._left[batch] = self._sends[batch].Test()
 
     def receive(self, batch: int) -> Record:
         """Return the batch's record; it is valid until the next ``send`` of the batch."""
         if not self._tests[batch]():
             self._waiter.until(self._tests[batch], self._what)
-        if not self._left[batch]:
-            self._sends[batch].Wait()
+        self._sends[batch].Wait()  # it has left: this is the answer
         return self.records[batch]
 
     def receive_side(self, batch: int) -> Any:
@@ -104,8 +102,6 @@ class MatchChannel:
             for b, records in enumerate(self.records)
         ]
         self._tests = [_test(receives) for receives in self._receives]
-        self._tests_left = [_test(sends) for sends in self._sends]
-        self._left = [True] * len(batch_copies)  # whether the last records have
         self._headers = [[message.header for message in messages] for messages in self.messages]
         self._open = list(range(len(batch_copies)))  # whose turn is next comes first
         self._held: set[int] = set()
@@ -163,10 +159,14 @@ class MatchChannel:
 
     def _accept(self) -> int:
         batch = self._found
-        self._open.remove(batch)
-        self._open.append(batch)
-        if not self._left[batch]:
-            MPI.Request.Waitall(self._sends[batch])
+        if self._open[-1] != batch:
+            self._open.remove(batch)
+            self._open.append(batch)
+        sends = self._sends[batch]
+        if len(sends) == 1:  # the last records have left: these are the answers
+            sends[0].Wait()
+        else:
+            MPI.Request.Waitall(sends)
         return batch
 
     def wait(self, batch: int, seat: int) -> None:
@@ -193,7 +193,6 @@ class MatchChannel:
         else:
             MPI.Prequest.Startall(sends)
             MPI.Prequest.Startall(receives)
-        self._left[batch] = self._tests_left[batch]()
 
     def send_to(self, batch: int, seat: int) -> None:
         """Send one seat its record of this batch, and get ready for its next message."""

@@ -13,7 +13,7 @@ from arena import cores
 from arena.comms.group import GroupChannel
 from arena.comms.mpi import MPI
 from arena.errors import RankLostError
-from arena.waiting import Waiter, patient_sleeps
+from arena.waiting import ALONE, Waiter, patient_sleeps
 
 REVOKED_WITHIN = 5.0
 """Seconds in which a rank learns what another one has taken back, where fault tolerance is more than a name."""
@@ -64,7 +64,7 @@ class World:
 
     def oversubscribed(self) -> bool:
         """Whether this node has fewer cores for this rank and its neighbours than they are."""
-        return self.cores_share < 0.999
+        return self.cores_share < ALONE
 
     def cores_per_rank(self) -> int:
         """Return how many cores this rank may keep busy, at least one."""

@@ -18,7 +18,7 @@ from mpi4py import MPI  # noqa: E402
 
 from arena.comms import GroupChannel  # noqa: E402
 from arena.group import Group  # noqa: E402
-from arena.waiting import Waiter  # noqa: E402
+from arena.waiting import Waiter, usual_waits  # noqa: E402
 from benchmarks.peers.networks import network  # noqa: E402
 from benchmarks.peers.telling import run_as_program, tell  # noqa: E402
 
@@ -26,15 +26,8 @@ from benchmarks.peers.telling import run_as_program, tell  # noqa: E402
 def _averager(way: str, comm: MPI.Comm, model: nn.Module) -> partial:
     gradients = [parameter.grad.numpy() for parameter in model.parameters() if parameter.grad is not None]
     if way == "arena":
-        crowded = comm.size > len(os.sched_getaffinity(0))  # the waits that the arena takes by default in either case
-        waiter = Waiter(
-            spin=0.0 if crowded else 2e-4,
-            yielding=5e-5 if crowded else 5e-4,
-            max_sleep=5e-4 if crowded else 2e-4,
-            warn_after=60,
-            abort_after=600,
-            on_warn=print,
-        )
+        waits = usual_waits(len(os.sched_getaffinity(0)) / comm.size)
+        waiter = Waiter(**waits._asdict(), warn_after=60, abort_after=600, on_warn=print)
         return partial(Group(GroupChannel(comm.Dup(), waiter), lambda _: None).average_gradients, model)
     if way == "flat":
         flat = np.concatenate([gradient.ravel() for gradient in gradients])

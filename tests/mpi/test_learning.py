@@ -46,9 +46,17 @@ def test_one_update_of_many_workers_is_one_update_on_all_their_data(tmp_path):
     assert output.count("one update of 4 workers differs by") == 4
 
 
-@pytest.mark.parametrize("updates", [30])
-def test_a_worker_that_stops_early_does_not_hold_up_its_group(tmp_path, updates):
-    config = four_workers(player("behaviours:Averages"), {"updates": updates, "early": 5})
+@pytest.mark.parametrize(
+    ("updates", "outputs", "shares"),
+    [
+        pytest.param(30, 2, True, id="few numbers, in messages"),
+        pytest.param(12, 600_000, True, id="many, in shared memory"),
+        pytest.param(12, 600_000, False, id="many, without shared memory"),
+    ],
+)
+def test_a_worker_that_stops_early_does_not_hold_up_its_group(tmp_path, updates, outputs, shares):
+    settings = {"updates": updates, "early": 5, "outputs": outputs, "shares": shares}
+    config = four_workers(player("behaviours:Averages"), settings)
     config["env"]["num_envs"] = 1
     output = succeed(run_arena(tmp_path, config)).output
     assert "worker 1 made 5 updates" in output

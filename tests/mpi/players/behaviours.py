@@ -1,11 +1,14 @@
 """Policies that misbehave, or look closely at what they are given."""
 
 import random
+from pathlib import Path
 
 import gymnasium
 import numpy as np
 import torch
 from pettingzoo import ParallelEnv
+
+from arena.comms import shared_average
 
 
 class Steady:
@@ -111,9 +114,11 @@ class Raises:
 class Averages:
     """Averages gradients with its group; worker 1 stops after a few updates and the others must go on."""
 
-    def __init__(self, env, group, *, updates=30, early=5):
+    def __init__(self, env, group, *, updates=30, early=5, outputs=2, shares=True):
+        if not shares:
+            shared_average.PLACE = Path("/nowhere")
         self.env, self.group, self.updates, self.early = env, group, updates, early
-        self.model = torch.nn.Linear(3, 2)
+        self.model = torch.nn.Linear(3, outputs)
         group.broadcast(self.model)
 
     def run(self, steps):
@@ -126,13 +131,16 @@ class Averages:
                 self.env.reset()
             self.model.zero_grad()
             (self.model(torch.ones(1, 3)).sum() * (group.rank + 1)).backward()
-            group.average_gradients(self.model)
-            running = group.size if update < self.early else group.size - 1
-            ranks = [r for r in range(group.size) if running == group.size or r != 1]
-            got = float(self.model.bias.grad[0])
-            expected = sum(r + 1 for r in ranks) / len(ranks)
-            assert abs(got - expected) < 1e-6, (update, got, expected)
+            weights = [1] * group.size if update % 3 else [rank + 2 for rank in range(group.size)]
+            group.average_gradients(self.model, weights[group.rank])
+            if update >= self.early:
+                weights[1] = 0
+            gradient = torch.cat([self.model.weight.grad.reshape(-1), self.model.bias.grad])
+            expected = np.average(np.arange(group.size) + 1, weights=weights)
+            assert (gradient - expected).abs().max() < 1e-6, (update, gradient, expected)
+            assert (gradient == gradient[0]).all()
             if update in (0, self.early):  # more than is summed at once, with all and without the one that is early
+                running = group.size if update < self.early else group.size - 1
                 assert (group.sum(np.arange(600_000.0)) == np.arange(600_000.0) * running).all()
                 assert (group.sum(np.ones(600_000)) == running).all()
         print(f"worker {group.rank} made {count} updates", flush=True)

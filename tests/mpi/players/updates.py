@@ -9,7 +9,7 @@ from arena.rollout import Rollout
 
 SPACES = EntitySpaces("x", spaces.Box(-1, 1, (5,), np.float32), spaces.Discrete(3))
 LANES, HORIZON = 4, 16
-SETTINGS = PPO.Settings(horizon=HORIZON, minibatches=1, epochs=1, target_kl=None, hidden=(16, 16))
+SETTINGS = PPO.Settings(horizon=HORIZON, minibatches=1, epochs=1, target_kl=None, hidden=(160, 160))
 
 
 class Solo:

@@ -1,0 +1,125 @@
+"""The running episodes of a match, one in each copy, and what the root is told of those that are over."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from arena.envs.interface import Timestep
+from arena.messages import Episode, Episodes
+from arena.playbill import Cast, Playbill
+
+REPORT_EVERY = 1.0
+"""Seconds between two reports of finished episodes."""
+
+
+class RunningEpisode:
+    """The running episode of one copy."""
+
+    __slots__ = ("began", "cast", "length", "lengths", "over", "returns", "settings", "timestep")
+
+    def __init__(self) -> None:
+        self.over = True  # the first exchange resets
+        self.timestep: Timestep | None = None  # the last one
+        self.cast: Cast | None = None
+        self.settings: dict[str, Any] = {}  # what the league put over the environment's settings
+
+    def begin(self, timestep: Timestep) -> None:
+        """Begin with what a reset returned."""
+        self.over = False
+        self.timestep = timestep
+        self.length = 0
+        self.returns = [0.0] * len(timestep.rewards)
+        self.lengths = [0] * len(timestep.rewards)
+        self.began = time.time()
+
+
+class RunningEpisodes:
+    """The running episode of each copy.
+
+    Attributes:
+      of: them, by copy.
+      stepped: what is to be counted once the seats are served.
+    """
+
+    def __init__(
+        self,
+        match: int,
+        copies: int,
+        players: Sequence[str],
+        playbill: Playbill | None,
+        post: Callable[[Episodes], None],
+        log: logging.Logger,
+    ) -> None:
+        """Begin none.
+
+        Args:
+          match: index of the match.
+          copies: how many.
+          players: of all entities.
+          playbill: of a league.
+          post: what tells the root.
+          log: of this rank.
+        """
+        self.of = [RunningEpisode() for _ in range(copies)]
+        self.stepped: list[tuple[RunningEpisode, Timestep]] = []
+        self._match, self._players, self._playbill = match, tuple(players), playbill
+        self._post, self._log = post, log
+        self._over: list[Episode] = []
+        self._steps = self._for_jobs = 0
+        self._next_report = time.monotonic() + REPORT_EVERY
+
+    def count(self) -> None:
+        """Add up what was stepped. The seats need not wait for it, but the end of an episode does."""
+        for running, timestep in self.stepped:
+            assert running.timestep is not None  # who steps has begun
+            returns, lengths, acting = running.returns, running.lengths, running.timestep.acting
+            for e, reward in enumerate(timestep.rewards):
+                returns[e] += reward
+                if acting[e]:
+                    lengths[e] += 1
+            running.length += 1
+            running.timestep = timestep
+        self._steps += len(self.stepped)
+        self.stepped.clear()
+
+    def finish(self, copy: int, timestep: Timestep, cause: str | None) -> None:
+        """Note that the episode of a copy is over; a cause says that the game itself did not end it."""
+        running = self.of[copy]
+        running.over = True
+        cast = running.cast
+        now = time.time()
+        self._over.append(
+            Episode(
+                match=self._match,
+                copy=copy,
+                length=running.length,
+                seconds=now - running.began,
+                players=self._players if cast is None else cast.players,
+                returns=tuple(float(r) for r in running.returns),
+                lengths=tuple(running.lengths),
+                outcomes=tuple(info.get("outcome") for info in timestep.infos),
+                truncated=cause is not None or not any(timestep.terminated),
+                cause=cause,
+                ended_at=now,
+                job=cast.job.id if cast is not None and cast.job is not None and cast.counts else None,
+                sides=() if cast is None else cast.sides,
+            )
+        )
+        if self._playbill is not None and cast is not None and cast.job is not None:
+            self._for_jobs += cast.counts
+            if self._playbill.finish(cast):
+                self._log.info("job %d is over; %d episodes for jobs so far", cast.job.id, self._for_jobs)
+                self.report()  # at once: the root has the next job for this match
+
+    def report_if_due(self, now: float) -> None:
+        """Report, unless that was done within the last second; ``now`` is on the monotonic clock."""
+        if now > self._next_report:
+            self.report()
+
+    def report(self) -> None:
+        """Tell the root of the episodes that are over, and of the steps."""
+        if self._over or self._steps:
+            self._post(Episodes(self._match, tuple(self._over), self._steps))
+            self._over, self._steps = [], 0
+        self._next_report = time.monotonic() + REPORT_EVERY
