@@ -152,12 +152,14 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     line = start.command(mpirun, ranks, _for_ranks(args), args.hosts, tolerant=tolerant)
     for number in range(args.restarts + 1):
         before, _ = _last_life(run)
-        code, asked = start.run(line, partial(part_of_rank, run))
-        if code == 0:  # which Open MPI's mpirun also gives when it has lost a machine
-            life, ended = _last_life(run)
-            if life == before or ended != 0:
-                print(LOST, file=sys.stderr)
-                code = 1
+        code, asked, stuck = start.run(line, partial(part_of_rank, run))
+        life, ended = _last_life(run)
+        finished = life != before and ended == 0
+        if stuck and finished:
+            code = args.stopped_code if asked else 0
+        elif code == 0 and not finished:  # which Open MPI's mpirun also gives when it has lost a machine
+            print(LOST, file=sys.stderr)
+            code = 1
         if code in (0, 2) or asked or number == args.restarts:
             break
         print(f"restart {number + 1} of {args.restarts}, from the newest checkpoint", file=sys.stderr, flush=True)

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -173,26 +174,37 @@ class Ended(NamedTuple):
     Attributes:
       code: to exit with.
       asked: whether a signal has asked the run to end.
+      stuck: whether mpirun outlived its ranks and was killed, so that the code says nothing about the run.
     """
 
     code: int
     asked: bool
+    stuck: bool = False
 
 
 TRIES = 3
 """How often mpirun is started where it fails by itself."""
 
+STUCK_AFTER = 10.0
+"""Seconds that mpirun has to end after the last process that it started here; it needs less than one."""
 
-def run(line: Sequence[str], part_of: Callable[[int], str] = lambda rank: "", tries: int = TRIES) -> Ended:
+
+def run(
+    line: Sequence[str],
+    part_of: Callable[[int], str] = lambda rank: "",
+    tries: int = TRIES,
+    stuck_after: float = STUCK_AFTER,
+) -> Ended:
     """Run mpirun to its end; see the module about signals.
 
     Args:
       line: the command.
       part_of: says what a rank was, should one be killed.
       tries: how often it is started if it fails by itself, before any rank is there.
+      stuck_after: seconds that it has to end once no process of its is left.
     """
     print("+ " + shlex.join(line), flush=True)
-    stillborn = threading.Event()
+    stillborn, stuck = threading.Event(), threading.Event()
     before = segments()
     child = subprocess.Popen(
         line,
@@ -204,6 +216,7 @@ def run(line: Sequence[str], part_of: Callable[[int], str] = lambda rank: "", tr
     assert child.stderr is not None
     errors = threading.Thread(target=_pass_on, args=(child.stderr.fileno(), part_of, stillborn), daemon=True)
     errors.start()
+    threading.Thread(target=_end_where_stuck, args=(child, stuck_after, stuck), daemon=True).start()
     asked = 0
 
     def hand_on(number: int, _frame: object) -> None:
@@ -221,11 +234,47 @@ def run(line: Sequence[str], part_of: Callable[[int], str] = lambda rank: "", tr
     if asked > 1:
         return Ended(130, True)
     if stillborn.is_set() and not asked and tries > 1:
-        return run(line, part_of, tries - 1)
+        return run(line, part_of, tries - 1, stuck_after)
+    if stuck.is_set():
+        remove_since(before)
+        return Ended(1, asked > 0, stuck=True)
     if code < 0:
         remove_since(before)
         _write_error(f"error: mpirun was killed by {_signal(-code)}, and with it all ranks; {GO_ON}\n".encode())
     return Ended(code if code >= 0 else 128 - code, asked > 0)
+
+
+def _end_where_stuck(mpirun: subprocess.Popen, stuck_after: float, stuck: threading.Event) -> None:
+    """Kill an mpirun that stays when all that it started here has ended: Open MPI's sometimes waits for itself."""
+    started, ended = False, None
+    while mpirun.poll() is None:
+        time.sleep(min(1.0, stuck_after / 5))
+        if _has_children(mpirun.pid):
+            started, ended = True, None
+        elif started and ended is None:
+            ended = time.monotonic()
+        elif ended is not None and time.monotonic() - ended > stuck_after and mpirun.poll() is None:
+            stuck.set()
+            _write_error(
+                f"warning: mpirun has not ended {stuck_after:g} s after its last rank; it is killed\n".encode()
+            )
+            mpirun.kill()
+            return
+
+
+def _has_children(pid: int) -> bool:
+    """Whether a process has children that live; yes, where that cannot be seen."""
+    try:
+        children = [
+            child for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()
+        ]
+    except OSError:
+        return True
+    for child in children:
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
+                return True
+    return False
 
 
 STILLBORN = b"listener thread failed to start"

@@ -7,6 +7,7 @@ one survivor of each player writes its replica into a checkpoint, from which the
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -17,6 +18,9 @@ from arena.layout import Plan, plan, ranks_needed, reduced
 from arena.messages import Salvage, Survivor
 from arena.start import GO_ON
 from arena.waiting import Waiter, do_nothing
+
+OTHERS_LEAVE_WITHIN = 0.5
+"""Seconds in which ranks end that have nothing left to do."""
 
 
 class Survival:
@@ -71,9 +75,14 @@ class Survival:
                 return
 
     def _end_without_root(self) -> NoReturn:
-        if self._world.rank == 0:  # who is now the first
-            print(f"error: the root (rank 0) has died, and ends the job; {GO_ON}", file=sys.stderr, flush=True)
-        leave(1)  # each by itself: what MPI_Abort waits for may be the dead one
+        """End this process, each by itself: what MPI_Abort waits for may be the dead one."""
+        if self._world.rank:
+            leave(0)
+        # Who is now the first says how the job ends, and says it last: of ranks that end with another code than 0
+        # Open MPI 5.0's mpirun counts each twice, and with several of them may never end.
+        print(f"error: the root (rank 0) has died, and ends the job; {GO_ON}", file=sys.stderr, flush=True)
+        time.sleep(OTHERS_LEAVE_WITHIN)
+        leave(1)
 
     def salvage_as_root(self, root: Any) -> None:
         """As the root, have the survivors save what they have, and the round go on from it."""

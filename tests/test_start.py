@@ -104,3 +104,20 @@ def test_an_mpirun_that_cannot_start_is_started_again_but_not_for_ever(tmp_path,
     done = subprocess.run([sys.executable, "-c", runs], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code, done.stderr
     assert len(count.read_text("utf-8").split()) == starts
+
+
+def test_an_mpirun_that_outlives_its_ranks_is_ended():
+    """Open MPI 5.0's sometimes waits for a lock of its own when several ranks have failed at once."""
+    # What it started ends, and stays as a zombie: it does not look.
+    stuck = "import subprocess, time; rank = subprocess.Popen(['sleep', '0.5']); time.sleep(600)"
+    runs = f"import sys; from arena import start; print(start.run([sys.executable, '-c', {stuck!r}], stuck_after=0.5))"
+    done = subprocess.run([sys.executable, "-c", runs], capture_output=True, text=True, timeout=60, check=False)
+    assert "Ended(code=1, asked=False, stuck=True)" in done.stdout
+    assert "mpirun has not ended 0.5 s after its last rank" in done.stderr
+
+
+def test_an_mpirun_whose_ranks_play_on_is_left_alone():
+    busy = "import subprocess; rank = subprocess.Popen(['sleep', '3']); rank.wait()"
+    runs = f"import sys; from arena import start; print(start.run([sys.executable, '-c', {busy!r}], stuck_after=0.5))"
+    done = subprocess.run([sys.executable, "-c", runs], capture_output=True, text=True, timeout=60, check=False)
+    assert "Ended(code=0, asked=False, stuck=False)" in done.stdout, done.stderr
