@@ -1,4 +1,4 @@
-"""Averages over a group whose members share memory: each works out its part, and takes the others' from them."""
+"""Averages over a group whose members share memory: each reads what the others bring where it lies."""
 
 import mmap
 import os
@@ -16,6 +16,10 @@ PLACE = Path("/dev/shm")
 _PIECE = 2**20
 """Numbers that are averaged at once: they stay in the caches from when they are written until they are read."""
 
+_WHOLE_UP_TO = 100_000
+"""Numbers of two members up to which each works out all of them: they lie in the other core's cache, from which they
+come slowly, but then without a second exchange. More have been written back to the cache that the cores share."""
+
 
 class SharedAverage:
     """The numbers of every member of a group, in memory that all of them have mapped.
@@ -30,6 +34,7 @@ class SharedAverage:
         self._weights = memory[: 8 * size].view(np.float64)
         self._numbers = [part.view(np.float32)[:items] for part in memory[_pages(8 * size) :].reshape(size, -1)]
         self.own = self._numbers[rank]
+        self._whole = np.empty_like(self.own) if size == 2 and items <= _WHOLE_UP_TO else None
 
     def bring(self, weight: float) -> None:
         """Let the others have ``own`` once all have met, which then counts ``weight`` times."""
@@ -41,7 +46,7 @@ class SharedAverage:
         self.own.fill(0.0)
 
     def finish(self, meet: Callable[[], None], *, takes: bool = True) -> float:
-        """Average what all have brought. Each number is worked out once: all get the same bits.
+        """Average what all have brought. All get the same bits.
 
         Args:
           meet: returns once every member has called it.
@@ -50,31 +55,48 @@ class SharedAverage:
         Returns:
           The sum of the weights.
         """
-        total, size, rank = float(self._weights.sum()), self._size, self._rank
+        total = float(self._weights.sum())
         shares = (self._weights / total if total else self._weights).tolist()
+        if self._whole is None:
+            self._each_a_part(shares, meet, takes)
+        else:
+            self._each_all(self._whole, shares, meet, takes)
+        return total
+
+    def _each_a_part(self, shares: list[float], meet: Callable[[], None], takes: bool) -> None:
+        """Average a part in place, and copy the others' parts."""
+        size, rank = self._size, self._rank
         for start in range(0, self.own.size, _PIECE):
             length = min(_PIECE, self.own.size - start)
             edges = [start + length * place // size for place in range(size + 1)]
             parts = list(map(slice, edges, edges[1:]))
-            self._average(parts[rank], shares)
+            result = self.own[parts[rank]]
+            result *= self._sum(parts[rank], shares, result)
             meet()
             for place in range(size) if takes else ():
                 if place != rank:
                     self.own[parts[place]] = self._numbers[place][parts[place]]
         meet()  # nobody still reads what is written next
-        return total
 
-    def _average(self, part: slice, shares: list[float]) -> None:
-        """Write the average of one part over what this member has brought there."""
-        result, share = self.own[part], shares[self._rank]
-        alike = min(shares) == max(shares)  # then one multiplication will do
-        if not alike:
-            result *= share
-        for place, numbers in enumerate(self._numbers):
-            if place != self._rank:
-                result += numbers[part] if alike else numbers[part] * shares[place]
-        if alike:
-            result *= share
+    def _each_all(self, whole: np.ndarray, shares: list[float], meet: Callable[[], None], takes: bool) -> None:
+        """Sum everything up aside, as the other does, and take it once nobody reads what it replaces."""
+        scale = self._sum(slice(None), shares, whole)
+        meet()
+        if takes:
+            np.multiply(whole, scale, out=self.own)
+
+    def _sum(self, part: slice, shares: list[float], out: np.ndarray) -> float:
+        """Write the sum of what all have brought into ``out``; return what makes it their average."""
+        own, share = self.own[part], shares[self._rank]
+        others = [place for place in range(self._size) if place != self._rank]
+        if min(shares) == max(shares):  # then one multiplication will do
+            for place in others:
+                own = np.add(own, self._numbers[place][part], out=out)
+            return share
+        np.multiply(own, share, out=out)
+        for place in others:
+            out += self._numbers[place][part] * shares[place]
+        return 1.0
 
 
 def shared_average(comm: MPI.Comm, items: int) -> SharedAverage | None:
