@@ -129,7 +129,8 @@ def main(peer: str, name: str, copies: str, seconds: str) -> None:
     step, space = PEERS[peer](name, count)
     space.seed(0)
     actions = [np.array([space.sample() for _ in range(count)]) for _ in range(64)]
-    duration, taken, began = float(seconds), 0, 0.0
+    warm_up, duration = float(seconds) * 0.2, float(seconds) * 0.8
+    taken, began = 0, 0.0
     start = time.perf_counter()
     calls = 0
     while True:
@@ -138,9 +139,9 @@ def main(peer: str, name: str, copies: str, seconds: str) -> None:
         now = time.perf_counter()
         if began:
             taken += count - resets
-            if now - start > duration:
+            if now - began > duration:
                 break
-        elif now - start > duration / 5:
+        elif now - start > warm_up:
             began = now
     tell(**{"steps/s": taken / (now - began), "us/call": (now - began) / max(1, taken) * count * 1e6})
 
