@@ -186,7 +186,7 @@ TRIES = 3
 """How often mpirun is started where it fails by itself."""
 
 STUCK_AFTER = 10.0
-"""Seconds that mpirun has to end after the last process that it started here; it needs less than one."""
+"""Seconds that mpirun has to bury the last process that it started here; it needs less than one."""
 
 
 def run(
@@ -201,7 +201,7 @@ def run(
       line: the command.
       part_of: says what a rank was, should one be killed.
       tries: how often it is started if it fails by itself, before any rank is there.
-      stuck_after: seconds that it has to end once no process of its is left.
+      stuck_after: seconds that it has to end once all processes that it started here are dead, and not buried.
     """
     print("+ " + shlex.join(line), flush=True)
     stillborn, stuck = threading.Event(), threading.Event()
@@ -246,34 +246,29 @@ def run(
 
 def _end_where_stuck(mpirun: subprocess.Popen, stuck_after: float, stuck: threading.Event) -> None:
     """Kill an mpirun that stays when all that it started here has ended: Open MPI's sometimes waits for itself."""
-    started, ended = False, None
+    since = None
     while mpirun.poll() is None:
         time.sleep(min(1.0, stuck_after / 5))
-        if _has_children(mpirun.pid):
-            started, ended = True, None
-        elif started and ended is None:
-            ended = time.monotonic()
-        elif ended is not None and time.monotonic() - ended > stuck_after and mpirun.poll() is None:
+        if not _neglects_its_dead(mpirun.pid):
+            since = None
+        elif since is None:
+            since = time.monotonic()
+        elif time.monotonic() - since > stuck_after:
             stuck.set()
-            _write_error(
-                f"warning: mpirun has not ended {stuck_after:g} s after its last rank; it is killed\n".encode()
-            )
+            text = f"warning: mpirun has not ended {stuck_after:g} s after its last rank; it is killed\n"
+            _write_error(text.encode())
             mpirun.kill()
             return
 
 
-def _has_children(pid: int) -> bool:
-    """Whether a process has children that live; yes, where that cannot be seen."""
-    try:
-        children = [
-            child for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()
-        ]
-    except OSError:
-        return True
-    for child in children:
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
-                return True
+def _neglects_its_dead(pid: int) -> bool:
+    """Whether a process has children, all of them dead: one that waits for ranks elsewhere buries its own at once."""
+    states: list[str] = []
+    with contextlib.suppress(OSError):  # what has ended meanwhile has been buried
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            stats = (Path(f"/proc/{child}/stat").read_text() for child in children.read_text().split())
+            states.extend(stat.rpartition(")")[2].split()[0] for stat in stats)
+        return bool(states) and all(state in "ZX" for state in states)
     return False
 
 
