@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arena import start
+from arena import addresses, start
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load, so before anything else
     if start.started_by_mpi() is not None and not args.dry_run:
+        if argv is None:  # the process is the arena's own, and may be started again
+            addresses.lay_out_alike()
         from arena.run import play
 
         return play(args.config, args.set, resume=_resume(args), stopped_code=args.stopped_code)
