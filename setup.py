@@ -88,6 +88,7 @@ setup(
         "tensorboardX>=2.6.2",
         "matplotlib>=3.8",
         "pillow>=10",
+        "posix_ipc>=1.1",
         "drawsvg>=2.3",
     ],
     extras_require=EXTRAS,

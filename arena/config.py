@@ -67,7 +67,7 @@ class TableRow(NamedTuple):
     Attributes:
       seats: who sits where and plays which entities.
       replicas: how many such matches.
-      env: its environment: what the match changes put over the file's; ``batches`` is a number.
+      env: its environment: what the match changes put over the file's.
       remapped: whether the match says which entities are played; it may then leave some out.
     """
 
@@ -145,6 +145,13 @@ class RunConfig(Model):
     threads_per_rank: CountOrAuto = Field(
         "auto",
         description="Threads of a worker's torch; auto is its share of the cores that its node's ranks were given.",
+    )
+
+    pin_matches: bool = Field(
+        True,
+        strict=True,
+        description="Where a machine has at least as many matches as cores, all much alike, keep each on one core, "
+        "where its ranks wake each other and the matches take turns; false leaves them to the kernel.",
     )
 
     @model_validator(mode="after")
@@ -274,8 +281,7 @@ class RunConfig(Model):
         return tuple(TableRow(league.seats(player, sides), league.matches, env) for player in self.players)
 
     def _env(self, override: EnvOverride | None) -> EnvConfig:
-        env = self.env if override is None else override.over(self.env)
-        return env.model_copy(update={"batches": env.batch_count})
+        return self.env if override is None else override.over(self.env)
 
     def ranks_needed(self) -> int:
         """Return the smallest number of ranks that can play every round, spare ones among them."""

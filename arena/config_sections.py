@@ -111,7 +111,7 @@ class EnvConfig(Model):
     batches: Count | None = Field(
         None,
         description="How many parts the copies step in by turns: while workers decide for one, the next one steps. "
-        "Null: 2 where there is more than one copy, else 1.",
+        "Null: 2 where there is more than one copy, and the match has more than one core (pin_matches), else 1.",
     )
     manager: Literal["serial", "subprocess"] = Field(
         "serial",

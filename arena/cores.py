@@ -2,7 +2,8 @@
 
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +47,20 @@ def shares(ranks: Sequence[Cores], resting: Collection[int] = ()) -> list[float]
     return [
         scale * sum(1 / (users[core] + (place in resting)) for core in rank.allowed) for place, rank in enumerate(ranks)
     ]
+
+
+@contextmanager
+def keeping_to(core: int | None) -> Iterator[None]:
+    """Keep this thread, and those that it starts, to one core for a while; None leaves it to the kernel."""
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def whole(share: float) -> int:

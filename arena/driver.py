@@ -93,6 +93,8 @@ class Driver:
             if not seat.awaiting(batch):
                 seat.send(batch)
             record = seat.receive(batch)
+            if record.header[1]:  # infos for a policy that has returned: what nobody takes may never leave
+                seat.side(batch, record)
             if self._opponents is not None:
                 self._opponents.read(batch, seat.slices[batch], record)
 

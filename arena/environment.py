@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.batch_records import BatchRecords
-from arena.comms import Mailbox, MatchChannel, World
+from arena.comms import Mailbox, MatchChannel, World, agree_on_turn, hang_up
 from arena.config import TableRow
 from arena.config_sections import EnvConfig
 from arena.copies import Copies, CopiesApart
@@ -64,6 +64,7 @@ class EnvironmentProcess:
         log: logging.Logger,
         league: bool = False,
         deterministic: bool = False,
+        core_ranks: Sequence[int] = (),
     ) -> None:
         """Make the copies and the way to the seats.
 
@@ -78,6 +79,7 @@ class EnvironmentProcess:
           log: of this rank.
           league: whether a league says what is played.
           deterministic: whether nothing may depend on what comes first, and the match ends when all seats say so.
+          core_ranks: of all environment processes that keep to the core that its ranks keep to, if they do.
         """
         env = row.env
         if deterministic:  # for environments that draw from the global generators
@@ -113,11 +115,14 @@ class EnvironmentProcess:
         self._seeds: list[int | None] = [derive_seed(seed, "match", name, "copy", c) for c in range(env.num_envs)]
         self._generator = np.random.default_rng(derive_seed(seed, "match", name, "unclaimed"))
         self._same_step = env.autoreset == "same_step"
-        batches = env.batch_count
+        # On one core nothing goes on meanwhile. But a deterministic run does not depend on the machine.
+        batches = 1 if core_ranks and env.batches is None and not deterministic else env.batch_count
         self._slices = batch_slices(env.num_envs, batches)
         self._numbers = [tuple(enumerate(range(s.start, s.stop))) for s in self._slices]  # (place in batch, copy)
         seats = [tuple(self._entities[e] for e in seat.entities) for seat in match.seats]
         seat_blocks = [blocks_of(entities) for entities in seats]
+        bells = hang_up(len(seats)) if core_ranks else []
+        turn = agree_on_turn(mailbox, waiter, world.rank, core_ranks) if core_ranks else None
         for i, (rank, entities) in enumerate(zip(worker_ranks, seats, strict=True)):
             mailbox.hand(
                 rank,
@@ -130,6 +135,7 @@ class EnvironmentProcess:
                     batches,
                     self._same_step,
                     self._manager.turn_based,
+                    bells[i].names if bells else None,
                 ),
             )
         self._channel = MatchChannel(
@@ -139,10 +145,14 @@ class EnvironmentProcess:
             [s.stop - s.start for s in self._slices],
             waiter,
             in_turn=deterministic and env.manager == "serial",  # copies apart do not touch each other
+            bells=bells,
+            turn=turn if bells else None,
         )
         answers: list[SeatAnswer] = [
             mailbox.take(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
         ]
+        for each in bells:
+            each.hide()  # both ends have them: however they end, nothing is left behind
         places = [(b, copy) for b, s in enumerate(self._slices) for copy in range(s.stop - s.start)]
         readers = [self._entity_readers(b, copy) for b, copy in places]
         self._started: dict[int, bool] = {}  # copies that were sent off into an episode, or left idle by the job

@@ -14,10 +14,12 @@ from arena import registry
 from arena.comms import GroupChannel, Mailbox, World
 from arena.config import RunConfig, WaitConfig, load_config
 from arena.context import Context
+from arena.cores import keeping_to
 from arena.errors import ConfigError, GivenUpError
 from arena.layout import Role, plan
 from arena.logs import open_log
 from arena.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
+from arena.pinning import ANYWHERE, place_of
 from arena.run_directory import Resume, RunDirectory
 from arena.start import started_by_mpi
 from arena.survival import Survival
@@ -285,10 +287,14 @@ class _Rank:
             place = sorted(planned.groups).index(me.player), planned.groups[me.player].index(me.rank)
         channel = self.world.split_group(place, self.waiter)
         self.log.info("rank %d, round %d: %s", me.rank, start.number, _part(context))
-        if me.role == "environment":
-            self._serve_environment(context)
-        elif me.role == "worker":
-            self._serve_worker(context, channel)
+        home = ANYWHERE
+        if me.match is not None:
+            home = place_of(me.match, planned, round_, self.config, self.world.cores_here)
+        with keeping_to(home.core):
+            if me.role == "environment":
+                self._serve_environment(context, home.neighbours)
+            elif me.role == "worker":
+                self._serve_worker(context, channel)
         if me.role != "idle":
             self.mailbox.post(0, RoundOver(self.world.rank, me.role, "torch" in sys.modules))
         self.mailbox.flush(self.waiter)
@@ -303,7 +309,7 @@ class _Rank:
         self.world.meet(self.waiter, "all ranks at the end of the round")
         return True
 
-    def _serve_environment(self, context: Context) -> None:
+    def _serve_environment(self, context: Context, core_ranks: Sequence[int]) -> None:
         from arena.environment import EnvironmentProcess
 
         assert context.me.match is not None
@@ -320,6 +326,7 @@ class _Rank:
             log=self.log,
             league=self.config.league is not None,
             deterministic=self.config.deterministic,
+            core_ranks=core_ranks,
         )
         self.waiter.on_idle = process.housekeeping
         process.serve()

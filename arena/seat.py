@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from arena.comms import Mailbox, SeatChannel, World
+from arena.comms import Mailbox, SeatBells, SeatChannel, World
 from arena.envs.interface import EntitySpaces
 from arena.errors import MatchOver
 from arena.waiting import Waiter
@@ -22,6 +22,7 @@ class SeatOffer(NamedTuple):
       batches: number of parts that the copies are split into.
       same_step: whether finished episodes restart within the same step (else on the next one).
       turn_based: whether entities may skip steps.
+      bells: names of the seat's bells, where the ranks of the match take turns on a core.
     """
 
     match: int
@@ -32,6 +33,7 @@ class SeatOffer(NamedTuple):
     batches: int
     same_step: bool
     turn_based: bool
+    bells: tuple[str, str] | None = None
 
 
 class SeatAnswer(NamedTuple):
@@ -92,7 +94,12 @@ class Seat:
         self.blocks: tuple[Block, ...] = blocks_of(self.offer.entities)
         self.slices = batch_slices(self.offer.copies, self.offer.batches)
         self._channel = SeatChannel(
-            world, environment_rank, self.blocks, [s.stop - s.start for s in self.slices], waiter
+            world,
+            environment_rank,
+            self.blocks,
+            [s.stop - s.start for s in self.slices],
+            waiter,
+            None if self.offer.bells is None else SeatBells.find(self.offer.bells),
         )
         mailbox.hand(environment_rank, SeatAnswer(wants_infos(self.offer)))
         self.steps = 0

@@ -154,17 +154,26 @@ class Waiter:
             os.sched_yield()
             if test():
                 return
-        self._sleep_until(test, what)
+        self._sleep_until(test, what, self.max_sleep)
 
-    def _sleep_until(self, test: Callable[[], bool], what: Callable[[], str]) -> None:
+    def until_rung(self, rung: Callable[[], bool], what: Callable[[], str]) -> None:
+        """Return once ``rung()`` is true, which sleeps for a while itself; ``what()`` names what is waited for.
+
+        Raises:
+          HangError: ``abort_after`` seconds went by.
+        """
+        if not rung():
+            self._sleep_until(rung, what, max_sleep=0.0)
+
+    def _sleep_until(self, test: Callable[[], bool], what: Callable[[], str], max_sleep: float) -> None:
         began = time.monotonic()
         warn_at, tell_at = self.warn_after, TELL_AFTER
-        pause = min(2e-5, self.max_sleep)
+        pause = min(2e-5, max_sleep)
         while not test():
             self.check()
             self.on_idle()
             time.sleep(pause)
-            pause = min(pause * 1.2, self.max_sleep)
+            pause = min(pause * 1.2, max_sleep)
             waited = time.monotonic() - began
             if waited > tell_at:
                 self.present.since, self.present.what = began, what()

@@ -386,7 +386,7 @@ class TestMatchEnvironment:
     def test_settings_are_merged_by_key_and_the_rest_is_replaced(self, load):
         env = self.row(load, "{settings: {colors: 1}, num_envs: 1}")
         assert env.settings == {"team_size": 2, "colors": 1}
-        assert (env.use, env.num_envs, env.batches) == ("touchdown", 1, 1)
+        assert (env.use, env.num_envs, env.batch_count) == ("touchdown", 1, 1)
 
     def test_another_environment_leaves_settings_and_wrappers_behind(self, load):
         env = self.row(load, "{use: 'gymnasium:CartPole-v1'}", "env.wrappers=[{use: FlattenObservation}]")

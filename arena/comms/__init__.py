@@ -5,9 +5,10 @@ bounded (``arena.waiting``). Collectives are entered through a rendezvous, a sma
 has completed, all members are at the same place and the collective itself cannot hang.
 """
 
+from arena.comms.bells import SeatBells, agree_on_turn, hang_up
 from arena.comms.group import GroupChannel
 from arena.comms.mailbox import Mailbox
 from arena.comms.match import MatchChannel, SeatChannel
 from arena.comms.world import World
 
-__all__ = ["GroupChannel", "Mailbox", "MatchChannel", "SeatChannel", "World"]
+__all__ = ["GroupChannel", "Mailbox", "MatchChannel", "SeatBells", "SeatChannel", "World", "agree_on_turn", "hang_up"]

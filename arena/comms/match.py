@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
+from arena.comms.bells import SOON, SeatBells, Turn
 from arena.comms.mpi import MPI, take
 from arena.comms.world import World
 from arena.waiting import Waiter
@@ -12,13 +13,26 @@ from arena.wire import STEP, ActionMessage, Block, Record, make_record
 # Tags of a seat's four streams, per batch.
 _ACTIONS, _RECORD, _ACTIONS_SIDE, _RECORD_SIDE, _STREAMS = 0, 1, 2, 3, 4
 
+_NEVER = 32_767
+"""A tag that no message has; MPI promises no larger ones."""
+
+_AT_ONCE = 4000
+"""Bytes that MPI hands to a rank of the same machine at once; for more it may need the sender's help."""
+
 
 class SeatChannel:
     """The worker's end of its seat: for each batch one message out and one record in, over persistent requests."""
 
     def __init__(
-        self, world: World, environment_rank: int, blocks: Sequence[Block], batch_copies: Sequence[int], waiter: Waiter
+        self,
+        world: World,
+        environment_rank: int,
+        blocks: Sequence[Block],
+        batch_copies: Sequence[int],
+        waiter: Waiter,
+        bells: SeatBells | None = None,
     ) -> None:
+        """Get ready for both directions; with ``bells`` the ends wake each other."""
         self.batches = len(batch_copies)
         self.messages = [ActionMessage(blocks, copies) for copies in batch_copies]
         self.records: list[Record] = [make_record(blocks, copies) for copies in batch_copies]
@@ -34,6 +48,8 @@ class SeatChannel:
         self._sides: list[MPI.Request] = []
         self._tests = [request.Test for request in self._receives]
         self._what = lambda: f"the environment process (rank {environment_rank})"
+        self._bells = bells
+        self._stays = bells is not None and any(message.buffer.nbytes > _AT_ONCE for message in self.messages)
 
     def send(self, batch: int, command: int = 0, side: Any = None) -> None:
         """Send the batch's actions, or a reset with ``side`` (pickled) beside it, and get ready for the answer."""
@@ -49,13 +65,30 @@ class SeatChannel:
         # asked: often it has not, and then MPI gives the core away.
         self._sends[batch].Start()
         self._receives[batch].Start()
+        if self._bells is not None:
+            self._bells.environment.ring()
 
     def receive(self, batch: int) -> Record:
         """Return the batch's record; it is valid until the next ``send`` of the batch."""
+        if self._bells is not None:
+            self._let_leave(batch)
+            self._waiter.until_rung(self._rung, self._what)
         if not self._tests[batch]():
             self._waiter.until(self._tests[batch], self._what)
         self._sends[batch].Wait()  # it has left: this is the answer
         return self.records[batch]
+
+    def _let_leave(self, batch: int) -> None:
+        """Wait for what has to leave before this rank sleeps."""
+        if self._stays:
+            self._waiter.until(self._sends[batch].Test, self._what)
+        if self._sides:
+            self._waiter.until(partial(MPI.Request.Testall, self._sides), self._what)
+            self._sides = []
+
+    def _rung(self) -> bool:
+        assert self._bells is not None
+        return self._bells.worker.rung() or _stir(self._comm)
 
     def receive_side(self, batch: int) -> Any:
         """Return what came beside the batch's record (its header said so)."""
@@ -67,6 +100,8 @@ class SeatChannel:
             self._waiter.until(side.Test, lambda: "the last side messages to leave")
         for request in (*self._sends, *self._receives):
             request.Free()
+        if self._bells is not None:
+            self._bells.close()
 
 
 class MatchChannel:
@@ -81,8 +116,21 @@ class MatchChannel:
         waiter: Waiter,
         *,
         in_turn: bool = False,
+        bells: Sequence[SeatBells] = (),
+        turn: Turn | None = None,
     ) -> None:
-        """Get ready for the seats' messages; ``in_turn`` takes batches in their order, not as they come."""
+        """Get ready for the seats' messages.
+
+        Args:
+          world: all ranks.
+          worker_ranks: of the seats.
+          seat_blocks: of each seat.
+          batch_copies: of each batch.
+          waiter: how this rank waits.
+          in_turn: whether to take batches in their order, not as they come.
+          bells: of the seats, where the ends wake each other; batches come in their order then.
+          turn: where matches share the core.
+        """
         self._comm, self._workers, self._waiter = world.steps, tuple(worker_ranks), waiter
         self._in_turn = in_turn
         self.messages = [[ActionMessage(blocks, n) for blocks in seat_blocks] for n in batch_copies]
@@ -107,6 +155,13 @@ class MatchChannel:
         self._held: set[int] = set()
         self._found = 0
         self._sides: list[MPI.Request] = []
+        self._bells = tuple(bells)
+        self._turn = turn
+        self._rung = [partial(self._sleep, each.environment.rung) for each in bells]
+        self._rings = [each.worker.ring for each in bells]
+        self._stay: list[MPI.Request] = []  # records that may not have left when this rank falls asleep
+        if bells and any(record.buffer.nbytes > _AT_ONCE for records in self.records for record in records):
+            self._stay = [send for sends in self._sends for send in sends]
         for receives in self._receives:
             MPI.Prequest.Startall(receives)
 
@@ -126,9 +181,43 @@ class MatchChannel:
 
     def wait_any(self) -> int:
         """Return a batch for which every seat has sent; batches that are ready take turns."""
-        if not self._find():
+        if self._bells:
+            self._await_rings(self._open[0])
+        elif not self._find():
             self._waiter.until(self._find, self.missing)
         return self._accept()
+
+    def _await_rings(self, batch: int) -> None:
+        """Sleep until every seat has rung once, and until it is this match's turn."""
+        self._let_leave()
+        for seat in reversed(range(len(self._bells))):  # the last to be woken is the last to answer, as a rule
+            self._await_ring(seat)
+        if not self._tests[batch]():
+            self._waiter.until(self._tests[batch], self.missing)
+        self._found = batch
+        if self._turn is not None:
+            self._turn.give_if_over()
+            if not self._turn.held:
+                self._waiter.until_rung(partial(self._sleep, self._turn.take), lambda: "its turn on its core")
+
+    def _await_ring(self, seat: int) -> None:
+        """Sleep until a seat has rung; its message is there then, or nearly so."""
+        if self._turn is not None and self._turn.held:
+            if self._bells[seat].environment.rung(SOON):
+                return
+            self._turn.give()
+        self._waiter.until_rung(self._rung[seat], self.missing)
+
+    def _let_leave(self) -> None:
+        """Wait for what has to leave before this rank sleeps."""
+        if self._stay:
+            self._waiter.until(partial(MPI.Request.Testall, self._stay), self.missing)
+        if self._sides:
+            self._waiter.until(partial(MPI.Request.Testall, self._sides), self.missing)
+            self._sides = []
+
+    def _sleep(self, rung: Callable[[], bool]) -> bool:
+        return rung() or _stir(self._comm)
 
     def find_ready(self) -> int | None:
         """Return such a batch where there is one now."""
@@ -171,6 +260,9 @@ class MatchChannel:
 
     def wait(self, batch: int, seat: int) -> None:
         """Return once this seat has sent its message for this batch."""
+        if self._bells:
+            self._let_leave()
+            self._await_ring(seat)
         self._waiter.until(self._receives[batch][seat].Test, self.missing)
         self._sends[batch][seat].Wait()
 
@@ -193,17 +285,29 @@ class MatchChannel:
         else:
             MPI.Prequest.Startall(sends)
             MPI.Prequest.Startall(receives)
+        for ring in self._rings:
+            ring()
+        if self._turn is not None and not self._turn.suits():
+            self._turn.close()
+            self._turn = None
 
     def send_to(self, batch: int, seat: int) -> None:
         """Send one seat its record of this batch, and get ready for its next message."""
         self._sends[batch][seat].Start()
         self._receives[batch][seat].Start()
+        if self._bells:
+            self._rings[seat]()
 
     def send_last(self, batch: int) -> bool:
         """Send every seat the last record of this batch; return whether batches are still open."""
         MPI.Prequest.Startall(self._sends[batch])
+        for ring in self._rings:
+            ring()
         self._open.remove(batch)
-        return bool(self._open or self._held)
+        goes_on = bool(self._open or self._held)
+        if self._turn is not None and not goes_on:
+            self._turn.close()
+        return goes_on
 
     def close(self) -> None:
         """Wait until the last records have left and free the requests."""
@@ -216,6 +320,14 @@ class MatchChannel:
                 request.Free()
         for side in self._sides:
             self._waiter.until(side.Test, lambda: "the last side messages to leave")
+        for bells in self._bells:
+            bells.close()
+
+
+def _stir(comm: MPI.Comm) -> Literal[False]:
+    """Let MPI do what it can do only while it is asked for something, and say that there is nothing yet."""
+    comm.Iprobe(MPI.ANY_SOURCE, _NEVER)
+    return False
 
 
 def _test(requests: Sequence[MPI.Request]) -> Callable[[], bool]:

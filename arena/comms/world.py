@@ -34,6 +34,7 @@ class World:
       host: this machine's name.
       nodes: the node number of each rank; ranks that share memory share a node.
       hosts: the name of each rank's node: the scheduler's name for it, else the machine's.
+      cores_here: the cores of each rank of this rank's node.
       cores_share: how many cores this rank has to itself; below 1 where ranks share them.
       origins: the number that each rank had at the start: after a death those behind it move up.
       dead: the numbers, at the start, of the ranks that have died.
@@ -53,9 +54,9 @@ class World:
         self.steps, self.mail = comm.Dup(), comm.Dup()
         shared = self.comm.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
         leader = shared.bcast(self.rank)
-        granted = shared.allgather(cores.given())
+        self.cores_here = dict(shared.allgather((self.rank, cores.given())))
         resting = [0] if leader == 0 else []  # the root rests most of the time
-        self.cores_share = cores.shares(granted, resting)[shared.rank]
+        self.cores_share = cores.shares(list(self.cores_here.values()), resting)[shared.rank]
         shared.Free()
         facts = self.comm.allgather((leader, self.host))
         number: dict[int, int] = {}

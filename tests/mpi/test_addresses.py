@@ -1,6 +1,5 @@
 """Where ranks take turns on a core, their memory is laid out alike, unless someone wants it at random."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -24,15 +23,6 @@ class Tells:
 """
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other kernels have other ways")
-
-
-@pytest.fixture
-def one_core():
-    """Have the run on one core, however many there are."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    yield
-    os.sched_setaffinity(0, before)
 
 
 def personalities(place: Path) -> list[int]:

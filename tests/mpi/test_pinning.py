@@ -1,0 +1,166 @@
+"""Matches that keep to a core play as others do, wait for nobody for ever, and leave nothing behind."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.determinism import KINDS, fingerprint
+
+from .launching import player, run_arena, succeed
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other kernels keep nobody to a core")
+
+PLAYER = """
+import os
+from pathlib import Path
+
+
+class Tells:
+    def __init__(self, env, group, place):
+        text = ",".join(map(str, os.sched_getaffinity(0)))
+        (Path(place) / f"worker-{group.rank}").write_text(text)
+
+    def run(self, steps):
+        pass
+"""
+
+LARGE = """
+import gymnasium
+import numpy as np
+
+
+class Large(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 255, (84, 84, 4), np.uint8)
+    action_space = gymnasium.spaces.Box(0, 1, (20_000,), np.float32)
+
+    def see(self):
+        return np.full((84, 84, 4), self.steps, np.uint8), {"large": np.full(50_000, self.steps)}
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return self.see()
+
+    def step(self, action):
+        self.steps += 1
+        observation, info = self.see()
+        info["action"] = action
+        return observation, 0.0, False, self.steps == 30, info
+
+
+class Watches:
+    def __init__(self, env, group):
+        self.env = env
+
+    def run(self, steps):
+        for _ in range(3):
+            observation, info = self.env.reset(options={"large": list(range(20_000))})
+            over = False
+            while not over:
+                taken = int(observation[0, 0, 0])
+                assert (observation == taken).all() and (info["large"] == taken).all()
+                action = np.full(20_000, taken / 256, np.float32)
+                observation, _, _, over, info = self.env.step(action)
+                assert (info["action"] == action).all()
+        print("saw everything", flush=True)
+"""
+
+TURNS = """
+import time
+from arena.comms.bells import FREQUENT, TURN, Bell, Turn
+
+bell = Bell(rung=1)
+turn, next_turn = Turn(bell, shared=True), Turn(Bell(bell.name), shared=True)
+bell.hide()
+assert turn.take() and turn.suits()
+turn.give_if_over()
+assert turn.held, "it had only begun"
+assert not next_turn.take()
+time.sleep(TURN)
+turn.give_if_over()
+assert not turn.held and next_turn.take()
+next_turn.give()
+for _ in range(FREQUENT):
+    assert turn.suits() and turn.take()
+    time.sleep(0.001)  # the environment waits for something
+    turn.give()
+assert turn.suits() is False
+next_turn.take()
+next_turn.close()
+assert turn.take(), "whoever ends leaves the turn to the others"
+"""
+
+
+def bells() -> set[str]:
+    return {path.name for path in Path("/dev/shm").glob("sem.*")}
+
+
+def test_ranks_of_a_match_keep_to_a_core_and_leave_no_bell_behind(tmp_path, one_core):
+    (tmp_path / "player.py").write_text(PLAYER)
+    policy = {"use": f"{tmp_path / 'player.py'}:Tells", "settings": {"place": str(tmp_path)}}
+    config = {
+        "steps": 10,
+        "env": {"use": "gymnasium:CartPole-v1"},
+        "policies": {"player": policy},
+        "matches": [{"seats": ["player"], "replicas": 2}],
+    }
+    before = bells()
+    succeed(run_arena(tmp_path, config))
+    assert bells() <= before
+    assert [(tmp_path / f"worker-{worker}").read_text() for worker in range(2)] == [str(one_core)] * 2
+
+
+def test_turns_end_and_are_not_for_environments_that_sleep():
+    done = subprocess.run([sys.executable, "-c", TURNS], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deterministic_run_is_the_same_wherever_its_ranks_are(tmp_path, one_core, kind):
+    prints = []
+    for pinned in (True, False):
+        place = tmp_path / str(pinned)
+        place.mkdir()
+        config = {**KINDS[kind], "deterministic": True, "steps": 2_000, "pin_matches": pinned}
+        prints.append(fingerprint(succeed(run_arena(place, config)).directory))
+    assert prints[0] == prints[1]
+
+
+def test_matches_whose_groups_wait_for_each_other_in_turn_go_on(tmp_path, one_core):
+    """Each match has a worker that waits for one of the other, which must get its turn to come to its update."""
+    ppo = {"use": "ppo", "settings": {"horizon": 16}}
+    config = {
+        "steps": 4_000,
+        "env": {"use": "touchdown", "settings": {"team_size": 1}, "num_envs": 2},
+        "policies": {"blue": ppo, "red": {"use": "ppo", "settings": {"horizon": 24}}},
+        "matches": [{"seats": ["blue", "red"], "replicas": 2}, {"seats": ["red", "blue"]}],
+    }
+    outcome = succeed(run_arena(tmp_path, config))
+    assert "has waited" not in (outcome.directory / "log/arena.log").read_text()
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+def test_what_proxies_return_is_the_same(tmp_path, one_core, mode):
+    settings = {"use": "gymnasium:CartPole-v1", "mode": mode}
+    config = {
+        "steps": 100_000,
+        "env": {"use": "gymnasium:CartPole-v1", "num_envs": 6, "autoreset": mode},
+        "policies": {"p": {"use": player("conformance:ComparesWithSyncVectorEnv"), "settings": settings}},
+        "matches": [{"seats": ["p"], "replicas": 2}],
+    }
+    outcome = succeed(run_arena(tmp_path, config))
+    assert outcome.output.count("identical to SyncVectorEnv") == 2
+
+
+def test_large_messages_arrive(tmp_path, one_core):
+    """MPI carries them in parts, and not all ways that it has do so while the sender sleeps."""
+    (tmp_path / "large.py").write_text(LARGE)
+    config = {
+        "steps": 200,
+        "env": {"use": f"{tmp_path / 'large.py'}:Large"},
+        "policies": {"p": {"use": f"{tmp_path / 'large.py'}:Watches"}},
+        "matches": [{"seats": ["p"], "replicas": 2}],
+    }
+    outcome = succeed(run_arena(tmp_path, config))
+    assert outcome.output.count("saw everything") == 2
