@@ -68,9 +68,16 @@ def test_matches_that_share_a_core_know_each_other(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"pin_matches": "false"}, {"threads_per_rank": 4}, {"env.manager": "subprocess"}], ids=str
+    "changes",
+    [
+        {"pin_matches": "false"},
+        {"threads_per_rank": 4},
+        {"env.manager": "subprocess"},
+        {"env.num_envs": 2, "env.batches": 2},
+    ],
+    ids=str,
 )
-def test_ranks_with_threads_or_children_of_their_own_go_where_they_like(tmp_path, changes):
+def test_ranks_that_need_more_than_a_core_or_answer_out_of_turn_go_where_they_like(tmp_path, changes):
     assert place(tmp_path, [{"seats": ["a", "b"], "replicas": 3}], **changes) == ANYWHERE
 
 

@@ -128,7 +128,7 @@ class MatchChannel:
           batch_copies: of each batch.
           waiter: how this rank waits.
           in_turn: whether to take batches in their order, not as they come.
-          bells: of the seats, where the ends wake each other; batches come in their order then.
+          bells: of the seats, where the ends wake each other: one batch, or several in turn.
           turn: where matches share the core.
         """
         self._comm, self._workers, self._waiter = world.steps, tuple(worker_ranks), waiter
