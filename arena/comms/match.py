@@ -209,12 +209,13 @@ class MatchChannel:
         self._waiter.until_rung(self._rung[seat], self.missing)
 
     def _let_leave(self) -> None:
-        """Wait for what has to leave before this rank sleeps."""
-        if self._stay:
-            self._waiter.until(partial(MPI.Request.Testall, self._stay), self.missing)
-        if self._sides:
-            self._waiter.until(partial(MPI.Request.Testall, self._sides), self.missing)
-            self._sides = []
+        """Wait for what has to leave before this rank sleeps; whom it goes to may wait for the next match meanwhile."""
+        leaving = [*self._stay, *self._sides]
+        if leaving and not MPI.Request.Testall(leaving):
+            if self._turn is not None:
+                self._turn.give()
+            self._waiter.until(partial(MPI.Request.Testall, leaving), self.missing)
+        self._sides = []
 
     def _sleep(self, rung: Callable[[], bool]) -> bool:
         return rung() or _stir(self._comm)

@@ -127,17 +127,20 @@ def test_a_deterministic_run_is_the_same_wherever_its_ranks_are(tmp_path, one_co
     assert prints[0] == prints[1]
 
 
-def test_matches_whose_groups_wait_for_each_other_in_turn_go_on(tmp_path, one_core):
+@pytest.mark.parametrize("copies", [2, 64], ids=["small messages", "large ones"])
+def test_matches_whose_groups_wait_for_each_other_in_turn_go_on(tmp_path, one_core, copies):
     """Each match has a worker that waits for one of the other, which must get its turn to come to its update."""
     ppo = {"use": "ppo", "settings": {"horizon": 16}}
     config = {
-        "steps": 4_000,
-        "env": {"use": "touchdown", "settings": {"team_size": 1}, "num_envs": 2},
+        "steps": 2_000 * copies,
+        "waits": {"warn_after": 5},
+        "env": {"use": "touchdown", "settings": {"team_size": 1}, "num_envs": copies},
         "policies": {"blue": ppo, "red": {"use": "ppo", "settings": {"horizon": 24}}},
         "matches": [{"seats": ["blue", "red"], "replicas": 2}, {"seats": ["red", "blue"]}],
     }
     outcome = succeed(run_arena(tmp_path, config))
-    assert "has waited" not in (outcome.directory / "log/arena.log").read_text()
+    log = (outcome.directory / "log/arena.log").read_text()
+    assert "its turn on its core" not in log and "workers of this group" not in log, "what a rank waited for for long"
 
 
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
