@@ -16,6 +16,8 @@ from benchmarks.measuring import ROOT
 
 PLACE = ROOT / "benchmarks"
 BENCHMARKS = ("proxy_latency", "sampling", "training", "gradient", "scale", "micro")
+WIDE = 20
+"""Times the least figure from which on a plot takes a logarithmic axis; bars tell the truth from zero on only."""
 
 PREFACE = """# How fast it is
 
@@ -167,8 +169,11 @@ def plot(name: str, tables: Sequence[Mapping[str, Any]], path: Path) -> None:
     for axis, (table, rows) in zip(axes[:, 0], shown, strict=True):
         names = [row["name"] for row in rows][::-1]
         colors = ["tab:blue" if name.startswith("arena") else "lightgray" for name in names]
-        axis.barh(names, [row["figure"] for row in rows][::-1], color=colors)
-        axis.set_xscale("log")
+        figures = [row["figure"] for row in rows][::-1]
+        axis.barh(names, figures, color=colors)
+        if max(figures) > WIDE * min(figures):
+            axis.set_xscale("log")
+            axis.set_xlim(left=min(figures) / 2)
         axis.set_title(f"{table['title']} [{table['unit']}]", fontsize=9, loc="left")
         axis.tick_params(which="both", labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
