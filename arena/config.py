@@ -146,7 +146,6 @@ class RunConfig(Model):
         "auto",
         description="Threads of a worker's torch; auto is its share of the cores that its node's ranks were given.",
     )
-
     pin_matches: bool = Field(
         True,
         strict=True,

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import posix_ipc
 
 from arena.comms.mailbox import Mailbox
+from arena.errors import ConfigError
 from arena.waiting import Waiter
 
 PATIENCE = 0.02
@@ -47,10 +48,19 @@ class Bell:
         """Hang up a new bell that was ``rung`` so often, or find the one of this name.
 
         Raises:
-          OSError, posix_ipc.Error: the machine has none to give, or there is none of this name.
+          OSError, posix_ipc.Error: the machine has no new one to give.
+          ConfigError: this rank finds none of this name.
         """
         flags = posix_ipc.O_CREX if name is None else 0
-        self._semaphore = posix_ipc.Semaphore(name, flags, initial_value=rung)
+        try:
+            self._semaphore = posix_ipc.Semaphore(name, flags, initial_value=rung)
+        except (OSError, posix_ipc.Error) as error:
+            if name is None:
+                raise
+            raise ConfigError(
+                "pin_matches: expected the ranks of a machine to share its semaphores (/dev/shm), found one that does "
+                f"not see another's ({error}), as in containers of their own; set pin_matches: false"
+            ) from error
         self.name: str = self._semaphore.name
         self.ring = self._semaphore.release
         self._take = self._semaphore.acquire

@@ -210,8 +210,10 @@ class MatchChannel:
 
     def _let_leave(self) -> None:
         """Wait for what has to leave before this rank sleeps; whom it goes to may wait for the next match meanwhile."""
+        if not (self._stay or self._sides):
+            return
         leaving = [*self._stay, *self._sides]
-        if leaving and not MPI.Request.Testall(leaving):
+        if not MPI.Request.Testall(leaving):
             if self._turn is not None:
                 self._turn.give()
             self._waiter.until(partial(MPI.Request.Testall, leaving), self.missing)

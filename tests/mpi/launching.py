@@ -71,6 +71,33 @@ def run_arena(place: Path, config: dict[str, Any], *arguments: str, timeout: flo
     return Outcome(done.returncode, done.stdout, done.stderr, time.monotonic() - began, directory)
 
 
+TELLS = """
+import os
+from pathlib import Path
+
+
+class Tells:
+    def __init__(self, env, group, place):
+        (Path(place) / f"worker-{{group.rank}}").write_text({expression})
+
+    def run(self, steps):
+        pass
+"""
+
+
+def ask_workers(place: Path, expression: str) -> list[str]:
+    """Return what an expression is in each of two workers, each with a match of its own."""
+    (place / "tells.py").write_text(TELLS.format(expression=expression))
+    config = {
+        "steps": 10,
+        "env": {"use": "gymnasium:CartPole-v1"},
+        "policies": {"player": {"use": f"{place / 'tells.py'}:Tells", "settings": {"place": str(place)}}},
+        "matches": [{"seats": ["player"], "replicas": 2}],
+    }
+    succeed(run_arena(place, config))
+    return [(place / f"worker-{worker}").read_text() for worker in range(2)]
+
+
 def succeed(outcome: Outcome) -> Outcome:
     """Assert that a run ended well, showing what it said if it did not."""
     assert outcome.code == 0, f"exit code {outcome.code}\n{outcome.output[-4000:]}\n{outcome.errors[-6000:]}"

@@ -5,37 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from .launching import run_arena, succeed
+from .launching import ask_workers
 
 RANDOM, ALIKE = 0, 0x0040000
 """Of /proc/PID/personality."""
-
-PLAYER = """
-from pathlib import Path
-
-
-class Tells:
-    def __init__(self, env, group, place):
-        (Path(place) / f"worker-{group.rank}").write_text(Path("/proc/self/personality").read_text())
-
-    def run(self, steps):
-        pass
-"""
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other kernels have other ways")
 
 
 def personalities(place: Path) -> list[int]:
-    (place / "player.py").write_text(PLAYER)
-    policy = {"use": f"{place / 'player.py'}:Tells", "settings": {"place": str(place)}}
-    config = {
-        "steps": 10,
-        "env": {"use": "gymnasium:CartPole-v1"},
-        "policies": {"player": policy},
-        "matches": [{"seats": ["player"], "replicas": 2}],
-    }
-    succeed(run_arena(place, config))
-    return [int((place / f"worker-{worker}").read_text(), 16) & ALIKE for worker in range(2)]
+    return [int(text, 16) & ALIKE for text in ask_workers(place, 'Path("/proc/self/personality").read_text()')]
 
 
 def test_ranks_that_take_turns_on_a_core_are_laid_out_alike(tmp_path, one_core):
