@@ -587,6 +587,15 @@ def test_nothing_is_left_when_the_manager_is_killed(tmp_path):
     assert not list(Path("/dev/shm").glob("*arena*"))
 
 
+def test_closing_says_nothing(make_apart, capfd):
+    """The nursery ends while its copies still die."""
+    for _ in range(6):
+        manager = make_apart(env_num=16)
+        manager.reset(seeds(*range(16)))
+        manager._nursery.close()
+    assert capfd.readouterr() == ("", "")
+
+
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -113,8 +113,15 @@ class Nursery:
                     self._watch_memory(self._plans.memory_limit)
                 self._bury()
         finally:
+            # Nobody reads of these ends any more, and our sockets may close before the last of them.
+            self._hear_of_no_ends()
             for process in self._processes.values():
                 kill_group(process.pid)
+
+    @staticmethod
+    def _hear_of_no_ends() -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def _serve(self, timeout: float) -> bool:
         ready, _, _ = select.select((self._control, self._wake), (), (), timeout)
@@ -152,8 +159,7 @@ class Nursery:
             die_with_parent()
             if os.getppid() != nursery:
                 os._exit(1)
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._hear_of_no_ends()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             for mine in (self._control, self._wake, self._wake_end):
                 mine.close()
