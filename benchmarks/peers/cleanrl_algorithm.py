@@ -100,9 +100,8 @@ def _learn(
     advantages: torch.Tensor,
     values: torch.Tensor,
 ) -> None:
-    actions, log_probs, values = actions.flatten(), log_probs.flatten(), values.flatten()
-    advantages = advantages.flatten()
-    returns = advantages + values
+    actions, log_probs, advantages = actions.flatten(), log_probs.flatten(), advantages.flatten()
+    returns = advantages + values.flatten()
     everything = np.arange(len(seen))
     for _ in range(equal.EPOCHS):
         random.shuffle(everything)
@@ -113,9 +112,7 @@ def _learn(
             advantage = advantages[part]
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
             policy = torch.max(-advantage * ratio, -advantage * ratio.clamp(1 - equal.CLIP, 1 + equal.CLIP)).mean()
-            near = values[part] + (value - values[part]).clamp(-equal.CLIP, equal.CLIP)
-            errors = torch.max((value - returns[part]) ** 2, (near - returns[part]) ** 2)
-            loss = policy - 0.0 * entropy.mean() + equal.VALUE * errors.mean()
+            loss = policy - 0.0 * entropy.mean() + equal.VALUE * ((value - returns[part]) ** 2).mean()
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(agent.parameters(), equal.CUT)
