@@ -3,9 +3,8 @@
 8 copies, 128 steps, minibatches of 256, 4 epochs, Adam at 2e-3 (epsilon 1e-5) falling linearly, gamma 0.98, lambda 0.9,
 clip 0.2, value coefficient 0.5, no clipping of values, no entropy bonus, gradients cut at 0.5, two layers of 64 tanh
 units for policy and for value; the network of the Nature DQN paper for screens. (Sample Factory has no linear schedule:
-its rate stays.) The rate is one with which Stable-Baselines3 reached 475 with each of 16 seeds; with 1e-3 it did with 21
-of 30, and what the last episodes returned was a matter of luck. What they learn is read from the file of
-``games.Noted``.
+its rate stays.) The rate is one with which Stable-Baselines3 reached 475 with each of 16 seeds; with 1e-3 it did with
+21 of 30, and what the last episodes returned was a matter of luck. What they learn is read from ``games.Noted``.
 """
 
 import time
