@@ -33,7 +33,8 @@ Peers run in interpreters of their own, since their requirements exclude each ot
 
 RLlib pins Gymnasium 1.2.2; Sample Factory and PufferLib's vector pin 0.29. CleanRL's package holds scripts for old
 interpreters, so that its algorithm is written anew in `benchmarks/peers/cleanrl_algorithm.py`. Sample Factory cannot
-lower its learning rate linearly. EnvPool has no simple_tag, and its HalfCheetah is version 4.
+lower its learning rate linearly. EnvPool has no simple_tag, and its HalfCheetah is version 4. PufferLib 1.0 knows no
+continuous actions, so that it has no HalfCheetah.
 """
 
 

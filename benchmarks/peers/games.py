@@ -43,7 +43,8 @@ def make(name: str) -> gymnasium.Env:
     if name.startswith("ALE/"):
         import ale_py
 
-        gymnasium.register_envs(ale_py)
+        if hasattr(gymnasium, "register_envs"):  # before Gymnasium 1.0 the import is enough
+            gymnasium.register_envs(ale_py)
     return gymnasium.make(name, disable_env_checker=True)
 
 
