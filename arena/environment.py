@@ -148,11 +148,13 @@ class EnvironmentProcess:
             bells=bells,
             turn=turn if bells else None,
         )
-        answers: list[SeatAnswer] = [
-            mailbox.take(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
-        ]
-        for each in bells:
-            each.hide()  # both ends have them: however they end, nothing is left behind
+        try:
+            answers: list[SeatAnswer] = [
+                mailbox.take(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
+            ]
+        finally:
+            for each in bells:  # both ends have them, or never will: however they end, nothing is left behind
+                each.hide()
         places = [(b, copy) for b, s in enumerate(self._slices) for copy in range(s.stop - s.start)]
         readers = [self._entity_readers(b, copy) for b, copy in places]
         self._started: dict[int, bool] = {}  # copies that were sent off into an episode, or left idle by the job

@@ -12,6 +12,23 @@ from .launching import ask_workers, player, run_arena, succeed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other kernels keep nobody to a core")
 
+LATE = """
+import time
+
+from arena.start import started_by_mpi
+
+if (started_by_mpi() or (0,))[0] == 2:
+    time.sleep(30)
+
+
+class Late:
+    def __init__(self, env, group):
+        pass
+
+    def run(self, steps):
+        pass
+"""
+
 LARGE = """
 import gymnasium
 import numpy as np
@@ -85,6 +102,22 @@ def bells() -> set[str]:
 def test_ranks_of_a_match_keep_to_a_core_and_leave_no_bell_behind(tmp_path, one_core):
     before = bells()
     assert ask_workers(tmp_path, "str(os.sched_getaffinity(0))") == [str({one_core})] * 2
+    assert bells() <= before
+
+
+def test_a_worker_that_never_answers_leaves_no_bell_behind(tmp_path, one_core):
+    (tmp_path / "late.py").write_text(LATE)
+    config = {
+        "steps": 10,
+        "waits": {"warn_after": 2, "abort_after": 4},
+        "env": {"use": "gymnasium:CartPole-v1"},
+        "policies": {"player": {"use": f"{tmp_path / 'late.py'}:Late"}},
+        "matches": [{"seats": ["player"]}],
+    }
+    before = bells()
+    outcome = run_arena(tmp_path, config)
+    assert outcome.code == 1, outcome.errors
+    assert "the answer to a seat's offer from rank 2" in outcome.errors
     assert bells() <= before
 
 
