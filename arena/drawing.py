@@ -61,8 +61,9 @@ class Drawing:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
         """Give rich what it prints."""
+        styles = {style: console.get_style(style) if style else None for style in {style for _, style in self._parts}}
         for text, style in self._parts:
-            yield Segment(text, console.get_style(style) if style else None)
+            yield Segment(text, styles[style])
 
 
 class _Column(NamedTuple):

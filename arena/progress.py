@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
@@ -120,9 +120,9 @@ class ProgressView:
             return
         if self._live is not None:
             self._next = now + REDRAW_EVERY
-            # mpirun passes on whole lines only: an empty last line is what it may keep back.
             view = draw(self._frame(now), self._console.width, self._console.height - 1)
-            self._live.update(Group(view, Text("\n")), refresh=True)
+            view.append("\n\n")  # mpirun passes on whole lines only: an empty last line is what it may keep back
+            self._live.update(view, refresh=True)
         else:
             self._next = now + PLAIN_EVERY
             frame = self._frame(now)

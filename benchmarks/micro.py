@@ -1,7 +1,8 @@
 """What small things take, each beside a floor: the fewest bytes or operations that it could be done with.
 
-``python -m benchmarks.micro``. One process, no MPI: planning 100,000 ranks, building wire layouts, packing a record,
-storing an exchange in a rollout, a pass of advantage estimation, acting, learning, a report into the records.
+``python -m benchmarks.micro``. One process, no MPI: planning 100,000 ranks and drawing that plan, building wire
+layouts, packing a record, storing an exchange in a rollout, a pass of advantage estimation, acting, learning, a report
+into the records, drawing the live view.
 """
 
 import pickle
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from arena.layout import Seat, plan
 from benchmarks.measuring import Figures, Table, compete, conclude, options, parse
 
 Task = Callable[[], object]
@@ -39,26 +41,37 @@ class Pair(NamedTuple):
     unit: str = "us"
 
 
+class _Row(NamedTuple):
+    seats: tuple[Seat, ...]
+    replicas: int
+
+
+_MANY_RANKS = 100_001
+_NODES = [rank // 64 for rank in range(_MANY_RANKS)]
+_MANY_MATCHES = [_Row(tuple(Seat(name, (index,)) for index, name in enumerate("aabb")), 20_000)]
+
+
 def planning() -> Pair:
     """Plan 100,000 ranks."""
-    from arena.layout import plan
-
-    class Table(NamedTuple):
-        seats: tuple[Any, ...]
-        replicas: int
-
-    class Seat(NamedTuple):
-        player: str
-        entities: tuple[int, ...]
-
-    seats = tuple(Seat(name, (index,)) for index, name in enumerate("aabb"))
-    rows, ranks = [Table(seats, 20_000)], 100_001
-    nodes = [rank // 64 for rank in range(ranks)]
     return Pair(
         "plan 100,001 ranks: 20,000 matches of 4 seats",
-        lambda: plan(rows, nodes),  # type: ignore[arg-type]
+        lambda: plan(_MANY_MATCHES, _NODES),
         "a tuple of five numbers for each rank",
-        lambda: [(rank, rank % 5, rank // 5, rank % 4, rank // 64) for rank in range(ranks)],
+        lambda: [(rank, rank % 5, rank // 5, rank % 4, rank // 64) for rank in range(_MANY_RANKS)],
+        "ms",
+    )
+
+
+def plan_diagram() -> Pair:
+    """Draw the plan of 100,000 ranks."""
+    from arena.diagram import draw_plan
+
+    planned = plan(_MANY_MATCHES, _NODES)
+    return Pair(
+        "draw the plan of 100,001 ranks",
+        lambda: draw_plan(planned, {}, "many"),
+        "visit every rank once",
+        lambda: sum(1 for _ in planned.assignments),
         "ms",
     )
 
@@ -221,8 +234,41 @@ def recording() -> Pair:
     )
 
 
+def live_view() -> Pair:
+    """Draw the view of 30 players into a terminal's bytes."""
+    import io
+
+    from arena.drawing import Frame, draw
+    from arena.player_statistics import PlayerInfo, PlayerStatistics
+    from arena.progress import Terminal, make_console
+
+    players = {f"player_{index}": PlayerStatistics(PlayerInfo("ppo", "#3b82f6", True, 4000)) for index in range(30)}
+    for player in players.values():
+        for second in range(11):
+            player.progress(float(second), 0, 120 * second, second, pooled=True)
+        for finished in range(250):
+            player.finish(10.0, finished / 100, 20, 20)
+    frame = Frame("run", 10.0, 0, 1, 15, 10_000, 1000.0, 0, players, 10.0)
+    stream = io.StringIO()
+    console = make_console(stream, Terminal(True, 120, 40))
+    console.print(draw(frame, 120, 39))
+    written = stream.getvalue()
+
+    def show() -> None:
+        stream.seek(0)
+        console.print(draw(frame, 120, 39))
+
+    return Pair(
+        "root: draw the view of 30 players",
+        show,
+        "write the same characters",
+        lambda: io.StringIO().write(written),
+    )
+
+
 PAIRS: tuple[Callable[[], Pair], ...] = (
     planning,
+    plan_diagram,
     layouts,
     packing,
     inserting,
@@ -230,6 +276,7 @@ PAIRS: tuple[Callable[[], Pair], ...] = (
     acting,
     learning,
     recording,
+    live_view,
 )
 SCALE = {"us": 1e6, "ms": 1e3}
 

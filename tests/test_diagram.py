@@ -1,6 +1,5 @@
 """The drawn plan: complete, readable, and the same every time; the committed pictures: what their sources draw."""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -149,9 +148,7 @@ def test_thirty_matches_are_thirty_tiles_with_every_rank_once() -> None:
 
 def test_hundred_thousand_ranks_fold_into_one_small_page() -> None:
     planned = make_plan([row("red", "blue", replicas=20_000), row("red", "green", replicas=13_000)], 999, per_node=64)
-    started = time.perf_counter()
     svg = draw_plan(planned, {}, "huge")
-    assert time.perf_counter() - started < 3
     assert len(svg) < 50_000
     shown = texts(svg)
     assert "20,000 replicas" in shown

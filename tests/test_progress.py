@@ -1,5 +1,6 @@
 """The live view: fits every terminal, costs next to nothing, and leaves plain lines where there is no terminal."""
 
+import collections
 import fcntl
 import io
 import logging
@@ -145,18 +146,17 @@ def test_a_spark_line_spans_from_the_lowest_to_the_highest():
     assert spark([0, float("nan"), 1]) == "▁ █"
 
 
-def test_drawing_costs_less_than_five_milliseconds(records):
-    stream = io.StringIO()
+def test_drawing_thirty_players_takes_few_calls(records):
+    """On rank 0 it happens between messages. ``benchmarks.micro`` has the milliseconds: 2.4 for 15,800 calls."""
     records.players.update({f"player_{index}": statistics() for index in range(30)})
-    view = ProgressView(records, stream=stream, terminal=Terminal(True, 120, 40))
-    costs = []
-    for _ in range(20):
-        begun = time.process_time()  # not the wall clock: other processes share the cores
-        view.update(force=True)
-        costs.append(time.process_time() - begun)
+    view = ProgressView(records, stream=io.StringIO(), terminal=Terminal(True, 120, 40))
+    view.update(force=True)
+    calls = collections.Counter()
+    sys.setprofile(lambda _frame, event, _argument: calls.update((event,)))
+    view.update(force=True)
+    sys.setprofile(None)
     view.close()
-    # The least of several: whatever else a machine does can only add to it.
-    assert min(costs) < 0.005, f"{1000 * min(costs):.1f} ms"
+    assert calls["call"] < 20_000
 
 
 def test_it_redraws_in_place_and_not_too_often(records):
