@@ -138,8 +138,13 @@ class Waiter:
             setattr(other, name, value)
         return other
 
-    def until(self, test: Callable[[], bool], what: Callable[[], str]) -> None:
+    def until(self, test: Callable[[], bool], what: Callable[[], str], yielding: float = 0.0) -> None:
         """Return once ``test()`` is true; ``what()`` names what is waited for.
+
+        Args:
+          test: says whether it is there.
+          what: names it.
+          yielding: at least so many seconds of testing, each test giving the core away, before the first sleep.
 
         Raises:
           HangError: ``abort_after`` seconds went by.
@@ -149,7 +154,7 @@ class Waiter:
         while clock() < until:
             if test():
                 return
-        until += self.yielding
+        until += max(self.yielding, yielding)
         while clock() < until:
             os.sched_yield()
             if test():

@@ -50,14 +50,18 @@ def configuration(steps: int) -> dict[str, Any]:
     }
 
 
-def roles(run: Observed) -> Mapping[str, str]:
-    """Return what each rank is, by its number at the start (``rank 3``), as the newest of their logs says."""
+def _parts(run: Observed) -> dict[str, list[str]]:
+    """Return what each rank was, one part after the other, by its number at the start (``rank 3``), from their logs."""
     found = {}
     for path in sorted((run.directory / "log").glob("rank-*.log")):
         parts = [line.partition("round ")[2].partition(": ")[2] for line in path.read_text().splitlines()]
-        parts = [part for part in parts if part]
-        found[f"rank {int(path.stem.removeprefix('rank-'))}"] = parts[-1] if parts else ""
+        found[f"rank {int(path.stem.removeprefix('rank-'))}"] = [part for part in parts if part]
     return found
+
+
+def roles(run: Observed) -> Mapping[str, str]:
+    """Return what each rank is, by its number at the start (``rank 3``), as the newest of their logs says."""
+    return {rank: parts[-1] if parts else "" for rank, parts in _parts(run).items()}
 
 
 def lose(run: Observed, role: str, updates: int = UPDATES) -> Loss:
@@ -65,18 +69,22 @@ def lose(run: Observed, role: str, updates: int = UPDATES) -> Loss:
     gone = {f"rank {row[0]}" for row in run.ask("SELECT rank FROM faults WHERE what = 'died'")}
     who = next(rank for rank, part in roles(run).items() if part.startswith(role) and rank not in gone)
     pid = run.pid_of(who)
-    before = run.updates()
+    before, parts = run.updates(), _parts(run)
+    others = parts.keys() - gone - {who}
     killed = time.time()
     os.kill(pid, signal.SIGKILL)
-    until = time.monotonic() + 30
-    question = f"SELECT min(time) FROM metrics WHERE time > (SELECT max(time) FROM faults WHERE time > {killed})"
-    while time.monotonic() < until:
-        found = run.ask(question)
-        if found and found[0][0] is not None:
-            run.wait_for_updates(before + updates, 60)
-            return Loss(f"{role} ({who})", found[0][0] - killed, 12 - len(gone) - 1)
+    going_on, seconds = None, None
+    while seconds is None and time.time() < killed + 30:
         time.sleep(0.02)
-    return Loss(f"{role} ({who})", None, 12 - len(gone) - 1)
+        # Updates that were reported before all have found their new parts were made before the death.
+        now = _parts(run) if going_on is None else {}
+        if going_on is None and all(len(now[rank]) > len(parts[rank]) for rank in others):
+            going_on = time.time()
+        found = run.ask(f"SELECT min(time) FROM metrics WHERE time > {going_on}") if going_on else []
+        if found and found[0][0] is not None:
+            seconds = found[0][0] - killed
+            run.wait_for_updates(before + updates, 60)
+    return Loss(f"{role} ({who})", seconds, 12 - len(gone) - 1)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,8 +1,8 @@
 """The only room that speaks MPI: the world, the mailbox to the root, the channels of a match, and groups.
 
 Each kind of traffic has a communicator of its own, so that no message can be taken for another. Every wait is
-bounded (``arena.waiting``). Collectives are entered through a rendezvous, a small non-blocking reduction: once it
-has completed, all members are at the same place and the collective itself cannot hang.
+bounded (``arena.waiting``). Collectives are entered through a rendezvous on the group's board, shared memory or a small
+non-blocking reduction: once all have posted, they are at the same place and the collective itself cannot hang.
 """
 
 from arena.comms.bells import SeatBells, agree_on_turn, hang_up

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from arena.comms.boards import make_board
 from arena.comms.mpi import MPI
 from arena.comms.shared_average import SharedAverage, shared_average
 from arena.errors import MatchOver
@@ -12,11 +13,18 @@ from arena.waiting import Waiter
 
 
 class _Meeting(NamedTuple):
-    """What the members of a group agreed on at a rendezvous."""
+    """What the members of a group agreed on at a rendezvous.
+
+    Attributes:
+      operation, length: what the active ones do together.
+      leaving, all_leaving: whether some, and whether all leave.
+      active: whether any member wants to do something.
+    """
 
     operation: int
     length: int
     leaving: bool
+    all_leaving: bool
     active: bool
 
 
@@ -26,6 +34,10 @@ _PIECE = 2**22
 
 _SHARED_FROM = 2**17
 """Bytes from which on averages go through shared memory; fewer are faster in messages."""
+
+_TOGETHER = 2e-3
+"""Seconds that a member looks for the others before it sleeps, however many share its core: as a rule they come at
+the same time, and those who sleep are late for the next one."""
 
 # The operations that members can meet for; from the last on, the number of what is averaged is added.
 _SUM32, _SUM64, _BROADCAST, _LEAVE, _ALLOCATE, _AVERAGE = 1, 2, 3, 4, 5, 6
@@ -62,9 +74,8 @@ class GroupChannel:
     def __init__(self, comm: MPI.Comm, waiter: Waiter) -> None:
         self._comm, self._waiter = comm, waiter
         self.rank, self.size = comm.rank, comm.size
-        self._mine = np.empty(7, np.int64)
-        self._theirs = np.empty(7, np.int64)
-        self._pending: MPI.Request | None = None
+        self._board = make_board(comm, width=7)
+        self._announced = False
         self._averaged: dict[int, _Averaged] = {}
         self._numbers: dict[int, int] = {}  # id of an array -> its number there
         self._allocated = 0
@@ -72,26 +83,34 @@ class GroupChannel:
 
     # The rendezvous -------------------------------------------------------------------------------------------
 
-    def _announce(self, operation: int | None, length: int, leaving: bool) -> MPI.Request:
+    def _announce(self, operation: int | None, length: int, leaving: bool) -> None:
         asked = (_NOTHING,) * 4 if operation is None else (operation, -operation, length, -length)
-        self._mine[:] = (*asked, leaving, -leaving, operation is not None)
-        return self._comm.Iallreduce(self._mine, self._theirs, MPI.MAX)
+        self._board.post((*asked, leaving, -leaving, operation is not None))
 
     def _read(self) -> _Meeting:
-        operation, minus_operation, length, minus_length, leaving, _, active = self._theirs.tolist()
+        operation, minus_operation, length, minus_length, leaving, minus_leaving, active = self._board.largest()
         if active and not leaving and (operation != -minus_operation or length != -minus_length):
             raise RuntimeError(
                 "the workers of this group called different collectives at the same time: "
                 f"{_name(-minus_operation)} of {-minus_length} items, and {_name(operation)} of {length} items; "
                 "every worker of a player must make the same calls of `group` in the same order"
             )
-        return _Meeting(operation, length, bool(leaving), bool(active))
+        return _Meeting(operation, length, bool(leaving), minus_leaving == -1, bool(active))
 
     def _meet(self, operation: int, length: int) -> None:
-        request = self._announce(operation, length, leaving=False)
-        self._waiter.until(request.Test, self._whom)
+        self._announce(operation, length, leaving=False)
+        self._await(self._whom)
         if self._read().leaving:
             raise MatchOver
+
+    def _meet_again(self) -> None:
+        """Return once every member has called this; those that meet now have met a moment ago."""
+        self._board.post()
+        self._await(self._whom)
+
+    def _await(self, whom: Callable[[], str]) -> None:
+        if not self._board.all_posted():
+            self._waiter.until(self._board.all_posted, whom, _TOGETHER)
 
     # What members do together -----------------------------------------------------------------------------------
 
@@ -146,7 +165,7 @@ class GroupChannel:
         if averaged.shared is not None:
             averaged.shared.bring(weight)
             self._meet(_AVERAGE + number, array.size)
-            return averaged.shared.finish(self._barrier)
+            return averaged.shared.finish(self._meet_again)
         if weight != 1:
             array *= weight
         averaged.message[-1] = weight
@@ -156,10 +175,6 @@ class GroupChannel:
         if total > 0:
             array *= 1 / total  # half the time of a division
         return total
-
-    def _barrier(self) -> None:
-        request = self._comm.Ibarrier()
-        self._waiter.until(request.Test, self._whom)
 
     def _whom(self) -> str:
         return f"the other {self.size - 1} workers of this group"
@@ -186,10 +201,11 @@ class GroupChannel:
             for averaged in self._averaged.values():
                 if averaged.shared is not None:
                     averaged.shared.withdraw()
-        if self._pending is None:
-            self._pending = self._announce(None, 0, leaving=False)
-        if self._pending.Test():
-            self._pending = None
+        if not self._announced:
+            self._announced = True
+            self._announce(None, 0, leaving=False)
+        if self._board.all_posted():
+            self._announced = False
             meeting = self._read()
             if meeting.active and not meeting.leaving:
                 self._takes_part = True
@@ -206,7 +222,7 @@ class GroupChannel:
         elif meeting.operation >= _AVERAGE:
             averaged = self._averaged[meeting.operation - _AVERAGE]
             if averaged.shared is not None:
-                averaged.shared.finish(self._barrier, takes=False)
+                averaged.shared.finish(self._meet_again, takes=False)
             else:
                 self._sum(np.zeros_like(averaged.message))
         else:
@@ -217,17 +233,17 @@ class GroupChannel:
         if self.size == 1:
             return
         what: Callable[[], str] = lambda: f"the other {self.size - 1} workers of this group to leave"  # noqa: E731
-        if self._pending is not None:
-            self._waiter.until(self._pending.Test, what)
-            self._pending = None
+        if self._announced:
+            self._announced = False
+            self._await(what)
             meeting = self._read()
             if meeting.active and not meeting.leaving:
                 self._take_part(meeting)
         together = False
         while not together:
-            request = self._announce(_LEAVE, 0, leaving=True)
-            self._waiter.until(request.Test, what)
-            together = self._theirs[5] == -1  # the largest -leaving: -1 if all are
+            self._announce(_LEAVE, 0, leaving=True)
+            self._await(what)
+            together = self._read().all_leaving
 
     def share(self, thing: Any) -> Any:
         """Give every member what the first one has; pickled, for use at the start of a round only."""

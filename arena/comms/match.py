@@ -2,19 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from arena.comms.bells import SOON, SeatBells, Turn
-from arena.comms.mpi import MPI, take
+from arena.comms.mpi import MPI, stir, take
 from arena.comms.world import World
 from arena.waiting import Waiter
 from arena.wire import STEP, ActionMessage, Block, Record, make_record
 
 # Tags of a seat's four streams, per batch.
 _ACTIONS, _RECORD, _ACTIONS_SIDE, _RECORD_SIDE, _STREAMS = 0, 1, 2, 3, 4
-
-_NEVER = 32_767
-"""A tag that no message has; MPI promises no larger ones."""
 
 _AT_ONCE = 4000
 """Bytes that MPI hands to a rank of the same machine at once; for more it may need the sender's help."""
@@ -88,7 +85,7 @@ class SeatChannel:
 
     def _rung(self) -> bool:
         assert self._bells is not None
-        return self._bells.worker.rung() or _stir(self._comm)
+        return self._bells.worker.rung() or stir(self._comm)
 
     def receive_side(self, batch: int) -> Any:
         """Return what came beside the batch's record (its header said so)."""
@@ -220,7 +217,7 @@ class MatchChannel:
         self._sides = []
 
     def _sleep(self, rung: Callable[[], bool]) -> bool:
-        return rung() or _stir(self._comm)
+        return rung() or stir(self._comm)
 
     def find_ready(self) -> int | None:
         """Return such a batch where there is one now."""
@@ -325,12 +322,6 @@ class MatchChannel:
             self._waiter.until(side.Test, lambda: "the last side messages to leave")
         for bells in self._bells:
             bells.close()
-
-
-def _stir(comm: MPI.Comm) -> Literal[False]:
-    """Let MPI do what it can do only while it is asked for something, and say that there is nothing yet."""
-    comm.Iprobe(MPI.ANY_SOURCE, _NEVER)
-    return False
 
 
 def _test(requests: Sequence[MPI.Request]) -> Callable[[], bool]:

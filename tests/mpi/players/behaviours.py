@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from pettingzoo import ParallelEnv
 
-from arena.comms import shared_average
+from arena.comms import shared_memory
 
 
 class Steady:
@@ -116,7 +116,7 @@ class Averages:
 
     def __init__(self, env, group, *, updates=30, early=5, outputs=2, shares=True):
         if not shares:
-            shared_average.PLACE = Path("/nowhere")
+            shared_memory.PLACE = Path("/nowhere")
         self.env, self.group, self.updates, self.early = env, group, updates, early
         self.model = torch.nn.Linear(3, outputs)
         group.broadcast(self.model)
