@@ -112,5 +112,5 @@ class MemoryBoard:
 
 def make_board(comm: MPI.Comm, width: int) -> Board:
     """Return a board for the members of a communicator, in their memory where they have some. All call it."""
-    memory = shared_memory(comm, MemoryBoard.bytes_for(comm.size, width))
+    memory = shared_memory(comm, MemoryBoard.bytes_for(comm.size, width)) if comm.size > 1 else None
     return MessageBoard(comm, width) if memory is None else MemoryBoard(comm, memory, width)
