@@ -324,7 +324,9 @@ class WaitConfig(Model):
         description="Microseconds to spin. Null decides by whether cores are fewer than ranks beside the root.",
     )
     yield_us: Annotated[Number, Field(ge=0)] | None = Field(
-        None, description="Microseconds to let others run between looks; null decides likewise."
+        None,
+        description="Microseconds to let others run between looks, at least 2,000 for workers of one player that "
+        "wait for each other; null decides likewise.",
     )
     max_sleep_ms: Annotated[Number, Field(ge=0)] | None = Field(
         None, description="Longest pause between looks in milliseconds; null decides likewise."

@@ -68,7 +68,7 @@ def usual_waits(cores_share: float) -> Waits:
 
     A sleep is over some 100 microseconds too late, so that giving the core away is better, while few ranks want it. The
     more ranks a core has, the sooner and the longer they sleep: looking takes microseconds, which must not fill the
-    core.
+    core. Whoever is about to be answered may give its core away for longer (``Waiter.until``).
     """
     if cores_share >= ALONE:
         return Waits(spin=2e-4, yielding=5e-4, max_sleep=2e-4)

@@ -148,7 +148,7 @@ def compete(
         values = [each[figure] for each in figures]
         middle = statistics.median(values)
         ratio = None
-        if rows and rows[0].figure and middle:  # one who has not come to anything in its time has no ratio
+        if rows and (rows[0].figure or 0) > 0 and middle > 0:  # without a step, or with negative returns, no ratio
             ratio = rows[0].figure / middle if higher_is_better else middle / rows[0].figure
         others = [key for key in figures[0] if key not in (figure, "first at", "versions")]
         note = ", ".join(f"{key} {statistics.median(each[key] for each in figures):.4g}" for key in others)

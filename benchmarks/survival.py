@@ -70,7 +70,7 @@ def lose(run: Observed, role: str, updates: int = UPDATES) -> Loss:
     who = next(rank for rank, part in roles(run).items() if part.startswith(role) and rank not in gone)
     pid = run.pid_of(who)
     before, parts = run.updates(), _parts(run)
-    others = parts.keys() - gone - {who}
+    others = parts.keys() - gone - {who, "rank 0"}  # the root has no part in a round
     killed = time.time()
     os.kill(pid, signal.SIGKILL)
     going_on, seconds = None, None

@@ -106,7 +106,7 @@ def arena(game: str, steps: int, matches: int) -> Callable[[int], Any]:
 
 
 def training(game: str, steps: int, threshold: float, args: Any) -> list[Table]:
-    """Compare speed and time until the threshold; both come from the same runs."""
+    """Compare speed, return, and time until the threshold; all come from the same runs."""
     works: dict[str, Callable[[int], Any]] = {
         "arena: 1 environment process, 1 worker": arena(game, steps, 1),
         "arena: 2 environment processes, 2 workers": arena(game, steps, 2),
@@ -140,18 +140,22 @@ def training(game: str, steps: int, threshold: float, args: Any) -> list[Table]:
             until=args.until,
         )
     ]
-    if any(figure["seconds to threshold"] < NEVER for found in kept.values() for figure in found):
-        again = {name: iter(found).__next__ for name, found in kept.items() if found}
-        tables.append(
-            compete(
-                f"{title}: until a mean return of {threshold:g} over {WINDOW} episodes",
-                again,
-                figure="seconds to threshold",
-                unit="seconds",
-                turns=min(len(found) for found in kept.values() if found),
-                higher_is_better=False,
-            )
+
+    def again(what: str, figure: str, unit: str, *, higher_is_better: bool) -> Table:
+        """Compare another figure of the same runs."""
+        return compete(
+            f"{title}: {what}",
+            {name: iter(found).__next__ for name, found in kept.items() if found},
+            figure=figure,
+            unit=unit,
+            turns=min((len(found) for found in kept.values() if found), default=0),
+            higher_is_better=higher_is_better,
         )
+
+    tables.append(again(f"mean return of the last {WINDOW} episodes", "last return", "return", higher_is_better=True))
+    if any(figure["seconds to threshold"] < NEVER for found in kept.values() for figure in found):
+        until = f"until a mean return of {threshold:g} over {WINDOW} episodes"
+        tables.append(again(until, "seconds to threshold", "seconds", higher_is_better=False))
     return tables
 
 

@@ -2,7 +2,8 @@
 
 Each kind of traffic has a communicator of its own, so that no message can be taken for another. Every wait is
 bounded (``arena.waiting``). Collectives are entered through a rendezvous on the group's board, shared memory or a small
-non-blocking reduction: once all have posted, they are at the same place and the collective itself cannot hang.
+non-blocking reduction: once all have posted, they are about to do the same, and the collective waits for finished
+members only, which look at the board with every exchange.
 """
 
 from arena.comms.bells import SeatBells, agree_on_turn, hang_up

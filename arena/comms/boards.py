@@ -1,5 +1,6 @@
 """Where the members of a group tell each other what they are about to do, and meet."""
 
+import time
 from collections.abc import Sequence
 from struct import Struct
 from threading import Lock
@@ -13,8 +14,8 @@ from arena.comms.shared_memory import shared_memory
 _WORD = 8
 """Bytes of an integer."""
 
-_STIR_EVERY = 64
-"""Looks in vain for each call of MPI, which gives the core away once more."""
+_STIR_AFTER = 2e-3
+"""Seconds of looking in vain from which on MPI is called with each look; before that, it would only take time."""
 
 
 class Board(Protocol):
@@ -71,7 +72,7 @@ class MemoryBoard:
         middle = (len(memory) + len(self._counts) * _WORD) // 2
         self._numbers = [memory[_WORD * comm.size : middle], memory[middle:]]
         self._mine: tuple[int, ...] = ()
-        self._posted = self._looks = 0
+        self._posted, self._stir_from = 0, 0.0
         self._order = Lock()
         self._order.acquire()
 
@@ -88,12 +89,12 @@ class MemoryBoard:
             self._format.pack_into(self._numbers[self._posted % 2], self._format.size * self._place, *numbers)
         self._keep_order()
         self._counts[self._place] = self._posted
+        self._stir_from = time.perf_counter() + _STIR_AFTER
 
     def all_posted(self) -> bool:
         """Whether everyone has written; if not for long, MPI gets to notice who has died."""
         if min(self._counts) < self._posted:
-            self._looks += 1
-            return self._looks % _STIR_EVERY == 0 and stir(self._comm)
+            return time.perf_counter() > self._stir_from and stir(self._comm)
         self._keep_order()
         return True
 

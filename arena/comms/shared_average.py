@@ -70,6 +70,8 @@ class SharedAverage:
             for mine, theirs in piece.taken if takes else ():
                 mine[:] = theirs
         meet()  # nobody still reads what is written next
+        for piece in () if takes else self._pieces:
+            piece.part.fill(0.0)  # nothing again, not even times its weight of zero: the average may be NaN
         return total
 
 

@@ -1,14 +1,11 @@
 """Policies that misbehave, or look closely at what they are given."""
 
 import random
-from pathlib import Path
 
 import gymnasium
 import numpy as np
 import torch
 from pettingzoo import ParallelEnv
-
-from arena.comms import shared_memory
 
 
 class Steady:
@@ -114,9 +111,7 @@ class Raises:
 class Averages:
     """Averages gradients with its group; worker 1 stops after a few updates and the others must go on."""
 
-    def __init__(self, env, group, *, updates=30, early=5, outputs=2, shares=True):
-        if not shares:
-            shared_memory.PLACE = Path("/nowhere")
+    def __init__(self, env, group, *, updates=30, early=5, outputs=2):
         self.env, self.group, self.updates, self.early = env, group, updates, early
         self.model = torch.nn.Linear(3, outputs)
         group.broadcast(self.model)
@@ -130,6 +125,11 @@ class Averages:
             if terminated or truncated:
                 self.env.reset()
             self.model.zero_grad()
+            if update == self.early + 1:  # a gradient that is not finite spoils the update that it is for, and no other
+                (self.model(torch.ones(1, 3)).sum() * float("nan")).backward()
+                group.average_gradients(self.model)
+                assert self.model.weight.grad.isnan().all()
+                self.model.zero_grad()
             (self.model(torch.ones(1, 3)).sum() * (group.rank + 1)).backward()
             weights = [1] * group.size if update % 3 else [rank + 2 for rank in range(group.size)]
             group.average_gradients(self.model, weights[group.rank])
