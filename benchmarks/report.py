@@ -104,9 +104,19 @@ BARS = (
     ),
     *(
         Bar(
-            f"average of {size} parameters over Allreduce: at most 1.25x", "gradient", f"{size} ", "arena", "limit", 0.8
+            f"average of {size} parameters, {workers} workers, over Allreduce: at most 1.25x",
+            "gradient",
+            f"{size} parameters, {workers} ",
+            "arena",
+            "limit",
+            0.8,
         )
-        for size in ("70,000", "1,700,000", "25,000,000")
+        for workers, sizes in (
+            (2, ("70,000", "1,700,000", "25,000,000")),
+            (4, ("70,000", "1,700,000")),
+            (8, ("70,000", "1,700,000")),
+        )
+        for size in sizes
     ),
     Bar("average of 70,000 parameters over torch: 1.5x", "gradient", "70,000 ", "arena", "torch", 1.5),
     Bar("151 ranks over plain MPI: 0.5", "scale", "151 ranks", "arena", "limit", 0.5),
