@@ -153,8 +153,10 @@ def test_drawing_thirty_players_takes_few_calls(records):
     view.update(force=True)
     calls = collections.Counter()
     sys.setprofile(lambda _frame, event, _argument: calls.update((event,)))
-    view.update(force=True)
-    sys.setprofile(None)
+    try:
+        view.update(force=True)
+    finally:
+        sys.setprofile(None)
     view.close()
     assert calls["call"] < 20_000
 

@@ -65,11 +65,11 @@ def test_a_worker_that_stops_early_does_not_hold_up_its_group(tmp_path, workers,
     if shares:
         output = succeed(run_arena(tmp_path, config)).output
     else:
-        path = write_config(tmp_path, config)
-        *line, _, _ = start.command(start.find_mpirun(), 2 + workers, [])
+        mpirun = start.find_mpirun()
+        *line, _, _ = start.command(mpirun, 2 + workers, [])  # the last words are -m and the arena's own module
         output = subprocess.run(
-            [*line, str(PLAYERS / "without_shared_memory.py"), str(path)],
-            env={**start.environment(start.find_mpirun()), "OMP_NUM_THREADS": "1"},
+            [*line, str(PLAYERS / "without_shared_memory.py"), str(write_config(tmp_path, config))],
+            env=start.environment(mpirun),
             stdout=subprocess.PIPE,
             text=True,
             timeout=120,
