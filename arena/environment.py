@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.batch_records import BatchRecords
-from arena.comms import Mailbox, MatchChannel, World, agree_on_turn, hang_up
+from arena.comms import Mailbox, MatchChannel, World, agree_on_turn, hang_up, memory_needed, offer_memory
 from arena.config import TableRow
 from arena.config_sections import EnvConfig
 from arena.copies import Copies, CopiesApart
@@ -121,9 +121,16 @@ class EnvironmentProcess:
         self._numbers = [tuple(enumerate(range(s.start, s.stop))) for s in self._slices]  # (place in batch, copy)
         seats = [tuple(self._entities[e] for e in seat.entities) for seat in match.seats]
         seat_blocks = [blocks_of(entities) for entities in seats]
-        bells = hang_up(len(seats)) if core_ranks else []
+        batch_copies = [s.stop - s.start for s in self._slices]
+        memories = [
+            offer_memory(memory_needed(blocks, batch_copies)) if world.nodes[rank] == world.nodes[world.rank] else None
+            for rank, blocks in zip(worker_ranks, seat_blocks, strict=True)
+        ]
+        # Who sleeps until somebody rings must find the message then.
+        bells = hang_up(len(seats)) if core_ranks and None not in memories else []
         turn = agree_on_turn(mailbox, waiter, world.rank, core_ranks) if core_ranks else None
         for i, (rank, entities) in enumerate(zip(worker_ranks, seats, strict=True)):
+            memory = memories[i]
             mailbox.hand(
                 rank,
                 SeatOffer(
@@ -135,19 +142,10 @@ class EnvironmentProcess:
                     batches,
                     self._same_step,
                     self._manager.turn_based,
+                    None if memory is None else memory.name,
                     bells[i].names if bells else None,
                 ),
             )
-        self._channel = MatchChannel(
-            world,
-            worker_ranks,
-            seat_blocks,
-            [s.stop - s.start for s in self._slices],
-            waiter,
-            in_turn=deterministic and env.manager == "serial",  # copies apart do not touch each other
-            bells=bells,
-            turn=turn if bells else None,
-        )
         try:
             answers: list[SeatAnswer] = [
                 mailbox.take(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
@@ -155,6 +153,23 @@ class EnvironmentProcess:
         finally:
             for each in bells:  # both ends have them, or never will: however they end, nothing is left behind
                 each.hide()
+            for memory in memories:
+                if memory is not None:
+                    memory.withdraw()
+        self._channel = MatchChannel(
+            world,
+            worker_ranks,
+            seat_blocks,
+            batch_copies,
+            waiter,
+            [
+                None if memory is None or not answer.has_memory else memory.view
+                for memory, answer in zip(memories, answers, strict=True)
+            ],
+            in_turn=deterministic and env.manager == "serial",  # copies apart do not touch each other
+            bells=bells,
+            turn=turn if bells else None,
+        )
         places = [(b, copy) for b, s in enumerate(self._slices) for copy in range(s.stop - s.start)]
         readers = [self._entity_readers(b, copy) for b, copy in places]
         self._started: dict[int, bool] = {}  # copies that were sent off into an episode, or left idle by the job

@@ -129,6 +129,7 @@ def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> 
         warn_after=waits.warn_after,
         abort_after=waits.abort_after,
         on_warn=on_warn,
+        check=world.stir,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from arena.comms import Mailbox, SeatBells, SeatChannel, World
+from arena.comms import Mailbox, MemoryName, SeatBells, SeatChannel, World, find_memory, memory_needed
 from arena.envs.interface import EntitySpaces
 from arena.errors import MatchOver
 from arena.waiting import Waiter
@@ -22,6 +22,7 @@ class SeatOffer(NamedTuple):
       batches: number of parts that the copies are split into.
       same_step: whether finished episodes restart within the same step (else on the next one).
       turn_based: whether entities may skip steps.
+      memory: what its messages go through, where the worker is on the same machine.
       bells: names of the seat's bells, where the ranks of the match take turns on a core.
     """
 
@@ -33,13 +34,20 @@ class SeatOffer(NamedTuple):
     batches: int
     same_step: bool
     turn_based: bool
-    bells: tuple[str, str] | None = None
+    memory: MemoryName | None
+    bells: tuple[str, str] | None
 
 
 class SeatAnswer(NamedTuple):
-    """Worker to environment process: whether it reads infos (they cost a pickled message)."""
+    """Worker to environment process.
+
+    Attributes:
+      wants_infos: whether it reads infos (they cost a pickled message).
+      has_memory: whether it has found the memory.
+    """
 
     wants_infos: bool
+    has_memory: bool
 
 
 class Side(NamedTuple):
@@ -93,15 +101,13 @@ class Seat:
         self.offer: SeatOffer = mailbox.take(environment_rank, waiter, "the offer of a seat")
         self.blocks: tuple[Block, ...] = blocks_of(self.offer.entities)
         self.slices = batch_slices(self.offer.copies, self.offer.batches)
-        self._channel = SeatChannel(
-            world,
-            environment_rank,
-            self.blocks,
-            [s.stop - s.start for s in self.slices],
-            waiter,
-            None if self.offer.bells is None else SeatBells.find(self.offer.bells),
-        )
-        mailbox.hand(environment_rank, SeatAnswer(wants_infos(self.offer)))
+        batch_copies = [s.stop - s.start for s in self.slices]
+        bells = None if self.offer.bells is None else SeatBells.find(self.offer.bells)
+        memory = None
+        if self.offer.memory is not None:
+            memory = find_memory(self.offer.memory, memory_needed(self.blocks, batch_copies))
+        self._channel = SeatChannel(world, environment_rank, self.blocks, batch_copies, waiter, memory, bells)
+        mailbox.hand(environment_rank, SeatAnswer(wants_infos(self.offer), memory is not None))
         self.steps = 0
         self.housekeeping: Callable[[], None] = lambda: None
         self.done = False

@@ -11,9 +11,9 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.env_manager.shared import map_memory, new_memory
 from arena.env_manager.slot import Slot
 from arena.envs.interface import EntitySpaces, Timestep
+from arena.memory import map_memory, new_memory
 from arena.proxy import put_action
 from arena.wire import (
     ALIGNMENT,

@@ -1,21 +1,16 @@
 """Where the members of a group tell each other what they are about to do, and meet."""
 
-import time
 from collections.abc import Sequence
 from struct import Struct
-from threading import Lock
 from typing import Protocol
 
 import numpy as np
 
-from arena.comms.mpi import MPI, stir
-from arena.comms.shared_memory import shared_memory
+from arena.comms.mpi import MPI
+from arena.comms.shared_memory import ORDERED, keep_order, shared_memory
 
 _WORD = 8
 """Bytes of an integer."""
-
-_STIR_AFTER = 2e-3
-"""Seconds of looking in vain from which on MPI is called with each look; before that, it would only take time."""
 
 
 class Board(Protocol):
@@ -65,16 +60,14 @@ class MemoryBoard:
 
     def __init__(self, comm: MPI.Comm, memory: memoryview, width: int) -> None:
         """Take zeros: int64 counts of all members, then their numbers, twice."""
-        self._comm, self._size, self._place = comm, comm.size, comm.rank
+        self._size, self._place = comm.size, comm.rank
         self._format = Struct(f"{width}q")
         self._counts = memory[: _WORD * comm.size].cast("q")
         # A member that is ahead of another by one post leaves alone what that one still reads.
         middle = (len(memory) + len(self._counts) * _WORD) // 2
         self._numbers = [memory[_WORD * comm.size : middle], memory[middle:]]
         self._mine: tuple[int, ...] = ()
-        self._posted, self._stir_from = 0, 0.0
-        self._order = Lock()
-        self._order.acquire()
+        self._posted = 0
 
     @staticmethod
     def bytes_for(members: int, width: int) -> int:
@@ -87,15 +80,16 @@ class MemoryBoard:
         if numbers:
             self._mine = tuple(numbers)
             self._format.pack_into(self._numbers[self._posted % 2], self._format.size * self._place, *numbers)
-        self._keep_order()
+        if not ORDERED:
+            keep_order()
         self._counts[self._place] = self._posted
-        self._stir_from = time.perf_counter() + _STIR_AFTER
 
     def all_posted(self) -> bool:
-        """Whether everyone has written; if not for long, MPI gets to notice who has died."""
+        """Whether everyone has written."""
         if min(self._counts) < self._posted:
-            return time.perf_counter() > self._stir_from and stir(self._comm)
-        self._keep_order()
+            return False
+        if not ORDERED:
+            keep_order()
         return True
 
     def largest(self) -> list[int]:
@@ -104,11 +98,6 @@ class MemoryBoard:
         if written == self._format.pack(*self._mine) * self._size:
             return list(self._mine)
         return list(map(max, zip(*self._format.iter_unpack(written), strict=True)))
-
-    def _keep_order(self) -> None:
-        """Have all processors see what was read and written so far before what follows: not all do by themselves."""
-        self._order.release()
-        self._order.acquire()
 
 
 def make_board(comm: MPI.Comm, width: int) -> Board:

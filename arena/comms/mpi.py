@@ -1,7 +1,7 @@
 """MPI as the arena starts it, and what may be sent where."""
 
 import os
-from typing import Any, Literal
+from typing import Any
 
 import mpi4py
 
@@ -15,16 +15,7 @@ mpi4py.rc.thread_level = "funneled"
 with patiently():
     from mpi4py import MPI
 
-__all__ = ["MPI", "stir", "take"]
-
-_NEVER = 32_767
-"""A tag that no message has; MPI promises no larger ones."""
-
-
-def stir(comm: MPI.Comm) -> Literal[False]:
-    """Let MPI do what it can do only while it is asked for something, and say that there is nothing yet."""
-    comm.Iprobe(MPI.ANY_SOURCE, _NEVER)
-    return False
+__all__ = ["MPI", "take"]
 
 
 def take(comm: MPI.Comm, source: int, tag: int, waiter: Waiter, what: str) -> Any:

@@ -1,6 +1,6 @@
 """Averages over a group whose members share memory: each reads what the others bring where it lies."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,34 +13,45 @@ _PIECE = 2**20
 
 
 class _Piece(NamedTuple):
-    """Numbers of which a member averages a part, and takes the rest from the others, who average theirs.
+    """Numbers of which a member averages a part.
 
     Attributes:
-      part: its part of what it brings, and then of the average.
-      others: the same part of what the others bring, each with its place.
-      taken: its other parts, each with the place in memory where another member averages it.
+      own: all of them, of this member.
+      mean: their average, which all members work out together.
+      part: the part of the average that this member works out.
+      brought: the same part of what each member brings.
     """
 
+    own: np.ndarray
+    mean: np.ndarray
     part: np.ndarray
-    others: list[tuple[int, np.ndarray]]
-    taken: list[tuple[np.ndarray, np.ndarray]]
+    brought: list[np.ndarray]
 
 
 class SharedAverage:
-    """The numbers of every member of a group, in memory that all of them have mapped.
+    """The numbers of every member of a group, and their average, in memory that all of them have mapped.
+
+    The average lies apart from what it is of: so nobody reads a member's numbers any more once all have met behind
+    working it out, and who is late in taking it loses nothing, since the next one begins with a meeting.
 
     Attributes:
       own: float32, what this member brings, and afterwards the average.
     """
 
     def __init__(self, memory: memoryview, items: int, rank: int, size: int) -> None:
-        """Take the memory: the members' weights, float64, then their numbers, each from a page of its own on."""
+        """Take the memory: the members' weights, float64, their numbers and the average, each from a new page on."""
         self._rank = rank
         self._weights = memory[: 8 * size].cast("d")
-        parts = np.frombuffer(memory, np.float32, offset=whole_pages(8 * size)).reshape(size, -1)
-        numbers = [part[:items] for part in parts]
+        *numbers, mean = np.frombuffer(memory, np.float32, offset=whole_pages(8 * size)).reshape(size + 1, -1)[
+            :, :items
+        ]
         self.own = numbers[rank]
-        self._pieces = [_piece(numbers, rank, start, min(_PIECE, items - start)) for start in range(0, items, _PIECE)]
+        self._pieces = list(_pieces(numbers, mean, rank))
+
+    @staticmethod
+    def bytes_for(members: int, items: int) -> int:
+        """Return how much memory it takes."""
+        return whole_pages(8 * members) + (members + 1) * whole_pages(4 * items)
 
     def bring(self, weight: float) -> None:
         """Let the others have ``own`` once all have met, which then counts ``weight`` times."""
@@ -49,7 +60,7 @@ class SharedAverage:
     def withdraw(self) -> None:
         """Bring nothing to any average that follows."""
         self.bring(0.0)
-        self.own.fill(0.0)
+        self.own.fill(0.0)  # not even times its weight of zero: what is not finite would stay so
 
     def finish(self, meet: Callable[[], None], *, takes: bool = True) -> float:
         """Average what all have brought. All get the same bits.
@@ -65,42 +76,36 @@ class SharedAverage:
         total = sum(weights)
         shares = [weight / total for weight in weights] if total else weights
         for piece in self._pieces:
-            _average(piece, shares[self._rank], shares)
+            _average(piece, shares)
             meet()
-            for mine, theirs in piece.taken if takes else ():
-                mine[:] = theirs
-        meet()  # nobody still reads what is written next
-        for piece in () if takes else self._pieces:
-            piece.part.fill(0.0)  # nothing again, not even times its weight of zero: the average may be NaN
+            if takes:
+                piece.own[:] = piece.mean
         return total
 
 
-def _piece(numbers: list[np.ndarray], rank: int, start: int, length: int) -> _Piece:
+def _pieces(numbers: list[np.ndarray], mean: np.ndarray, rank: int) -> Iterator[_Piece]:
     size = len(numbers)
-    edges = [start + length * place // size for place in range(size + 1)]
-    parts = list(map(slice, edges, edges[1:]))
-    others = [place for place in range(size) if place != rank]
-    return _Piece(
-        numbers[rank][parts[rank]],
-        [(place, numbers[place][parts[rank]]) for place in others],
-        [(numbers[rank][parts[place]], numbers[place][parts[place]]) for place in others],
-    )
+    for start in range(0, mean.size, _PIECE):
+        piece = slice(start, start + _PIECE)
+        length = mean[piece].size
+        part = slice(start + length * rank // size, start + length * (rank + 1) // size)
+        yield _Piece(numbers[rank][piece], mean[piece], mean[part], [each[part] for each in numbers])
 
 
-def _average(piece: _Piece, own_share: float, shares: list[float]) -> None:
-    """Average the member's part in place."""
-    part = piece.part
+def _average(piece: _Piece, shares: list[float]) -> None:
+    """Average the member's part."""
+    part, (first, *others) = piece.part, piece.brought
     if min(shares) == max(shares):  # then one multiplication will do
-        for _, theirs in piece.others:
-            np.add(part, theirs, out=part)
-        np.multiply(part, own_share, out=part)
+        for i, theirs in enumerate(others):
+            np.add(part if i else first, theirs, out=part)
+        np.multiply(part, shares[0], out=part)
         return
-    np.multiply(part, own_share, out=part)
-    for place, theirs in piece.others:
-        np.add(part, theirs * shares[place], out=part)
+    np.multiply(first, shares[0], out=part)
+    for theirs, share in zip(others, shares[1:], strict=True):
+        np.add(part, theirs * share, out=part)
 
 
 def shared_average(comm: MPI.Comm, items: int) -> SharedAverage | None:
     """Return what the members of a communicator average by; None where they have no memory in common. All call it."""
-    memory = shared_memory(comm, whole_pages(8 * comm.size) + comm.size * whole_pages(4 * items))
+    memory = shared_memory(comm, SharedAverage.bytes_for(comm.size, items))
     return None if memory is None else SharedAverage(memory, items, comm.rank, comm.size)

@@ -1,44 +1,114 @@
-"""Memory that all members of a communicator have mapped."""
+"""Memory that several ranks of a machine have mapped."""
 
 import mmap
 import os
-import secrets
+import platform
 from contextlib import suppress
-from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
 
 from arena.comms.mpi import MPI
+from arena.memory import new_memory
 
-PLACE = Path("/dev/shm")
+ORDERED = platform.machine() in ("x86_64", "AMD64")
+"""Whether processors of this machine see each other's writes in the order in which they were made, and read in order:
+Intel's and AMD's do (Intel SDM, volume 3A, 9.2.2), those of Arm and IBM do not."""
+
+_fence = Lock()
+
+
+class MemoryName(NamedTuple):
+    """By what another process of the machine finds memory, as long as it is offered.
+
+    Attributes:
+      process, descriptor: who offers it, and as what.
+      device, inode: what tells it from anything else that may be found there, in a container for example.
+    """
+
+    process: int
+    descriptor: int
+    device: int
+    inode: int
+
+
+class OfferedMemory:
+    """New memory, all zero, that others find until it is withdrawn; then it stays until nobody refers to it.
+
+    No file system knows of it: nothing is left of it, however those who have it end.
+
+    Attributes:
+      name: what ``find_memory`` takes.
+      view: its bytes.
+    """
+
+    def __init__(self, size: int) -> None:
+        """Make so many bytes.
+
+        Raises:
+          OSError: the machine has none to give.
+        """
+        self._descriptor = new_memory(size)
+        try:
+            os.posix_fallocate(self._descriptor, 0, size)  # where there is not enough, it fails now, by no signal later
+            self.view = memoryview(mmap.mmap(self._descriptor, size))
+            status = os.fstat(self._descriptor)
+        except OSError:
+            self.withdraw()
+            raise
+        self.name = MemoryName(os.getpid(), self._descriptor, status.st_dev, status.st_ino)
+
+    def withdraw(self) -> None:
+        """Offer it no longer: all who need it have found it, or never will."""
+        os.close(self._descriptor)
+
+
+def offer_memory(size: int) -> OfferedMemory | None:
+    """Return so many zero bytes for others to find; None where the machine has none to give."""
+    with suppress(OSError):
+        return OfferedMemory(size)
+    return None
+
+
+def find_memory(name: MemoryName, size: int) -> memoryview | None:
+    """Return what is offered by this name; None where this process cannot see it."""
+    path = f"/proc/{name.process}/fd/{name.descriptor}"
+    with suppress(OSError):
+        status = os.stat(path)
+        if (status.st_dev, status.st_ino) == (name.device, name.inode):
+            descriptor = os.open(path, os.O_RDWR)
+            try:
+                return memoryview(mmap.mmap(descriptor, size))
+            finally:
+                os.close(descriptor)
+    return None
 
 
 def shared_memory(comm: MPI.Comm, size: int) -> memoryview | None:
     """Return so many zero bytes; None where the members have no memory in common. All call it."""
-    path = PLACE / f"arena-{secrets.token_hex(8)}"
-    memory = _mapped(path, size, make=True) if comm.rank == 0 else None
+    offered = offer_memory(size) if comm.rank == 0 else None
     try:
-        found = comm.bcast(None if memory is None else path)
-        if comm.rank != 0 and found is not None:
-            memory = _mapped(found, size, make=False)
+        name: MemoryName | None = comm.bcast(None if offered is None else offered.name)
+        if offered is not None:
+            memory: memoryview | None = offered.view
+        else:
+            memory = None if name is None else find_memory(name, size)
         everyone = comm.allreduce(memory is not None, MPI.LAND)
     finally:
-        if comm.rank == 0:
-            path.unlink(missing_ok=True)  # the memory stays until the last of them is gone
+        if offered is not None:
+            offered.withdraw()
     return memory if everyone else None
+
+
+def keep_order() -> None:
+    """Have other processors see what this one has read and written before what follows; needed unless ``ORDERED``.
+
+    Taking a lock that was given back is the fence that Python has.
+    """
+    _fence.acquire(blocking=False)  # it is free only where a signal has ended the last call half way
+    _fence.release()
+    _fence.acquire(blocking=False)
 
 
 def whole_pages(size: int) -> int:
     """Return the bytes of the whole pages that hold so many."""
     return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-
-
-def _mapped(path: Path, size: int, *, make: bool) -> memoryview | None:
-    """Return a file as memory; None where that cannot be."""
-    with suppress(OSError):
-        file = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if make else 0), 0o600)
-        try:
-            if make:
-                os.posix_fallocate(file, 0, size)  # where there is not enough, it fails now, and by no signal later
-            return memoryview(mmap.mmap(file, size))
-        finally:
-            os.close(file)
-    return None

@@ -104,12 +104,17 @@ class World:
 
     # Going on without a rank ------------------------------------------------------------------------------------
 
+    def stir(self) -> None:
+        """Let MPI do what it can do only while it is asked for something: send, receive, notice who has died."""
+        self.mail.Iprobe(MPI.ANY_SOURCE, DIRECT)
+
     def check(self) -> None:
-        """Raise where another rank has found out that one has died.
+        """Do the same, and raise where another rank has found out that one has died.
 
         Raises:
           RankLostError: it has.
         """
+        self.stir()
         if self.comm.Is_revoked():
             raise RankLostError("another rank has died")
 

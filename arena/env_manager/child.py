@@ -23,10 +23,10 @@ from arena.env_manager.channel import (
     GoneError,
 )
 from arena.env_manager.faults import CallError, fault_of
-from arena.env_manager.shared import map_memory
 from arena.env_manager.slot import Slot
 from arena.envs.interface import Environment, Timestep
 from arena.errors import ConfigError
+from arena.memory import map_memory
 
 PATIENCE = 60.0
 """Seconds that a manager may be busy elsewhere while a long answer waits for it."""

@@ -32,10 +32,10 @@ from arena.env_manager.faults import CallError, CopyFault, Fault, RetriesSpentEr
 from arena.env_manager.nursery import Plans, Start
 from arena.env_manager.nursery_client import NurseryClient
 from arena.env_manager.settings import ManagerSettings
-from arena.env_manager.shared import map_memory, new_memory
 from arena.env_manager.slot import Slot
 from arena.envs.interface import Environment
 from arena.errors import ConfigError
+from arena.memory import map_memory, new_memory
 from arena.seeding import derive_seed
 
 STARTING, FREE, BUSY, RESTING, SPENT = "start", "free", "busy", "resting", "spent"

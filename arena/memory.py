@@ -8,7 +8,11 @@ import numpy as np
 
 
 def new_memory(size: int) -> int:
-    """Return the descriptor of ``size`` bytes of shared memory, all zero; whoever opens it must close it."""
+    """Return the descriptor of ``size`` bytes of memory, all zero; whoever opens it must close it.
+
+    Raises:
+      OSError: there is not enough.
+    """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("arena-copy", os.MFD_CLOEXEC)
     else:  # not Linux: a file that has lost its name already
