@@ -29,15 +29,20 @@ class _Place(NamedTuple):
 
     Attributes:
       entity: its index.
-      write: writes its observation.
+      view: where its observation lies, if that is an array; ``shape`` is its shape.
+      write: writes any observation.
       mask: of its actions.
-      seat: the record of the seat that plays it.
+      rewards: of the seat that plays it.
+      seat: the record of that seat.
       offset: its place in that record's flat views.
     """
 
     entity: int
+    view: np.ndarray | None
+    shape: tuple[int, ...] | None
     write: Callable[[Any], None]
     mask: np.ndarray | None
+    rewards: "memoryview[float]"
     seat: _SeatRecord
     offset: int
 
@@ -122,9 +127,13 @@ class BatchRecords:
           NotANumberError: a reward is not finite.
         """
         observations, rewards, terminated, truncated, infos, acting, masks, ended = timestep
-        for entity, write, mask, seat, offset in self._places[copy]:
-            write(observations[entity])
-            seat.rewards[offset] = reward = rewards[entity]
+        for entity, view, shape, write, mask, paid, _, offset in self._places[copy]:
+            seen = observations[entity]
+            if type(seen) is np.ndarray and seen.shape == shape:  # as ``write`` would, without the call
+                view[...] = seen
+            else:
+                write(seen)
+            paid[offset] = reward = rewards[entity]
             if reward - reward != 0:  # cheaper than to ask whether it is finite
                 raise NotANumberError(f"the environment returned a reward that is not finite: {reward}")
             if mask is not None and masks[entity] is not None:
@@ -145,7 +154,7 @@ class BatchRecords:
         if not (steady and self._acted[copy]):
             self._plain = False
         self._acted[copy], self._steady[copy] = all_act, steady
-        for entity, _, _, seat, offset in self._places[copy]:
+        for entity, *_, seat, offset in self._places[copy]:
             seat.terminated[offset] = timestep.terminated[entity]
             seat.truncated[offset] = timestep.truncated[entity]
             seat.acting[offset] = timestep.acting[entity]
@@ -232,7 +241,8 @@ def _places(
             entity = own[position]
             writer = SlotWriter(record.observations[b], copy, place, entities[entity].name)
             mask = None if masks is None else masks[copy, place]
-            yield _Place(entity, writer.write, mask, seat, copy * record.rewards.shape[1] + position)
+            offset = copy * record.rewards.shape[1] + position
+            yield _Place(entity, writer.plain, writer.shape, writer.write, mask, seat.rewards, seat, offset)
 
 
 def _copied(observation: Any) -> Any:

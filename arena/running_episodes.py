@@ -16,7 +16,7 @@ REPORT_EVERY = 1.0
 class RunningEpisode:
     """The running episode of one copy."""
 
-    __slots__ = ("began", "cast", "length", "lengths", "over", "returns", "settings", "timestep")
+    __slots__ = ("began", "cast", "idle", "length", "over", "returns", "settings", "timestep")
 
     def __init__(self) -> None:
         self.over = True  # the first exchange resets
@@ -30,7 +30,7 @@ class RunningEpisode:
         self.timestep = timestep
         self.length = 0
         self.returns = [0.0] * len(timestep.rewards)
-        self.lengths = [0] * len(timestep.rewards)
+        self.idle = [0] * len(timestep.rewards)  # steps in which each entity did not act
         self.began = time.time()
 
 
@@ -73,11 +73,16 @@ class RunningEpisodes:
         """Add up what was stepped. The seats need not wait for it, but the end of an episode does."""
         for running, timestep in self.stepped:
             assert running.timestep is not None  # who steps has begun
-            returns, lengths, acting = running.returns, running.lengths, running.timestep.acting
-            for e, reward in enumerate(timestep.rewards):
-                returns[e] += reward
-                if acting[e]:
-                    lengths[e] += 1
+            returns, acting, rewards = running.returns, running.timestep.acting, timestep.rewards
+            if len(rewards) == 1:  # a loop takes twice as long
+                returns[0] += rewards[0]
+            else:
+                for e, reward in enumerate(rewards):
+                    returns[e] += reward
+            if False in acting:
+                for e, acts in enumerate(acting):
+                    if not acts:
+                        running.idle[e] += 1
             running.length += 1
             running.timestep = timestep
         self._steps += len(self.stepped)
@@ -97,7 +102,7 @@ class RunningEpisodes:
                 seconds=now - running.began,
                 players=self._players if cast is None else cast.players,
                 returns=tuple(float(r) for r in running.returns),
-                lengths=tuple(running.lengths),
+                lengths=tuple(running.length - idle for idle in running.idle),
                 outcomes=tuple(info.get("outcome") for info in timestep.infos),
                 truncated=cause is not None or not any(timestep.terminated),
                 cause=cause,

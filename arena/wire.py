@@ -236,15 +236,18 @@ class SlotWriter:
     """Writes one entity's observations into its place in a record, for one copy; built once, called every step.
 
     Actions into their place in a message, likewise.
+
+    Attributes:
+      plain: that place, where it is a single array; ``shape`` is its shape.
     """
 
-    __slots__ = ("_name", "_plain", "_shape", "_views", "_what")
+    __slots__ = ("_name", "_views", "_what", "plain", "shape")
 
     def __init__(self, tree: Tree, copy: int, place: int, name: str, what: str = "observation") -> None:
         self._name, self._what = name, what
         self._views = map_tree(lambda array: array[copy, place, ...], tree)
-        self._plain = self._views if isinstance(self._views, np.ndarray) else None
-        self._shape = None if self._plain is None else self._plain.shape
+        self.plain: np.ndarray | None = self._views if isinstance(self._views, np.ndarray) else None
+        self.shape = None if self.plain is None else self.plain.shape
 
     def write(self, observation: Any) -> None:
         """Write one observation.
@@ -252,8 +255,8 @@ class SlotWriter:
         Raises:
           ShapeError: its shape differs from its space's (the message names both).
         """
-        if self._plain is not None and getattr(observation, "shape", None) == self._shape:
-            self._plain[...] = observation
+        if self.plain is not None and getattr(observation, "shape", None) == self.shape:
+            self.plain[...] = observation
         else:
             self._write(self._views, observation)
 

@@ -193,9 +193,10 @@ class EntityPort:
       blank: its observation while it is not there.
       all_allowed: its mask while it does not act: every action allowed; None where it has no mask. Shared: read only.
       copy_action: copies an action for the environment.
+      observe: brings a native observation into the form of its space, without its mask.
     """
 
-    __slots__ = ("_key", "_masked", "_read", "all_allowed", "blank", "copy_action", "spaces")
+    __slots__ = ("_key", "_masked", "all_allowed", "blank", "copy_action", "observe", "spaces")
 
     def __init__(self, name: str, observation: spaces.Space, action: spaces.Space, mask_in_info: bool = False) -> None:
         """Build the port of one entity.
@@ -209,7 +210,7 @@ class EntityPort:
         inner = masked_observation(observation, action)
         self._masked = inner is not None
         alone = isinstance(observation, spaces.Dict) and set(observation.spaces) == {"observation", MASK_KEY}
-        self._key = "observation" if self._masked and alone else None
+        key = self._key = "observation" if self._masked and alone else None
         size = mask_size(action) if self._masked or mask_in_info else 0
         if mask_in_info and not size:
             raise ConfigError(
@@ -218,7 +219,8 @@ class EntityPort:
             )
         self.spaces = EntitySpaces(name, observation if inner is None else inner, action, size)
         check_spaces((self.spaces,))
-        self._read = reader(self.spaces.observation)
+        read = reader(self.spaces.observation)
+        self.observe: Callable[[Any], Any] = read if key is None else lambda observation: read(observation[key])
         self.copy_action = copier(action)
         self.blank = zeros(self.spaces.observation)
         self.all_allowed = np.ones(size, np.int8) if size else None
@@ -235,10 +237,6 @@ class EntityPort:
                 )
             observation = observation if self._key is None else observation.get(self._key)
         check_form(self.spaces.name, self.spaces.observation, observation)
-
-    def observe(self, observation: Any) -> Any:
-        """Return a native observation in the form of its space, without its mask."""
-        return self._read(observation if self._key is None else observation[self._key])
 
     def mask(self, observation: Any, info: Mapping) -> np.ndarray | None:
         """Return the mask that comes with a native observation and its info; None where the entity has none."""

@@ -1,6 +1,6 @@
 """Averages over a group whose members share memory: each reads what the others bring where it lies."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,46 +12,51 @@ _PIECE = 2**20
 """Numbers that are averaged at once: they stay in the caches from when they are written until they are read."""
 
 
+_IN_PLACE = 4
+"""Members up to whom each works out its part where its own numbers lie: a meeting more, but less to copy."""
+
+
 class _Piece(NamedTuple):
     """Numbers of which a member averages a part.
 
     Attributes:
-      own: all of them, of this member.
-      mean: their average, which all members work out together.
-      part: the part of the average that this member works out.
-      brought: the same part of what each member brings.
+      mean: where its part of the average comes to lie.
+      brought: the same part of what each member brings, from this member on.
+      copied: what it takes from others, or from what all have worked out: where to, and from where.
     """
 
-    own: np.ndarray
     mean: np.ndarray
-    part: np.ndarray
     brought: list[np.ndarray]
+    copied: list[tuple[np.ndarray, np.ndarray]]
 
 
 class SharedAverage:
-    """The numbers of every member of a group, and their average, in memory that all of them have mapped.
+    """The numbers of every member of a group, in memory that all of them have mapped.
 
-    The average lies apart from what it is of: so nobody reads a member's numbers any more once all have met behind
-    working it out, and who is late in taking it loses nothing, since the next one begins with a meeting.
+    With more than ``_IN_PLACE`` members their average lies there, too: then nobody reads a member's numbers any more once all
+    have met behind working it out, and the next average begins with a meeting, before which all have taken this one.
 
     Attributes:
       own: float32, what this member brings, and afterwards the average.
     """
 
     def __init__(self, memory: memoryview, items: int, rank: int, size: int) -> None:
-        """Take the memory: the members' weights, float64, their numbers and the average, each from a new page on."""
+        """Take the memory: the members' weights, float64, their numbers, the average; each from a new page on."""
         self._rank = rank
+        self._in_place = size <= _IN_PLACE
         self._weights = memory[: 8 * size].cast("d")
-        *numbers, mean = np.frombuffer(memory, np.float32, offset=whole_pages(8 * size)).reshape(size + 1, -1)[
-            :, :items
+        rows = np.frombuffer(memory, np.float32, offset=whole_pages(8 * size)).reshape(_rows(size), -1)[:, :items]
+        self.own = rows[rank]
+        means = rows[:size] if self._in_place else [rows[size]] * size
+        self._pieces = [
+            _piece(rows[:size, start : start + _PIECE], [mean[start : start + _PIECE] for mean in means], rank)
+            for start in range(0, items, _PIECE)
         ]
-        self.own = numbers[rank]
-        self._pieces = list(_pieces(numbers, mean, rank))
 
     @staticmethod
     def bytes_for(members: int, items: int) -> int:
         """Return how much memory it takes."""
-        return whole_pages(8 * members) + (members + 1) * whole_pages(4 * items)
+        return whole_pages(8 * members) + _rows(members) * whole_pages(4 * items)
 
     def bring(self, weight: float) -> None:
         """Let the others have ``own`` once all have met, which then counts ``weight`` times."""
@@ -60,7 +65,7 @@ class SharedAverage:
     def withdraw(self) -> None:
         """Bring nothing to any average that follows."""
         self.bring(0.0)
-        self.own.fill(0.0)  # not even times its weight of zero: what is not finite would stay so
+        self.own.fill(0.0)
 
     def finish(self, meet: Callable[[], None], *, takes: bool = True) -> float:
         """Average what all have brought. All get the same bits.
@@ -75,34 +80,48 @@ class SharedAverage:
         weights = list(self._weights)
         total = sum(weights)
         shares = [weight / total for weight in weights] if total else weights
+        shares = shares[self._rank :] + shares[: self._rank]
         for piece in self._pieces:
             _average(piece, shares)
             meet()
-            if takes:
-                piece.own[:] = piece.mean
+            for mine, mean in piece.copied if takes else ():
+                mine[:] = mean
+        if self._in_place:
+            meet()  # nobody still reads what is written next
+            if not takes:
+                self.own.fill(0.0)  # nothing again, not even times its weight of zero: the average may be NaN
         return total
 
 
-def _pieces(numbers: list[np.ndarray], mean: np.ndarray, rank: int) -> Iterator[_Piece]:
-    size = len(numbers)
-    for start in range(0, mean.size, _PIECE):
-        piece = slice(start, start + _PIECE)
-        length = mean[piece].size
-        part = slice(start + length * rank // size, start + length * (rank + 1) // size)
-        yield _Piece(numbers[rank][piece], mean[piece], mean[part], [each[part] for each in numbers])
+def _rows(members: int) -> int:
+    return members if members <= _IN_PLACE else members + 1
+
+
+def _piece(numbers: np.ndarray, means: list[np.ndarray], rank: int) -> _Piece:
+    size, length = numbers.shape
+    edges = [length * place // size for place in range(size + 1)]
+    parts = list(map(slice, edges, edges[1:]))
+    own, mean = numbers[rank], means[rank]
+    brought = [numbers[(rank + ahead) % size, parts[rank]] for ahead in range(size)]
+    if means[0] is means[-1]:
+        copied = [(own, mean)]
+    else:
+        copied = [(own[part], means[place][part]) for place, part in enumerate(parts) if place != rank]
+    return _Piece(mean[parts[rank]], brought, copied)
 
 
 def _average(piece: _Piece, shares: list[float]) -> None:
-    """Average the member's part."""
-    part, (first, *others) = piece.part, piece.brought
+    """Average the member's part; ``shares`` from this member on."""
+    mean, (first, *others) = piece.mean, piece.brought
     if min(shares) == max(shares):  # then one multiplication will do
-        for i, theirs in enumerate(others):
-            np.add(part if i else first, theirs, out=part)
-        np.multiply(part, shares[0], out=part)
+        for theirs in others:
+            np.add(first, theirs, out=mean)
+            first = mean
+        np.multiply(first, shares[0], out=mean)
         return
-    np.multiply(first, shares[0], out=part)
+    np.multiply(first, shares[0], out=mean)
     for theirs, share in zip(others, shares[1:], strict=True):
-        np.add(part, theirs * share, out=part)
+        np.add(mean, theirs * share, out=mean)
 
 
 def shared_average(comm: MPI.Comm, items: int) -> SharedAverage | None:
