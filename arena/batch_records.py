@@ -29,7 +29,7 @@ class _Place(NamedTuple):
 
     Attributes:
       entity: its index.
-      view: where its observation lies, if that is an array; ``shape`` is its shape.
+      view, shape: the array in which its observation lies, where it is a single one, and its shape; else None.
       write: writes any observation.
       mask: of its actions.
       rewards: of the seat that plays it.
@@ -38,7 +38,7 @@ class _Place(NamedTuple):
     """
 
     entity: int
-    view: np.ndarray | None
+    view: Any
     shape: tuple[int, ...] | None
     write: Callable[[Any], None]
     mask: np.ndarray | None

@@ -133,6 +133,7 @@ class MatchChannel:
         self._open = list(range(len(batch_copies)))  # whose turn is next comes first
         self._held: set[int] = set()
         self._found = 0
+        self._look = self._find if len(batches) > 1 else self._arrived[0]  # a look is what a wait consists of
         self._sides: list[MPI.Request] = []
         self._bells = tuple(bells)
         self._turn = turn
@@ -161,8 +162,8 @@ class MatchChannel:
         """Return a batch for which every seat has sent; batches that are ready take turns."""
         if self._bells:
             self._await_rings(self._open[0])
-        elif not self._find():
-            self._waiter.until(self._find_meanwhile if self._sides else self._find, self.missing)
+        elif not self._look():
+            self._waiter.until(self._find_meanwhile if self._sides else self._look, self.missing)
         return self._accept()
 
     def _await_rings(self, batch: int) -> None:

@@ -1,16 +1,17 @@
 """Averages over a group whose members share memory: each reads what the others bring where it lies."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from arena.comms.mpi import MPI
 from arena.comms.shared_memory import shared_memory, whole_pages
 
+T = TypeVar("T")
+
 _PIECE = 2**20
 """Numbers that are averaged at once: they stay in the caches from when they are written until they are read."""
-
 
 _IN_PLACE = 4
 """Members up to whom each works out its part where its own numbers lie: a meeting more, but less to copy."""
@@ -21,7 +22,7 @@ class _Piece(NamedTuple):
 
     Attributes:
       mean: where its part of the average comes to lie.
-      brought: the same part of what each member brings, from this member on.
+      brought: the same part of what each member brings; where the mean takes the place of its own, that comes first.
       copied: what it takes from others, or from what all have worked out: where to, and from where.
     """
 
@@ -33,8 +34,8 @@ class _Piece(NamedTuple):
 class SharedAverage:
     """The numbers of every member of a group, in memory that all of them have mapped.
 
-    With more than ``_IN_PLACE`` members their average lies there, too: then nobody reads a member's numbers any more once all
-    have met behind working it out, and the next average begins with a meeting, before which all have taken this one.
+    With more than ``_IN_PLACE`` members their average lies there, too: then nobody reads a member's numbers any more
+    once all have met behind working it out, and the next one begins with a meeting, before which all have taken this.
 
     Attributes:
       own: float32, what this member brings, and afterwards the average.
@@ -47,9 +48,8 @@ class SharedAverage:
         self._weights = memory[: 8 * size].cast("d")
         rows = np.frombuffer(memory, np.float32, offset=whole_pages(8 * size)).reshape(_rows(size), -1)[:, :items]
         self.own = rows[rank]
-        means = rows[:size] if self._in_place else [rows[size]] * size
         self._pieces = [
-            _piece(rows[:size, start : start + _PIECE], [mean[start : start + _PIECE] for mean in means], rank)
+            _piece(rows[:, start : start + _PIECE], rank, size, in_place=self._in_place)
             for start in range(0, items, _PIECE)
         ]
 
@@ -80,7 +80,8 @@ class SharedAverage:
         weights = list(self._weights)
         total = sum(weights)
         shares = [weight / total for weight in weights] if total else weights
-        shares = shares[self._rank :] + shares[: self._rank]
+        if self._in_place:
+            shares = _own_first(shares, self._rank)
         for piece in self._pieces:
             _average(piece, shares)
             meet()
@@ -93,25 +94,29 @@ class SharedAverage:
         return total
 
 
+def _own_first(of_members: list[T], rank: int) -> list[T]:
+    return [of_members[rank], *of_members[:rank], *of_members[rank + 1 :]]
+
+
 def _rows(members: int) -> int:
     return members if members <= _IN_PLACE else members + 1
 
 
-def _piece(numbers: np.ndarray, means: list[np.ndarray], rank: int) -> _Piece:
-    size, length = numbers.shape
-    edges = [length * place // size for place in range(size + 1)]
+def _piece(rows: np.ndarray, rank: int, size: int, *, in_place: bool) -> _Piece:
+    """Lay out a piece in its part of all rows: of the members, then of the average where that lies apart."""
+    edges = [rows.shape[1] * place // size for place in range(size + 1)]
     parts = list(map(slice, edges, edges[1:]))
-    own, mean = numbers[rank], means[rank]
-    brought = [numbers[(rank + ahead) % size, parts[rank]] for ahead in range(size)]
-    if means[0] is means[-1]:
-        copied = [(own, mean)]
-    else:
-        copied = [(own[part], means[place][part]) for place, part in enumerate(parts) if place != rank]
-    return _Piece(mean[parts[rank]], brought, copied)
+    own = rows[rank]
+    brought = [row[parts[rank]] for row in rows[:size]]
+    if in_place:
+        copied = [(own[part], rows[place, part]) for place, part in enumerate(parts) if place != rank]
+        return _Piece(own[parts[rank]], _own_first(brought, rank), copied)
+    mean = rows[size]
+    return _Piece(mean[parts[rank]], brought, [(own, mean)])
 
 
 def _average(piece: _Piece, shares: list[float]) -> None:
-    """Average the member's part; ``shares`` from this member on."""
+    """Average the member's part; ``shares`` are those of what is brought."""
     mean, (first, *others) = piece.mean, piece.brought
     if min(shares) == max(shares):  # then one multiplication will do
         for theirs in others:

@@ -55,6 +55,7 @@ def test_one_update_of_many_workers_is_one_update_on_all_their_data(tmp_path):
         pytest.param(4, 30, 2, id="few numbers"),
         pytest.param(4, 12, 600_000, id="many numbers"),
         pytest.param(2, 12, 20_000, id="two workers"),
+        pytest.param(6, 12, 20_000, id="six workers"),  # whose average lies apart from what they bring
     ],
 )
 def test_a_worker_that_stops_early_does_not_hold_up_its_group(tmp_path, workers, updates, outputs, shares):
