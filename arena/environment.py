@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.batch_records import BatchRecords
-from arena.comms import Mailbox, MatchChannel, World, agree_on_turn, hang_up, memory_needed, offer_memory
+from arena.comms import Mailbox, MatchChannel, World, agree_on_turn, hang_up, memory_needed
 from arena.config import TableRow
 from arena.config_sections import EnvConfig
 from arena.copies import Copies, CopiesApart
@@ -24,6 +24,7 @@ from arena.env_manager.source import EnvironmentSource
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.errors import ConfigError
 from arena.layout import Match
+from arena.memory import offer_memory
 from arena.messages import CloseMatch, Job, Note
 from arena.playbill import Cast, Playbill
 from arena.preflight import check_seats

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from arena.comms import Mailbox, MemoryName, SeatBells, SeatChannel, World, find_memory, memory_needed
+from arena.comms import Mailbox, SeatBells, SeatChannel, World, memory_needed
 from arena.envs.interface import EntitySpaces
 from arena.errors import MatchOver
+from arena.memory import MemoryName, find_memory
 from arena.waiting import Waiter
 from arena.wire import DONE, MATCH_OVER, STEP, Block, Record, batch_slices, blocks_of
 

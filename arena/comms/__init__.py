@@ -11,20 +11,16 @@ from arena.comms.group import GroupChannel
 from arena.comms.links import memory_needed
 from arena.comms.mailbox import Mailbox
 from arena.comms.match import MatchChannel, SeatChannel
-from arena.comms.shared_memory import MemoryName, find_memory, offer_memory
 from arena.comms.world import World
 
 __all__ = [
     "GroupChannel",
     "Mailbox",
     "MatchChannel",
-    "MemoryName",
     "SeatBells",
     "SeatChannel",
     "World",
     "agree_on_turn",
-    "find_memory",
     "hang_up",
     "memory_needed",
-    "offer_memory",
 ]

@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 
 from arena.comms.mpi import MPI
-from arena.comms.shared_memory import ORDERED, keep_order, shared_memory
+from arena.comms.shared_memory import shared_memory
+from arena.memory import ORDERED, keep_order
 
 _WORD = 8
 """Bytes of an integer."""

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from arena.comms.mpi import MPI
-from arena.comms.shared_memory import ORDERED, keep_order
+from arena.memory import ORDERED, keep_order
 from arena.waiting import Waiter
 from arena.wire import ALIGNMENT, ActionMessage, Block, Record, make_record
 

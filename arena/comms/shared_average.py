@@ -6,7 +6,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from arena.comms.mpi import MPI
-from arena.comms.shared_memory import shared_memory, whole_pages
+from arena.comms.shared_memory import shared_memory
+from arena.memory import whole_pages
 
 T = TypeVar("T")
 

@@ -48,28 +48,35 @@ def test_one_update_of_many_workers_is_one_update_on_all_their_data(tmp_path):
     assert output.count("one update of 4 workers differs by") == 4
 
 
-@pytest.mark.parametrize("shares", [True, False], ids=["shared memory", "no shared memory"])
+FEW, MANY = 2, 600_000
+"""Outputs of a network whose gradient is averaged in messages; in several pieces of shared memory."""
+
+
 @pytest.mark.parametrize(
-    ("workers", "updates", "outputs"),
+    ("workers", "updates", "outputs", "machine"),
     [
-        pytest.param(4, 30, 2, id="few numbers"),
-        pytest.param(4, 12, 600_000, id="many numbers"),
-        pytest.param(2, 12, 20_000, id="two workers"),
-        pytest.param(6, 12, 20_000, id="six workers"),  # whose average lies apart from what they bring
+        pytest.param(4, 30, FEW, "arena.launch", id="few numbers"),
+        pytest.param(4, 12, MANY, "arena.launch", id="many numbers"),
+        pytest.param(2, 12, 20_000, "arena.launch", id="two workers"),
+        pytest.param(6, 12, 20_000, "arena.launch", id="six workers, whose average lies apart from what they bring"),
+        pytest.param(4, 30, FEW, "without_shared_memory.py", id="few numbers, no shared memory"),
+        pytest.param(4, 12, MANY, "without_shared_memory.py", id="many numbers, no shared memory"),
+        pytest.param(2, 12, 20_000, "without_shared_memory.py", id="two workers, no shared memory"),
+        pytest.param(4, 12, MANY, "weakly_ordered.py", id="many numbers, a fence with each message"),
     ],
 )
-def test_a_worker_that_stops_early_does_not_hold_up_its_group(tmp_path, workers, updates, outputs, shares):
+def test_a_worker_that_stops_early_does_not_hold_up_its_group(tmp_path, workers, updates, outputs, machine):
     settings = {"updates": updates, "early": 5, "outputs": outputs}
     config = four_workers(player("behaviours:Averages"), settings)
     config["env"] |= {"num_envs": 1, "settings": {"team_size": workers // 2}}
     config["matches"] = [{"seats": ["one"] * workers}]
-    if shares:
+    if machine == "arena.launch":
         output = succeed(run_arena(tmp_path, config)).output
     else:
         mpirun = start.find_mpirun()
         *line, _, _ = start.command(mpirun, 2 + workers, [])  # the last words are -m and the arena's own module
         output = subprocess.run(
-            [*line, str(PLAYERS / "without_shared_memory.py"), str(write_config(tmp_path, config))],
+            [*line, str(PLAYERS / machine), str(write_config(tmp_path, config))],
             env=start.environment(mpirun),
             stdout=subprocess.PIPE,
             text=True,

@@ -2,7 +2,7 @@
 
 import sys
 
-from arena.comms import shared_memory
+from arena import memory
 from arena.launch import main
 
 
@@ -10,5 +10,5 @@ def refuse(size):
     raise OSError("this machine has no memory to give")
 
 
-shared_memory.new_memory = refuse
+memory.new_memory = refuse
 sys.exit(main())
