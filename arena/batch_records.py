@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arena.env_manager.faults import NotANumberError
-from arena.env_manager.slot import has_nan
+from arena.env_manager.slot import nan_check
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.seat import Side
 from arena.wire import PLAIN, VOID, Block, Record, SlotWriter, map_tree, plain_view, tree_leaves
@@ -87,8 +87,11 @@ class BatchRecords:
         for seat, own, its in zip(self._records, seats, blocks, strict=True):
             for copy, places in enumerate(self._places):
                 places += _places(seat, copy, own, its, entities)
-        self._floats_of_all = self._floats(None) if looks_for_nan else []
-        self._floats_of = [self._floats(copy) if looks_for_nan else [] for copy in range(self.copies)]
+        self._nan_checks = [nan_check(flat) for flat in self._floats(None)] if looks_for_nan else []
+        self._nan_checks_of = [
+            [(nan_check(flat), flat) for flat in self._floats(copy)] if looks_for_nan else []
+            for copy in range(self.copies)
+        ]
 
     def _floats(self, copy: int | None) -> list[np.ndarray]:
         """Return flat views of the observations that may be NaN, of all copies or of one."""
@@ -193,7 +196,10 @@ class BatchRecords:
 
     def has_nan(self) -> bool:
         """Whether an observation is NaN; ``check`` finds out whose."""
-        return True in map(has_nan, self._floats_of_all)  # faster than any() of a generator
+        for has_nan in self._nan_checks:  # noqa: SIM110 (faster than any() of a generator)
+            if has_nan():
+                return True
+        return False
 
     def check(self, copy: int) -> None:
         """Look at a copy's observations.
@@ -201,8 +207,8 @@ class BatchRecords:
         Raises:
           NotANumberError: one of them is NaN.
         """
-        for flat in self._floats_of[copy]:
-            if has_nan(flat):
+        for has_nan, flat in self._nan_checks_of[copy]:
+            if has_nan():
                 raise NotANumberError(f"the environment returned an observation that is NaN: {flat.tolist()!s:.200}")
 
     def clean(self, copy: int) -> None:

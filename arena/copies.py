@@ -31,7 +31,7 @@ class Copies:
         step, readers = self._manager.environments[number].step, self._readers[number]
         if len(readers) == 1:
             (read,) = readers
-            return lambda: step([read()])
+            return lambda: step((read(),))
         return lambda: step([read() for read in readers])
 
     def order_reset(self, number: int, seed: int | None, options: dict | None) -> None:

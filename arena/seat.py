@@ -120,11 +120,11 @@ class Seat:
 
     def send(self, batch: int, command: int = 0, side: Any = None) -> None:
         """Send a batch's actions (they lie in ``messages[batch].actions``), or a reset."""
-        self._awaiting[batch] = True
-        self.in_hand[batch] = False
         self._channel.send(batch, command or (DONE if self.done else STEP), side)
+        self._awaiting[batch] = True  # from here on the environment process works, too
+        self.in_hand[batch] = False
         if batch == 0:
-            self.housekeeping()  # while the environment process works
+            self.housekeeping()
 
     def receive(self, batch: int) -> Record:
         """Return the answer to ``send``, valid until the batch's next ``send``.
