@@ -4,6 +4,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -123,40 +124,39 @@ class EnvironmentProcess:
         seats = [tuple(self._entities[e] for e in seat.entities) for seat in match.seats]
         seat_blocks = [blocks_of(entities) for entities in seats]
         batch_copies = [s.stop - s.start for s in self._slices]
-        memories = [
-            offer_memory(memory_needed(blocks, batch_copies)) if world.nodes[rank] == world.nodes[world.rank] else None
-            for rank, blocks in zip(worker_ranks, seat_blocks, strict=True)
-        ]
-        # Who sleeps until somebody rings must find the message then.
-        bells = hang_up(len(seats)) if core_ranks and None not in memories else []
-        turn = agree_on_turn(mailbox, waiter, world.rank, core_ranks) if core_ranks else None
-        for i, (rank, entities) in enumerate(zip(worker_ranks, seats, strict=True)):
-            memory = memories[i]
-            mailbox.hand(
-                rank,
-                SeatOffer(
-                    match.index,
-                    i,
-                    len(seats),
-                    entities,
-                    env.num_envs,
-                    batches,
-                    self._same_step,
-                    self._manager.turn_based,
-                    None if memory is None else memory.name,
-                    bells[i].names if bells else None,
-                ),
-            )
-        try:
+        # However this ends, nothing that was offered stays on offer: the other ends have it then, or never will.
+        with ExitStack() as offers:
+            memories = []
+            for rank, blocks in zip(worker_ranks, seat_blocks, strict=True):
+                near = world.nodes[rank] == world.nodes[world.rank]
+                memory = offer_memory(memory_needed(blocks, batch_copies)) if near else None
+                memories.append(memory)
+                if memory is not None:
+                    offers.callback(memory.withdraw)
+            # Who sleeps until somebody rings must find the message then.
+            bells = hang_up(len(seats)) if core_ranks and None not in memories else []
+            for each in bells:
+                offers.callback(each.hide)
+            turn = agree_on_turn(mailbox, waiter, world.rank, core_ranks) if core_ranks else None
+            for i, (rank, entities, memory) in enumerate(zip(worker_ranks, seats, memories, strict=True)):
+                mailbox.hand(
+                    rank,
+                    SeatOffer(
+                        match.index,
+                        i,
+                        len(seats),
+                        entities,
+                        env.num_envs,
+                        batches,
+                        self._same_step,
+                        self._manager.turn_based,
+                        None if memory is None else memory.name,
+                        bells[i].names if bells else None,
+                    ),
+                )
             answers: list[SeatAnswer] = [
                 mailbox.take(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
             ]
-        finally:
-            for each in bells:  # both ends have them, or never will: however they end, nothing is left behind
-                each.hide()
-            for memory in memories:
-                if memory is not None:
-                    memory.withdraw()
         self._channel = MatchChannel(
             world,
             worker_ranks,
@@ -185,6 +185,8 @@ class EnvironmentProcess:
             )
             for records in self._channel.records
         ]
+        # By batch: the resets that seats asked for, and of which copies, while others learn that theirs are cut short.
+        self._cut_off: dict[int, tuple[dict[int, ResetRequest], list[bool]]] = {}
         self._late: set[int] = set()
         if env.manager == "serial":
             self._copies = Copies(self._manager, readers)
@@ -265,7 +267,8 @@ class EnvironmentProcess:
                 open_batches = self._end(batch)
                 continue
             if asked and RESET in asked:
-                self._reset(batch)
+                if not self._reset(batch):
+                    continue
             else:
                 self._step(batch)
             self._channel.send(batch)
@@ -295,8 +298,9 @@ class EnvironmentProcess:
         return self._closing or (self._playbill is not None and self._playbill.ready())
 
     def _end(self, batch: int) -> bool:
+        taken = self._cut_off.pop(batch, ({}, []))[0]
         for s, message in enumerate(self._channel.messages[batch]):
-            if message.header[1]:
+            if message.header[1] and s not in taken:
                 self._channel.take_side(batch, s)
             header = self._channel.records[batch][s].header
             header[0] |= MATCH_OVER
@@ -469,23 +473,28 @@ class EnvironmentProcess:
                 found[s] = side or ResetRequest(None, None, None)
         return found
 
-    def _reset(self, batch: int) -> None:
-        """Reset copies because a seat said so; the other seats learn that their episodes are truncated."""
-        requests = self._requests(batch, range(len(self._match.seats)))
+    def _reset(self, batch: int) -> bool:
+        """Reset copies because a seat said so.
+
+        The other seats first learn that their episodes are truncated. False until all of them have answered that: one
+        that plays several batches may first want to have the record of another one.
+        """
+        seats = range(len(self._match.seats))
         start, copies, records = self._slices[batch].start, self._records[batch].copies, self._records[batch]
+        if batch in self._cut_off:
+            requests, wanted = self._cut_off.pop(batch)
+            requests.update(self._requests(batch, [s for s in seats if s not in requests]))
+        else:
+            requests = self._requests(batch, seats)
+            wanted = [any(r.mask is None or r.mask[c] for r in requests.values()) for c in range(copies)]
+            others = [s for s in seats if s not in requests]
+            interrupted = [c for c in range(copies) if wanted[c] and not self._running[start + c].over]
+            self._cut_episodes(batch, interrupted, min(requests))
+            if interrupted and others:
+                self._tell_cut(batch, interrupted, others, min(requests))
+                self._cut_off[batch] = requests, wanted
+                return False
         records.begin()
-        wanted = [any(r.mask is None or r.mask[c] for r in requests.values()) for c in range(copies)]
-        interrupted = [c for c in range(copies) if wanted[c] and not self._running[start + c].over]
-        played = [c for c in interrupted if self._running[start + c].length]
-        by = min(requests)
-        for copy in played:
-            final = self._cut(self._running[start + copy].timestep, {})
-            self._episodes.finish(start + copy, final, f"reset_by:{by}")
-        others = [s for s in range(len(self._match.seats)) if s not in requests]
-        if interrupted and others:
-            self._tell_cut(batch, interrupted, others, by)
-            requests.update(self._requests(batch, others))
-            records.begin()
         options = next((r.options for r in requests.values() if r.options is not None), None)
         for copy in range(copies):
             number = start + copy
@@ -508,6 +517,15 @@ class EnvironmentProcess:
                 records.write(copy, quiet, started=False)
         records.finish()
         self._put_sides(batch)
+        return True
+
+    def _cut_episodes(self, batch: int, copies: Iterable[int], by: int) -> None:
+        """End the episodes of copies that a seat wants to reset in their midst."""
+        start = self._slices[batch].start
+        for copy in copies:
+            running = self._running[start + copy]
+            if running.length:
+                self._episodes.finish(start + copy, self._cut(running.timestep, {}), f"reset_by:{by}")
 
     def _cut(self, timestep: Timestep | None, info: dict) -> Timestep:
         """Return the truncated end of an episode that stops at this timestep."""
@@ -515,8 +533,9 @@ class EnvironmentProcess:
         return cut_short(timestep, self._manager.turn_based, info)
 
     def _tell_cut(self, batch: int, copies: Sequence[int], others: Sequence[int], by: int) -> None:
-        """Tell seats that their episodes were truncated, and wait for their next messages."""
+        """Tell seats that their episodes were truncated."""
         start = self._slices[batch].start
+        self._records[batch].begin()
         for copy in range(self._records[batch].copies):
             final = self._running[start + copy].timestep
             if copy in copies:
@@ -526,8 +545,6 @@ class EnvironmentProcess:
         self._put_sides(batch, others)
         for seat in others:
             self._channel.send_to(batch, seat)
-        for seat in others:
-            self._channel.wait(batch, seat)
 
 
 def _manager_settings(env: EnvConfig, seed: int) -> ManagerSettings:

@@ -13,7 +13,8 @@ import numpy as np
 
 ORDERED = platform.machine() in ("x86_64", "AMD64")
 """Whether processors of this machine see each other's writes in the order in which they were made, and read in order:
-Intel's and AMD's do (Intel SDM, volume 3A, 9.2.2), those of Arm and IBM do not."""
+Intel's and AMD's do (Intel SDM, volume 3A, 9.2.2; streaming stores are not ordered, and whoever uses them ends with a
+fence), those of Arm and IBM do not."""
 
 _fence = Lock()
 
@@ -29,7 +30,11 @@ def new_memory(size: int) -> int:
     else:  # not Linux: a file that has lost its name already
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
-    os.ftruncate(descriptor, size)
+    try:
+        os.ftruncate(descriptor, size)
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
@@ -96,14 +101,19 @@ def find_memory(name: MemoryName, size: int) -> memoryview | None:
     """Return what is offered by this name; None where this process cannot see it."""
     path = f"/proc/{name.process}/fd/{name.descriptor}"
     with suppress(OSError):
-        status = os.stat(path)
-        if (status.st_dev, status.st_ino) == (name.device, name.inode):
-            descriptor = os.open(path, os.O_RDWR)
-            try:
+        if not _is(name, os.stat(path)):  # before it is opened: that may do something where it is another file
+            return None
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            if _is(name, os.fstat(descriptor)):
                 return memoryview(mmap.mmap(descriptor, size))
-            finally:
-                os.close(descriptor)
+        finally:
+            os.close(descriptor)
     return None
+
+
+def _is(name: MemoryName, status: os.stat_result) -> bool:
+    return (status.st_dev, status.st_ino) == (name.device, name.inode)
 
 
 def keep_order() -> None:

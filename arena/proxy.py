@@ -1,4 +1,4 @@
-"""What a policy's ``run`` receives as its environment: Gymnasium and PettingZoo environments whose steps travel by MPI.
+"""What a policy's ``run`` receives as its environment: Gymnasium and PettingZoo environments that step elsewhere.
 
 The true environment lives in another process, maybe on another machine; each proxy passes its library's own
 conformance checks. Observations are copies, as in any other environment: keep them as long as you like.

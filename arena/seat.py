@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from arena.comms import Mailbox, SeatBells, SeatChannel, World, memory_needed
 from arena.envs.interface import EntitySpaces
-from arena.errors import MatchOver
+from arena.errors import ConfigError, MatchOver
 from arena.memory import MemoryName, find_memory
 from arena.waiting import Waiter
 from arena.wire import DONE, MATCH_OVER, STEP, Block, Record, batch_slices, blocks_of
@@ -107,6 +107,11 @@ class Seat:
         memory = None
         if self.offer.memory is not None:
             memory = find_memory(self.offer.memory, memory_needed(self.blocks, batch_copies))
+        if bells is not None and memory is None:
+            raise ConfigError(
+                "pin_matches: expected the ranks of a machine to share memory, found one that does not see another's, "
+                "as in containers of their own; set pin_matches: false"
+            )
         self._channel = SeatChannel(world, environment_rank, self.blocks, batch_copies, waiter, memory, bells)
         mailbox.hand(environment_rank, SeatAnswer(wants_infos(self.offer), memory is not None))
         self.steps = 0

@@ -105,7 +105,7 @@ class Waiter:
       warn_after: seconds after which ``on_warn`` is told what this rank waits for (again after each doubling).
       abort_after: seconds after which waiting ends with a HangError.
       on_idle: called before each sleep; may raise to end the wait.
-      check: the same, for what can end any wait.
+      check: the same, in every wait: lets MPI get on, which not every test does, and raises where a rank has died.
       present: what this rank waits for just now, for whoever asks from another thread.
     """
 

@@ -107,7 +107,7 @@ class _Carver:
 
     def want(self, shape: tuple[int, ...], dtype: Any) -> int:
         dtype = np.dtype(dtype)
-        start = -(-self.size // ALIGNMENT) * ALIGNMENT
+        start = aligned(self.size)
         self.size = start + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         self._wanted.append((start, shape, dtype))
         return len(self._wanted) - 1
@@ -117,7 +117,7 @@ class _Carver:
         return map_space(space, lambda leaf: self.want((*leading, *leaf_shape(leaf)), leaf_dtype(leaf)))
 
     def carve(self, memory: np.ndarray | None) -> tuple[np.ndarray, list[np.ndarray]]:
-        buffer = _aligned(self.size) if memory is None else memory[: self.size]
+        buffer = _new_buffer(self.size) if memory is None else memory[: self.size]
         arrays = []
         for start, shape, dtype in self._wanted:
             size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -125,7 +125,12 @@ class _Carver:
         return buffer, arrays
 
 
-def _aligned(size: int) -> np.ndarray:
+def aligned(size: int) -> int:
+    """Return the bytes of whole cache lines that hold so many."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _new_buffer(size: int) -> np.ndarray:
     # Over-allocate and shift, so that the first byte is aligned too.
     raw = np.zeros(size + ALIGNMENT, np.uint8)
     shift = -raw.ctypes.data % ALIGNMENT

@@ -79,7 +79,8 @@ class Policy(Protocol):
         """Decide for N lanes at once.
 
         Args:
-          observations: array ``[N, ...]``, or a nested dict or tuple of such arrays.
+          observations: array ``[N, ...]``, or a nested dict or tuple of such arrays; read only, like all that follows:
+            they lie where they have arrived, and are valid during the call.
           action_mask: ``[N, mask_size]``, nonzero is allowed; None allows everything.
           starts: ``[N]`` bool, True where this is the first observation of an episode (memory is cleared there).
           lanes: which of the worker's lanes these are (memory is kept per lane); None keeps no memory.

@@ -48,7 +48,7 @@ class Table:
 
     def __init__(self, *jobs, seat=0, cache=8, batches=1):
         self.made = {}
-        offer = SeatOffer(0, seat, 2, ENTITIES, COPIES, batches, False, False)
+        offer = SeatOffer(0, seat, 2, ENTITIES, COPIES, batches, False, False, None, None)
         self.opponents = Opponents(offer, "me", 1, Post(*jobs), None, self.make, cache=cache, horizon=4)
         self.record = make_record(blocks_of(ENTITIES), COPIES)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.comms.mpi import MPI
 from arena.comms.shared_memory import shared_memory
-from arena.memory import ORDERED, keep_order
+from arena.memory import keep_order
 
 _WORD = 8
 """Bytes of an integer."""
@@ -81,16 +81,14 @@ class MemoryBoard:
         if numbers:
             self._mine = tuple(numbers)
             self._format.pack_into(self._numbers[self._posted % 2], self._format.size * self._place, *numbers)
-        if not ORDERED:
-            keep_order()
+        keep_order()
         self._counts[self._place] = self._posted
 
     def all_posted(self) -> bool:
         """Whether everyone has written."""
         if min(self._counts) < self._posted:
             return False
-        if not ORDERED:
-            keep_order()
+        keep_order()
         return True
 
     def largest(self) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 from arena.comms.mpi import MPI
 from arena.memory import ORDERED, keep_order
 from arena.waiting import Waiter
-from arena.wire import ALIGNMENT, ActionMessage, Block, Record, make_record
+from arena.wire import ALIGNMENT, ActionMessage, Block, Record, aligned, make_record
 
 # Tags of a seat's four streams, per batch.
 ACTIONS, RECORD, ACTIONS_SIDE, RECORD_SIDE, STREAMS = 0, 1, 2, 3, 4
@@ -102,7 +102,7 @@ def memory_needed(blocks: Sequence[Block], batch_copies: Sequence[int]) -> int:
         for n in batch_copies
         for buffer in (ActionMessage(blocks, n).buffer, make_record(blocks, n).buffer)
     ]
-    return sum(_aligned(size) for size in sizes) + len(batch_copies) * ALIGNMENT
+    return sum(aligned(size) for size in sizes) + len(batch_copies) * ALIGNMENT
 
 
 def link_batches(
@@ -136,10 +136,6 @@ def link_batches(
         else:
             part = np.frombuffer(memory, np.uint8, offset=place)
             message = ActionMessage(blocks, copies, part[ALIGNMENT:])
-            record = make_record(blocks, copies, part[ALIGNMENT + _aligned(message.buffer.nbytes) :])
-            place += ALIGNMENT + _aligned(message.buffer.nbytes) + _aligned(record.buffer.nbytes)
+            record = make_record(blocks, copies, part[ALIGNMENT + aligned(message.buffer.nbytes) :])
+            place += ALIGNMENT + aligned(message.buffer.nbytes) + aligned(record.buffer.nbytes)
             yield LinkedBatch(message, record, MemoryLink(part[:8].view(np.int64).data, first=at_seat))
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -62,18 +62,24 @@ class SeatChannel:
 
     def receive(self, batch: int) -> Record:
         """Return the batch's record; it is valid until the next ``send`` of the batch."""
-        if self._sides:
-            self._let_leave()
         if self._bells is not None:
+            if self._sides:
+                self._let_leave()
             self._waiter.until_rung(self._bells.worker.rung, self._what)
         arrived = self._links[batch].arrived
         if not arrived():
-            self._waiter.until(arrived, self._what)
+            self._waiter.until(partial(self._meanwhile, arrived) if self._sides else arrived, self._what)
         return self.records[batch]
 
+    def _meanwhile(self, arrived: Callable[[], bool]) -> bool:
+        """Ask while what lies beside a message leaves, which it might not do without being asked."""
+        self._sides = [request for request in self._sides if not request.Test()]
+        return arrived()
+
     def _let_leave(self) -> None:
-        """Wait for what lies beside a message: while this rank waits for the answer, it does not get on."""
-        self._waiter.until(partial(MPI.Request.Testall, self._sides), self._what)
+        """Wait for what lies beside messages."""
+        leaving = partial(MPI.Request.Testall, self._sides)
+        self._waiter.until(leaving, lambda: "the last side messages to leave")
         self._sides = []
 
     def receive_side(self, batch: int) -> Any:
@@ -138,6 +144,8 @@ class MatchChannel:
         self._bells = tuple(bells)
         self._turn = turn
         self._rings = [each.worker.ring for each in bells]
+        self._all_seats = range(len(seats))
+        self._to_ring = [set(self._all_seats) for _ in batches]  # of each batch, who has not rung since it was served
 
     def asked(self, batch: int) -> list[int]:
         """Return what each seat asks for in its message of this batch; an empty list where all ask for a step."""
@@ -167,12 +175,12 @@ class MatchChannel:
         return self._accept()
 
     def _await_rings(self, batch: int) -> None:
-        """Sleep until every seat has rung once, and until it is this match's turn."""
+        """Sleep until every seat has rung that is to answer, and until it is this match's turn."""
         self._let_leave()
         for seat in reversed(range(len(self._bells))):  # the last to be woken is the last to answer, as a rule
-            self._await_ring(seat)
-        if not self._arrived[batch]():
-            self._waiter.until(self._arrived[batch], self.missing)
+            if seat in self._to_ring[batch]:
+                self._await_ring(seat)
+        self._to_ring[batch].clear()
         self._found = batch
         if self._turn is not None:
             self._turn.give_if_over()
@@ -188,7 +196,7 @@ class MatchChannel:
         self._waiter.until_rung(self._bells[seat].environment.rung, self.missing)
 
     def _let_leave(self) -> None:
-        """Wait for what lies beside records: while this rank waits for the answers, it does not get on.
+        """Wait for what lies beside records, which would not get on while this rank sleeps.
 
         Whom it goes to may wait for the next match meanwhile.
         """
@@ -196,7 +204,7 @@ class MatchChannel:
         if self._sides and not leaving():
             if self._turn is not None:
                 self._turn.give()
-            self._waiter.until(leaving, self.missing)
+            self._waiter.until(leaving, lambda: "the last side messages to leave")
         self._sides = []
 
     def find_ready(self) -> int | None:
@@ -227,7 +235,7 @@ class MatchChannel:
         return False
 
     def _find_meanwhile(self) -> bool:
-        """The same, while what lies beside the last records leaves; without being asked, it might not."""
+        """Find a batch while what lies beside records leaves, which it might not do without being asked."""
         self._sides = [request for request in self._sides if not request.Test()]
         return self._find()
 
@@ -237,13 +245,6 @@ class MatchChannel:
             self._open.remove(batch)
             self._open.append(batch)
         return batch
-
-    def wait(self, batch: int, seat: int) -> None:
-        """Return once this seat has sent its message for this batch."""
-        self._let_leave()
-        if self._bells:
-            self._await_ring(seat)
-        self._waiter.until(self._links[batch][seat].arrived, self.missing)
 
     def take_side(self, batch: int, seat: int) -> Any:
         """Return what a worker sent beside its message (its header said so)."""
@@ -259,8 +260,10 @@ class MatchChannel:
         """Send every seat its record of this batch, and get ready for their next messages."""
         for link in self._links[batch]:
             link.send()
-        for ring in self._rings:
-            ring()
+        if self._bells:
+            self._to_ring[batch].update(self._all_seats)
+            for ring in self._rings:
+                ring()
         if self._turn is not None and not self._turn.suits():
             self._turn.close()
             self._turn = None
@@ -269,6 +272,7 @@ class MatchChannel:
         """Send one seat its record of this batch, and get ready for its next message."""
         self._links[batch][seat].send()
         if self._bells:
+            self._to_ring[batch].add(seat)
             self._rings[seat]()
 
     def send_last(self, batch: int) -> bool:

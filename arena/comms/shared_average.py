@@ -9,7 +9,7 @@ from arena.comms.mpi import MPI
 from arena.comms.shared_memory import shared_memory
 from arena.memory import whole_pages
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _PIECE = 2**20
 """Numbers that are averaged at once: they stay in the caches from when they are written until they are read."""
@@ -95,7 +95,7 @@ class SharedAverage:
         return total
 
 
-def _own_first(of_members: list[T], rank: int) -> list[T]:
+def _own_first(of_members: list[_T], rank: int) -> list[_T]:
     return [of_members[rank], *of_members[:rank], *of_members[rank + 1 :]]
 
 

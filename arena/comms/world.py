@@ -22,8 +22,8 @@ ABORTED_WITHIN = 5.0
 """Seconds in which MPI ends the job, where it can."""
 
 _LOSSES = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED}
-MAIL, DIRECT = 1, 2
-"""Tags of messages that whoever gets them looks for, and of those that it waits for."""
+MAIL, DIRECT, NOTHING = 1, 2, 3
+"""Tags of messages that whoever gets them looks for, of those that it waits for, and of none."""
 
 
 class World:
@@ -106,7 +106,7 @@ class World:
 
     def stir(self) -> None:
         """Let MPI do what it can do only while it is asked for something: send, receive, notice who has died."""
-        self.mail.Iprobe(MPI.ANY_SOURCE, DIRECT)
+        self.mail.Iprobe(MPI.ANY_SOURCE, NOTHING)  # where there is something, MPI may leave it at that
 
     def check(self) -> None:
         """Do the same, and raise where another rank has found out that one has died.
@@ -130,7 +130,7 @@ class World:
         while not (lost := self.comm.Is_revoked() or self.comm.Get_failed().size > 0) and time.monotonic() < until:
             time.sleep(0.001)
             with contextlib.suppress(MPI.Exception):
-                self.mail.Iprobe(MPI.ANY_SOURCE, DIRECT)
+                self.stir()
         return lost
 
     def revocable(self, waiter: Waiter) -> bool:
@@ -143,7 +143,7 @@ class World:
                 trial.Revoke()
             until = time.monotonic() + REVOKED_WITHIN
             while not trial.Is_revoked() and time.monotonic() < until:
-                self.mail.Iprobe(MPI.ANY_SOURCE, DIRECT)  # what has come is looked at by whoever asks for something
+                self.stir()  # what has come is looked at by whoever asks for something
                 time.sleep(0.001)
             answer[0] = trial.Is_revoked()
         except (MPI.Exception, NotImplementedError):

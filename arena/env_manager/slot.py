@@ -9,11 +9,11 @@ import numpy as np
 from arena.env_manager.faults import NotANumberError
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.wire import (
-    ALIGNMENT,
     ActionMessage,
     ShapeError,
     SlotWriter,
     action_reader,
+    aligned,
     blocks_of,
     make_record,
     map_tree,
@@ -32,7 +32,7 @@ class Slot:
         """Lay it out in ``memory`` (bytes ``[size]``, aligned), or in memory of its own."""
         blocks = blocks_of(entities)
         record = make_record(blocks, 1, memory)
-        start = -(-record.buffer.size // ALIGNMENT) * ALIGNMENT
+        start = aligned(record.buffer.size)
         message = ActionMessage(blocks, 1, None if memory is None else memory[start:])
         self.size = start + message.buffer.size
         self._record = record
@@ -128,7 +128,7 @@ _FEW = 64
 
 def nan_check(flat: np.ndarray) -> Callable[[], bool]:
     """Return what says whether a flat array of floats, not empty, holds a NaN at the moment."""
-    if flat.size <= _FEW:
+    if flat.size <= _FEW and flat.dtype.char in "efd":  # longer ones a memory view cannot read
         memory = flat.data
         return lambda: memory != memory  # number by number; NaN alone is not equal to itself
     return lambda: isnan(flat.item(flat.argmax()))  # the largest would be it; a fifth of the time of isnan and any

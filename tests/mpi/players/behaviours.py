@@ -28,6 +28,33 @@ class Steady:
         print(f"steady: {cut} episodes were cut", flush=True)
 
 
+class SteadyVector:
+    """Steps all copies as one vector and sees that another seat cuts their episodes short."""
+
+    def __init__(self, env, group):
+        self.env = env
+
+    def run(self, steps):
+        self.env.reset()
+        cut = sum("reset_by" in self.env.step(self.env.action_space.sample())[-1] for _ in range(60))
+        print(f"steady: in {cut} steps episodes were cut", flush=True)
+
+
+class RestlessVector:
+    """Resets all copies in the middle of their episodes."""
+
+    def __init__(self, env, group):
+        self.env = env
+
+    def run(self, steps):
+        for _ in range(5):
+            self.env.reset()
+            for _ in range(3):
+                self.env.step(self.env.action_space.sample())
+        self.env.reset()
+        print("restless: done", flush=True)
+
+
 class Restless:
     """Resets after a few steps, again and again, then gives up early."""
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from arena.comms import boards, links
+from arena.comms import links
 from arena.launch import main
 
-boards.ORDERED = links.ORDERED = False
+links.ORDERED = False
 sys.exit(main())
