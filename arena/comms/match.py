@@ -181,6 +181,8 @@ class MatchChannel:
             if seat in self._to_ring[batch]:
                 self._await_ring(seat)
         self._to_ring[batch].clear()
+        if not self._arrived[batch]():  # they may have rung for another batch, whose turn it is not yet
+            self._waiter.until(self._arrived[batch], self.missing)
         self._found = batch
         if self._turn is not None:
             self._turn.give_if_over()
@@ -188,7 +190,7 @@ class MatchChannel:
                 self._waiter.until_rung(self._turn.take, lambda: "its turn on its core")
 
     def _await_ring(self, seat: int) -> None:
-        """Sleep until a seat has rung; its message is there then."""
+        """Sleep until a seat has rung; a message is there then."""
         if self._turn is not None and self._turn.held:
             if self._bells[seat].environment.rung(SOON):
                 return
