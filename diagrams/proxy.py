@@ -33,7 +33,7 @@ def draw() -> str:
     _worker(sheet)
     _environment(sheet)
     sheet.line([(450, TOP + 4), (450, TOP + 68)], MUTED, dash="4 4")
-    for n, line in enumerate(("shared memory,", "or MPI to", "another", "machine")):
+    for n, line in enumerate(("memory,", "or MPI to", "another", "machine")):
         sheet.text(450, TOP + 90 + 18 * n, line, 12, anchor="middle", fill=MUTED, weight="normal" if n else "bold")
     sheet.line([(450, TOP + 158), (450, TOP + 222)], MUTED, dash="4 4")
     sheet.line([(368, TOP + 247), (532, TOP + 247)], end=True, z=4)
