@@ -40,23 +40,8 @@ class SteadyVector:
         print(f"steady: in {cut} steps episodes were cut", flush=True)
 
 
-class RestlessVector:
-    """Resets all copies in the middle of their episodes."""
-
-    def __init__(self, env, group):
-        self.env = env
-
-    def run(self, steps):
-        for _ in range(5):
-            self.env.reset()
-            for _ in range(3):
-                self.env.step(self.env.action_space.sample())
-        self.env.reset()
-        print("restless: done", flush=True)
-
-
 class Restless:
-    """Resets after a few steps, again and again, then gives up early."""
+    """Resets after a few steps, again and again, then gives up early; with one copy or a vector of several."""
 
     def __init__(self, env, group):
         self.env = env
@@ -66,7 +51,7 @@ class Restless:
             self.env.reset()
             for _ in range(3):
                 _, _, terminated, truncated, _ = self.env.step(self.env.action_space.sample())
-                if terminated or truncated:
+                if np.all(terminated | truncated):
                     self.env.reset()
         print("restless: done", flush=True)
 
