@@ -76,6 +76,11 @@ class TableRow(NamedTuple):
     env: EnvConfig
     remapped: bool = False
 
+    @property
+    def in_worker(self) -> bool:
+        """Whether the one worker of each match steps the environment itself."""
+        return self.env.in_worker
+
 
 class Round(NamedTuple):
     """A period in which ranks keep their assignment.
@@ -165,6 +170,7 @@ class RunConfig(Model):
         if self.league is not None:
             self.league.check(self.seed, self.policies)
             wrong = self._overridden(self.league.env, ("league",))
+            wrong = wrong or self._unhoused(self.league.env, self.league.sides(self.seed), ("league",))
         if self.deterministic:
             wrong += self._undetermined()
         if self.spares and self.fault_tolerance == "none":
@@ -230,8 +236,16 @@ class RunConfig(Model):
         """Check each match's environment once what it changes is put over the file's."""
         wrong: dict[Problem, None] = {}
         for match, where in listed(table):
-            wrong.update(dict.fromkeys(self._overridden(match.env, (*place, *where))))
+            found = self._overridden(match.env, (*place, *where))
+            wrong.update(dict.fromkeys(found or self._unhoused(match.env, len(match.seats), (*place, *where))))
         return list(wrong)
+
+    def _unhoused(self, env: EnvOverride | None, seats: int, place: Place) -> list[Problem]:
+        """Say where a match has no single worker to step its environment."""
+        if seats == 1 or not self._env(env).in_worker:
+            return []
+        inside = (*place, "env", "in_worker") if env is not None and env.in_worker else ("env", "in_worker")
+        return [Problem(inside, f"expected matches of one seat, found one of {seats}")]
 
     def _overridden(self, env: EnvOverride | None, place: Place) -> list[Problem]:
         try:

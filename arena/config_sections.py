@@ -108,10 +108,18 @@ class EnvConfig(Model):
     num_envs: Count = Field(
         1, description="Copies in each environment process; 1 is what most environments are written for."
     )
+    in_worker: bool = Field(
+        False,
+        strict=True,
+        description="Whether the worker of a match of one seat steps the copies itself, between its own decisions, "
+        "instead of an environment process: a match then takes one rank, and hands nothing to another core. For copies "
+        "that take microseconds.",
+    )
     batches: Count | None = Field(
         None,
         description="How many parts the copies step in by turns: while workers decide for one, the next one steps. "
-        "Null: 2 where there is more than one copy, and the match has more than one core (pin_matches), else 1.",
+        "Null: 2 where there is more than one copy, and the match has more than one core (pin_matches, in_worker), "
+        "else 1.",
     )
     manager: Literal["serial", "subprocess"] = Field(
         "serial",
@@ -167,6 +175,9 @@ class EnvConfig(Model):
 
     @model_validator(mode="after")
     def _limits_hold(self) -> "EnvConfig":
+        if self.in_worker and self.manager != "serial":
+            text = "expected manager: serial, which steps the copies where they are asked to, found "
+            raise refusal([Problem(("in_worker",), text + self.manager)])
         if self.manager == "serial":
             apart = {"memory_limit": "can tell what a copy holds", "wait_timeout": "can leave a copy alone"}
             wrong = [
@@ -184,7 +195,7 @@ class EnvConfig(Model):
     @property
     def batch_count(self) -> int:
         """How many batches there are, the default resolved."""
-        return self.batches or min(2, self.num_envs)
+        return self.batches or (1 if self.in_worker else min(2, self.num_envs))
 
 
 def _environment(use: str, info: ValidationInfo) -> str:
@@ -209,6 +220,7 @@ class EnvOverride(Model):
     )
     settings: Settings | None = Field(None, description="Merged over the file's settings, key by key.")
     num_envs: Count | None = Field(None, description="Copies in each environment process of this match.")
+    in_worker: bool | None = Field(None, strict=True, description="Whether this match's worker steps its copies.")
     batches: Count | None = Field(None, description="Batches of this match.")
     manager: Literal["serial", "subprocess"] | None = Field(None, description="The manager of this match.")
     retry: Literal["renew", "reset"] | None = Field(None, description="What follows a fault in this match.")

@@ -155,7 +155,7 @@ class EnvironmentProcess:
                     ),
                 )
             answers: list[SeatAnswer] = [
-                mailbox.take(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
+                mailbox.take_answer(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
             ]
         self._channel = MatchChannel(
             world,
@@ -287,10 +287,10 @@ class EnvironmentProcess:
 
     def housekeeping(self) -> None:
         """See whether the root closes the match."""
-        while (mail := self._mailbox.poll()) is not None:
+        while (mail := self._mailbox.poll(CloseMatch, Job)) is not None:
             if isinstance(mail[1], CloseMatch):
                 self._closing = True
-            elif isinstance(mail[1], Job) and self._playbill is not None:
+            elif self._playbill is not None:
                 self._playbill.add(mail[1])
 
     def _has_job(self) -> bool:

@@ -34,9 +34,13 @@ class Row(Protocol):
     def replicas(self) -> int | Literal["auto"]:
         """How many matches this row stands for; auto: as many as the ranks allow, one at least."""
 
+    @property
+    def in_worker(self) -> bool:
+        """Whether the one worker of each match steps the environment itself."""
+
 
 class Match(NamedTuple):
-    """One environment process and its seats.
+    """One environment and its seats.
 
     Attributes:
       index: position in ``Plan.matches``.
@@ -88,7 +92,8 @@ class Plan(NamedTuple):
       matches: all matches: row after row of the table, and in a row replica after replica.
       groups: player -> ranks of its workers (frozen players too), in the order of matches and seats. A worker's
         position in it does not depend on how many nodes there are, so random streams and checkpoints may use it.
-      seating: for each match its ranks: the environment process, then one worker for each seat.
+      seating: for each match its ranks: the environment process, then one worker for each seat; or a single one, the
+        worker that steps the environment itself.
     """
 
     assignments: tuple[Assignment, ...]
@@ -97,9 +102,9 @@ class Plan(NamedTuple):
     seating: tuple[tuple[int, ...], ...]
 
     def match_ranks(self, match: int) -> tuple[int, tuple[int, ...]]:
-        """Return the rank of the environment process of match number ``match``, and of its workers in seat order."""
+        """Return the rank where the environment of match number ``match`` is, and those of its workers by seat."""
         environment, *workers = self.seating[match]
-        return environment, tuple(workers)
+        return environment, tuple(workers) or (environment,)
 
     @property
     def idle(self) -> tuple[int, ...]:
@@ -147,13 +152,14 @@ def plan(
         matches = _matches(rows, len(node_of_rank), spares)
     else:
         matches = _repeated(rows, replicas)
-    seating = _seat([1 + len(match.seats) for match in matches], node_of_rank)
+    seating = _seat([_size(rows[match.row]) for match in matches], node_of_rank)
     assignments = [Assignment(rank, node, "idle") for rank, node in enumerate(node_of_rank)]
     assignments[ROOT] = Assignment(ROOT, node_of_rank[ROOT], "root")
     groups: dict[str, list[int]] = {}
     for match, (environment, *workers) in zip(matches, seating, strict=True):
-        assignments[environment] = Assignment(environment, node_of_rank[environment], "environment", match.index)
-        for number, (rank, seat) in enumerate(zip(workers, match.seats, strict=True)):
+        if workers:
+            assignments[environment] = Assignment(environment, node_of_rank[environment], "environment", match.index)
+        for number, (rank, seat) in enumerate(zip(workers or (environment,), match.seats, strict=True)):
             assignments[rank] = Assignment(rank, node_of_rank[rank], "worker", match.index, number, seat.player)
             groups.setdefault(seat.player, []).append(rank)
     return Plan(
@@ -165,7 +171,7 @@ def plan(
 
 
 def _size(row: Row) -> int:
-    return 1 + len(row.seats)
+    return len(row.seats) + (not row.in_worker)
 
 
 def _least(row: Row) -> int:
@@ -175,10 +181,10 @@ def _least(row: Row) -> int:
 def _matches(rows: Sequence[Row], ranks: int, spares: int) -> list[Match]:
     needed = ranks_needed(rows) + spares
     if ranks < needed:
-        environments = sum(map(_least, rows))
+        environments = sum(_least(row) for row in rows if not row.in_worker)
         parts = [
             "1 root",
-            count_of(environments, "environment process", "environment processes"),
+            *([count_of(environments, "environment process", "environment processes")] if environments else []),
             count_of(needed - 1 - environments - spares, "worker"),
             *([count_of(spares, "spare")] if spares else []),
         ]

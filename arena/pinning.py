@@ -54,7 +54,7 @@ def place_of(match: int, plan: Plan, round_: Round, config: RunConfig, here: Map
 
     first = work(plan.matches[0])
     env = round_.rows[plan.matches[0].row].env
-    if env.manager != "serial" or any(work(other) != first for other in plan.matches):
+    if env.in_worker or env.manager != "serial" or any(work(other) != first for other in plan.matches):
         return ANYWHERE
     if env.batches not in (None, 1) and not config.deterministic:
         return ANYWHERE  # a bell does not say which batch it is rung for, and only there are they answered in turn

@@ -148,6 +148,7 @@ def _part(context: Context) -> str:
     return (
         f"worker on seat {me.seat} of match {match.index}, entities {list(seat.entities)}: {seat.player} "
         f"({context.config.players[seat.player].use}), worker {group.index(me.rank)} of {len(group)}"
+        + (f"; it steps {env.use} x{env.num_envs} itself" if env.in_worker else "")
     )
 
 
@@ -319,7 +320,7 @@ class _Rank:
         process = EnvironmentProcess(
             self.world,
             self.mailbox,
-            self.waiter,
+            context.waiter,
             match=match,
             worker_ranks=workers,
             row=context.round.rows[match.row],
@@ -329,9 +330,9 @@ class _Rank:
             deterministic=self.config.deterministic,
             core_ranks=core_ranks,
         )
-        self.waiter.on_idle = process.housekeeping
+        context.waiter.on_idle = process.housekeeping
         process.serve()
-        self.waiter.on_idle = do_nothing
+        context.waiter.on_idle = do_nothing
 
     def _serve_worker(self, context: Context, channel: GroupChannel | None) -> None:
         # Imported here: they load torch, which root and environment processes stay without.
@@ -344,8 +345,18 @@ class _Rank:
         if door is OpenDoorWorker:
             self._refuse_a_policy_that_runs_itself(context, self.config.players[context.me.player].use)
         environment, _ = context.plan.match_ranks(context.me.match)
-        self.worker = door(context, channel, environment)
-        self.worker.serve()
+        if environment != self.world.rank:
+            self.worker = door(context, channel, environment)
+            self.worker.serve()
+            return
+        from arena.in_worker import EnvironmentInWorker
+
+        def serve(waiter: Waiter) -> None:
+            self._serve_environment(context._replace(waiter=waiter), ())
+
+        with EnvironmentInWorker(serve, self.waiter) as inside:
+            self.worker = door(context._replace(waiter=inside.waiter), channel, environment)
+            self.worker.serve()
 
     def _refuse_a_policy_that_runs_itself(self, context: Context, use: str) -> None:
         """Refuse a policy with the open door where the run asks for what only the inner one can do.

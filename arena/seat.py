@@ -113,7 +113,7 @@ class Seat:
                 "as in containers of their own; set pin_matches: false"
             )
         self._channel = SeatChannel(world, environment_rank, self.blocks, batch_copies, waiter, memory, bells)
-        mailbox.hand(environment_rank, SeatAnswer(wants_infos(self.offer), memory is not None))
+        mailbox.answer(environment_rank, SeatAnswer(wants_infos(self.offer), memory is not None))
         self.steps = 0
         self.housekeeping: Callable[[], None] = lambda: None
         self.done = False

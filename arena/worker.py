@@ -219,12 +219,12 @@ class Worker(ABC):
 
     def look_into_mailbox(self) -> None:
         """Take the root's orders; the first worker of a group gets them."""
-        while (mail := self.context.mailbox.poll()) is not None:
+        while (mail := self.context.mailbox.poll(StopLearning, WriteCheckpoint, Restart)) is not None:
             if isinstance(mail[1], StopLearning):
                 self.stop_asked = True
             elif isinstance(mail[1], WriteCheckpoint):
                 self.checkpoint_asked = mail[1]
-            elif isinstance(mail[1], Restart):
+            else:
                 self.restart_asked = mail[1]
 
     @abstractmethod

@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.sampling``, ``--games CartPole-v1 --copies 1,8,64`` for a part of it. The arena's environment
 process and the worker that samples are two processes on two cores; so are most peers and the environments behind them.
-With two environment processes and two workers, which take turns, both cores step environments.
+With two environment processes and two workers, which take turns, both cores step environments; so do two workers that
+have their environments in them.
 Steps that only reset are not counted, for anybody.
 """
 
@@ -34,13 +35,20 @@ GAMES = {
 
 
 def arena(
-    game: str, copies: int, player: str, seconds: float, *, batches: int | None = None, processes: int = 1
+    game: str,
+    copies: int,
+    player: str,
+    seconds: float,
+    *,
+    batches: int | None = None,
+    processes: int = 1,
+    in_worker: bool = False,
 ) -> Contestant:
     """Return a turn of the arena."""
     entities = 4 if game == "simple_tag" else 1
     lanes = copies / (batches or 1)
     exchanges = max(20, int(seconds * GAMES[game] / lanes))
-    env: dict[str, Any] = {"use": f"gymnasium:{game}", "num_envs": copies}
+    env: dict[str, Any] = {"use": f"gymnasium:{game}", "num_envs": copies, "in_worker": in_worker}
     if game == "simple_tag":
         env["use"] = "pettingzoo:mpe2.simple_tag_v3"
     if batches is not None:
@@ -62,9 +70,10 @@ def rates(game: str, copies: int, args: Any) -> Table:
     batches = 2 if copies > 1 else None
     contestants["arena: policy behind the inner door"] = arena(game, copies, "DrivenSampler", seconds, batches=batches)
     if game != "simple_tag" and copies > 1:
-        contestants["arena: two environment processes"] = arena(
-            game, copies // 2, "DrivenSampler", seconds, batches=1, processes=2
-        )
+        for name, in_worker in (("two environment processes", False), ("environments in two workers", True)):
+            contestants[f"arena: {name}"] = arena(
+                game, copies // 2, "DrivenSampler", seconds, batches=1, processes=2, in_worker=in_worker
+            )
     if game != "simple_tag":
         contestants["arena: proxy, policy's own loop"] = arena(game, copies, "ProxySampler", seconds, batches=1)
         for name, kind in PEERS.items():

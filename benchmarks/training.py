@@ -87,8 +87,8 @@ def noted(work: Callable[[int], Any], threshold: float) -> Contestant:
     return turn
 
 
-def arena(game: str, steps: int, matches: int) -> Callable[[int], Any]:
-    """Return what trains by the arena: a root and, for each match, an environment process and a worker.
+def arena(game: str, steps: int, matches: int, *, in_worker: bool = False) -> Callable[[int], Any]:
+    """Return what trains by the arena: a root and, for each match, a worker and its environment process, or its own.
 
     Workers share the copies and every minibatch: together they do what one does.
     """
@@ -98,6 +98,7 @@ def arena(game: str, steps: int, matches: int) -> Callable[[int], Any]:
             "use": f"{ROOT / 'benchmarks' / 'peers' / 'games.py'}:training_game",
             "settings": {"name": game},
             "num_envs": 8 // matches,
+            "in_worker": in_worker,
         },
         "policies": {"learner": {"use": "ppo", "settings": SETTINGS}},
         "matches": [{"seats": ["learner"], "replicas": matches}],
@@ -110,6 +111,7 @@ def training(game: str, steps: int, threshold: float, args: Any) -> list[Table]:
     works: dict[str, Callable[[int], Any]] = {
         "arena: 1 environment process, 1 worker": arena(game, steps, 1),
         "arena: 2 environment processes, 2 workers": arena(game, steps, 2),
+        "arena: environments in 2 workers": arena(game, steps, 2, in_worker=True),
         "arena: one process": lambda seed: run(
             [sys.executable, "-m", "benchmarks.ours.local_training", game, str(steps), str(seed)]
         ),

@@ -89,6 +89,11 @@ def test_a_file_says_what_it_says_and_defaults_the_rest(load):
             "memory_limit: 500",
             "file.yaml:6: env.memory_limit: expected manager: subprocess, which alone can tell what a copy holds",
         ),
+        (
+            "num_envs: 8",
+            "in_worker: true",
+            "file.yaml:6: env.in_worker: expected matches of one seat, found one of 4",
+        ),
         ("{team_size: 2}", "[2]", "file.yaml:5: env.settings: expected a mapping, found a list of 1"),
         (
             "use: touchdown",

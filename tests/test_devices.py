@@ -11,6 +11,7 @@ from arena.layout import Seat, plan
 class Row(NamedTuple):
     seats: tuple[Seat, ...]
     replicas: int
+    in_worker: bool = False
 
 
 def devices(per_node: int, gpus: int, learning=("blue",)) -> list[str]:

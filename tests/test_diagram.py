@@ -18,7 +18,7 @@ from arena.diagram import draw_plan
 from arena.diagram.sheet import text_width
 from arena.diagram.styles import PAPER, contrast, line_color, text_color, worker_style
 from arena.diagram.view import rank_ranges
-from arena.layout import Plan, Seat, plan
+from arena.layout import Plan, Seat, plan, ranks_needed
 
 ROOT = Path(__file__).parent.parent
 SVG = "{http://www.w3.org/2000/svg}"
@@ -32,6 +32,7 @@ FONTS = {
 class Row(NamedTuple):
     seats: tuple[Seat, ...]
     replicas: int = 1
+    in_worker: bool = False
 
 
 class Box(NamedTuple):
@@ -63,7 +64,7 @@ def row(*players: str, replicas: int = 1) -> Row:
 
 
 def make_plan(rows: Sequence[Row], spare: int = 0, per_node: int | None = None) -> Plan:
-    ranks = 1 + sum(each.replicas * (1 + len(each.seats)) for each in rows) + spare
+    ranks = ranks_needed(rows) + spare
     return plan(rows, [rank // (per_node or ranks) for rank in range(ranks)])
 
 

@@ -16,6 +16,7 @@ class Row(NamedTuple):
 
     seats: tuple[Seat, ...]
     replicas: int | Literal["auto"] = 1
+    in_worker: bool = False
 
 
 def seats(*players: str) -> tuple[Seat, ...]:
@@ -24,15 +25,21 @@ def seats(*players: str) -> tuple[Seat, ...]:
 
 DUEL = seats("blue", "blue", "red", "red")
 
+players, replicas = st.sampled_from(["blue", "red", "green"]), st.one_of(st.just("auto"), st.integers(1, 4))
 rows = st.lists(
-    st.builds(
-        Row,
-        st.lists(st.sampled_from(["blue", "red", "green"]), min_size=1, max_size=6).map(lambda names: seats(*names)),
-        st.one_of(st.just("auto"), st.integers(1, 4)),
+    st.one_of(
+        st.builds(
+            Row, st.lists(players, min_size=1, max_size=6).map(lambda names: seats(*names)), replicas, st.just(False)
+        ),
+        st.builds(Row, players.map(seats), replicas, st.just(True)),
     ),
     min_size=1,
     max_size=5,
 )
+
+
+def size(row: Row) -> int:
+    return len(row.seats) if row.in_worker else 1 + len(row.seats)
 
 
 @st.composite
@@ -63,8 +70,10 @@ def test_every_rank_has_one_role_and_every_seat_one_worker(drawn):
 
     for match in planned.matches:
         environment, workers = planned.match_ranks(match.index)
-        assert planned.assignments[environment].role == "environment"
+        inside = table[match.row].in_worker
+        assert planned.assignments[environment].role == ("worker" if inside else "environment")
         assert planned.assignments[environment].match == match.index
+        assert (environment in workers) == inside
         assert len(workers) == len(match.seats)
         for number, (rank, seat) in enumerate(zip(workers, match.seats, strict=True)):
             one = planned.assignments[rank]
@@ -98,19 +107,20 @@ def test_groups_hold_each_player_s_workers_in_the_order_of_matches_and_seats(dra
 @given(tables_and_nodes())
 def test_auto_leaves_no_room_for_another_match(drawn):
     table, node_of_rank = drawn
-    automatic = [1 + len(row.seats) for row in table if row.replicas == "auto"]
+    automatic = [size(row) for row in table if row.replicas == "auto"]
     if automatic:
         assert len(plan(table, node_of_rank).idle) < min(automatic)
 
 
 @given(tables_and_nodes())
 def test_no_match_spans_nodes_that_would_fit_in_what_was_left_of_one(drawn):
-    planned = plan(*drawn)
+    table, node_of_rank = drawn
+    planned = plan(table, node_of_rank)
     left = Counter(planned.assignments[rank].node for rank in planned.idle)
     for match in planned.matches:
         nodes = nodes_of(planned, match.index)
         if len(nodes) > 1:
-            assert 1 + len(match.seats) > max(left.values(), default=0)
+            assert size(table[match.row]) > max(left.values(), default=0)
 
 
 @given(tables_and_nodes())
@@ -124,6 +134,14 @@ def test_the_opening_example_takes_six_ranks_in_order():
     assert [one.role for one in planned.assignments] == ["root", "environment"] + ["worker"] * 4
     assert planned.groups == {"blue": (2, 3), "red": (4, 5)}
     assert planned.match_ranks(0) == (1, (2, 3, 4, 5))
+
+
+def test_a_match_whose_worker_steps_its_environment_takes_one_rank():
+    planned = plan([Row(seats("blue"), 2, in_worker=True)], [0] * 3)
+    assert [one.role for one in planned.assignments] == ["root", "worker", "worker"]
+    assert [planned.match_ranks(match) for match in (0, 1)] == [(1, (1,)), (2, (2,))]
+    with pytest.raises(ConfigError, match=r"needs 3 ranks \(1 root \+ 2 workers\), found 2"):
+        plan([Row(seats("blue"), 2, in_worker=True)], [0] * 2)
 
 
 def test_matches_stay_inside_nodes_of_any_numbering():
@@ -207,8 +225,7 @@ def test_a_hundred_thousand_ranks_are_planned_at_once():
 @given(rows, st.integers(1, 60))
 def test_a_reduced_table_fits_and_drops_no_more_than_it_must(table, ranks):
     replicas = reduced(table, ranks)
-    sizes = [1 + len(row.seats) for row in table]
-    needed = 1 + sum(n * size for n, size in zip(replicas, sizes, strict=True))
+    needed = 1 + sum(number * size(row) for number, row in zip(replicas, table, strict=True))
     assert needed <= ranks
     planned = plan(table, [0] * ranks, replicas=replicas)
     assert [sum(m.row == row for m in planned.matches) for row in range(len(table))] == replicas

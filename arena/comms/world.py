@@ -22,7 +22,7 @@ ABORTED_WITHIN = 5.0
 """Seconds in which MPI ends the job, where it can."""
 
 _LOSSES = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED}
-MAIL, DIRECT, NOTHING = 1, 2, 3
+MAIL, DIRECT, ANSWER, NOTHING = 1, 2, 3, 4
 """Tags of messages that whoever gets them looks for, of those that it waits for, and of none."""
 
 

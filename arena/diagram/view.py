@@ -83,8 +83,12 @@ class PlanView:
         return self.node_of(self.environment(match))
 
     def environment(self, match: Match) -> int:
-        """Return the rank of a match's environment process."""
-        return self.plan.seating[match.index][0]
+        """Return the rank of a match's environment process, or of the worker that steps its environment."""
+        return self.plan.match_ranks(match.index)[0]
+
+    def is_in_worker(self, match: Match) -> bool:
+        """Whether the worker of a match steps its environment."""
+        return self.environment(match) == self.workers[match.index][0].rank
 
     def exchange(self, player: str) -> Literal["gradients", "learns alone", "frozen"]:
         """Return what the workers of a player exchange."""

@@ -1,6 +1,7 @@
 """Policies that misbehave, or look closely at what they are given."""
 
 import random
+import time
 
 import gymnasium
 import numpy as np
@@ -118,6 +119,18 @@ class Raises:
         for _ in range(20):
             self.env.step(self.env.action_space.sample())
         raise ZeroDivisionError("a planted mistake")
+
+
+class Dreams:
+    """Takes a step and then does nothing, for ever."""
+
+    def __init__(self, env, group):
+        self.env = env
+
+    def run(self, steps):
+        self.env.reset()
+        while True:
+            time.sleep(1.0)
 
 
 class Averages:
