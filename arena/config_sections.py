@@ -113,7 +113,7 @@ class EnvConfig(Model):
         strict=True,
         description="Whether the worker of a match of one seat steps the copies itself, between its own decisions, "
         "instead of an environment process: a match then takes one rank, and hands nothing to another core. For copies "
-        "that take microseconds.",
+        "that take microseconds; they share the worker's process, its random generators and its crashes.",
     )
     batches: Count | None = Field(
         None,
@@ -178,6 +178,9 @@ class EnvConfig(Model):
         if self.in_worker and self.manager != "serial":
             text = "expected manager: serial, which steps the copies where they are asked to, found "
             raise refusal([Problem(("in_worker",), text + self.manager)])
+        if self.in_worker and self.batches not in (None, 1):
+            text = f"expected 1 with in_worker: nothing steps while the worker decides, found {self.batches}"
+            raise refusal([Problem(("batches",), text)])
         if self.manager == "serial":
             apart = {"memory_limit": "can tell what a copy holds", "wait_timeout": "can leave a copy alone"}
             wrong = [

@@ -119,6 +119,7 @@ class InnerDoorWorker(Worker):
         except MatchOver:
             pass
         self.channel.leave()
+        self.seat.drain()  # where the group has said that it is over, the environment waits for this seat
         if not self.learns:
             self.steps = self.driver.steps
             self.report(pooled=False)

@@ -65,6 +65,7 @@ class Assignment(NamedTuple):
       match: index of its match; None for the root and idle ranks.
       seat: index of its seat in the match; None unless it is a worker.
       player: who sits on that seat; None unless it is a worker.
+      in_worker: whether this is a worker that steps the environment of its match itself.
     """
 
     rank: int
@@ -73,6 +74,7 @@ class Assignment(NamedTuple):
     match: int | None = None
     seat: int | None = None
     player: str | None = None
+    in_worker: bool = False
 
 
 def describe_part(me: Assignment) -> str:
@@ -81,7 +83,8 @@ def describe_part(me: Assignment) -> str:
         return me.role
     if me.seat is None:
         return f"environment process of match {me.match}"
-    return f"worker of player {me.player!r} on seat {me.seat} of match {me.match}"
+    its = ", with its environment" if me.in_worker else ""
+    return f"worker of player {me.player!r} on seat {me.seat} of match {me.match}{its}"
 
 
 class Plan(NamedTuple):
@@ -114,7 +117,7 @@ class Plan(NamedTuple):
 
 def ranks_needed(rows: Iterable[Row]) -> int:
     """Return the smallest number of ranks that can play the table; ``auto`` counts as one replica."""
-    return 1 + sum(_least(row) * _size(row) for row in rows)
+    return 1 + sum(_least(row) * ranks_of_match(row) for row in rows)
 
 
 def reduced(rows: Sequence[Row], ranks: int) -> list[int]:
@@ -124,7 +127,7 @@ def reduced(rows: Sequence[Row], ranks: int) -> list[int]:
       The replicas of each row, 0 for rows that must go: the last ones, where each has one left.
     """
     replicas = [_least(row) for row in rows]
-    sizes = [_size(row) for row in rows]
+    sizes = [ranks_of_match(row) for row in rows]
     while 1 + sum(map(operator.mul, replicas, sizes)) > ranks and any(replicas):
         most = max(range(len(rows)), key=lambda number: (replicas[number], number))
         replicas[most] -= 1
@@ -152,7 +155,7 @@ def plan(
         matches = _matches(rows, len(node_of_rank), spares)
     else:
         matches = _repeated(rows, replicas)
-    seating = _seat([_size(rows[match.row]) for match in matches], node_of_rank)
+    seating = _seat([ranks_of_match(rows[match.row]) for match in matches], node_of_rank)
     assignments = [Assignment(rank, node, "idle") for rank, node in enumerate(node_of_rank)]
     assignments[ROOT] = Assignment(ROOT, node_of_rank[ROOT], "root")
     groups: dict[str, list[int]] = {}
@@ -160,7 +163,8 @@ def plan(
         if workers:
             assignments[environment] = Assignment(environment, node_of_rank[environment], "environment", match.index)
         for number, (rank, seat) in enumerate(zip(workers or (environment,), match.seats, strict=True)):
-            assignments[rank] = Assignment(rank, node_of_rank[rank], "worker", match.index, number, seat.player)
+            node, inside = node_of_rank[rank], rank == environment
+            assignments[rank] = Assignment(rank, node, "worker", match.index, number, seat.player, inside)
             groups.setdefault(seat.player, []).append(rank)
     return Plan(
         assignments=tuple(assignments),
@@ -170,7 +174,8 @@ def plan(
     )
 
 
-def _size(row: Row) -> int:
+def ranks_of_match(row: Row) -> int:
+    """Return how many ranks a match of a row takes."""
     return len(row.seats) + (not row.in_worker)
 
 
@@ -206,16 +211,16 @@ def _replicas(rows: Sequence[Row], spare: int) -> list[int]:
     """Return the replicas of each row: those with ``auto`` take turns at the ``spare`` ranks until none fits."""
     replicas = [_least(row) for row in rows]
     automatic = [number for number, row in enumerate(rows) if row.replicas == "auto"]
-    turn = sum(_size(rows[number]) for number in automatic)
+    turn = sum(ranks_of_match(rows[number]) for number in automatic)
     while automatic:
         full_turns = spare // turn
         spare -= full_turns * turn
         for number in automatic:
-            fits = _size(rows[number]) <= spare
+            fits = ranks_of_match(rows[number]) <= spare
             replicas[number] += full_turns + fits
-            spare -= fits * _size(rows[number])
-        automatic = [number for number in automatic if _size(rows[number]) <= spare]
-        turn = sum(_size(rows[number]) for number in automatic)
+            spare -= fits * ranks_of_match(rows[number])
+        automatic = [number for number in automatic if ranks_of_match(rows[number]) <= spare]
+        turn = sum(ranks_of_match(rows[number]) for number in automatic)
     return replicas
 
 

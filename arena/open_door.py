@@ -96,6 +96,7 @@ class OpenDoorWorker(Worker):
         except MatchOver:
             pass
         self.channel.leave()
+        self.seat.drain()  # where the group has said that it is over, the environment waits for this seat
         self.steps = self.seat.steps
         self.report(pooled=False)
 

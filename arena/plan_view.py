@@ -108,7 +108,8 @@ def _part(one: Assignment, plan: Plan, round_: Round) -> tuple[str, str, str, st
     match = plan.matches[one.match]
     if one.seat is None:
         return str(one.match), "", "", _environment(round_, match.row)
-    return str(one.match), str(one.seat), ranges(match.seats[one.seat].entities), one.player or ""
+    steps = f", steps {_environment(round_, match.row)}" if one.in_worker else ""
+    return str(one.match), str(one.seat), ranges(match.seats[one.seat].entities), f"{one.player}{steps}"
 
 
 def _environment(round_: Round, row: int) -> str:

@@ -349,13 +349,13 @@ class _Rank:
             self.worker = door(context, channel, environment)
             self.worker.serve()
             return
-        from arena.in_worker import EnvironmentInWorker
+        from arena.in_worker import environment_in_worker
 
         def serve(waiter: Waiter) -> None:
             self._serve_environment(context._replace(waiter=waiter), ())
 
-        with EnvironmentInWorker(serve, self.waiter) as inside:
-            self.worker = door(context._replace(waiter=inside.waiter), channel, environment)
+        with environment_in_worker(serve, self.waiter, self.log) as waiter:
+            self.worker = door(context._replace(waiter=waiter), channel, environment)
             self.worker.serve()
 
     def _refuse_a_policy_that_runs_itself(self, context: Context, use: str) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from arena import slurm_script
 from arena.config import Round, RunConfig, load_config
 from arena.errors import ConfigError
-from arena.layout import Plan, plan
+from arena.layout import Plan, plan, ranks_of_match
 from arena.plan_view import describe, memory_of_nodes
 from arena.wording import count_of
 
@@ -113,7 +113,7 @@ def choose(config: RunConfig, nodes: int | None, tasks: int | None) -> Shape:
         shapes = [Shape(count, tasks) for count in range(least, 2 * least + 1)]
     else:
         nodes = nodes or 1
-        largest = max(1 + len(row.seats) for round_ in config.round_list() for row in round_.rows)
+        largest = max(ranks_of_match(row) for round_ in config.round_list() for row in round_.rows)
         least = math.ceil(needed / nodes)
         shapes = [Shape(nodes, count) for count in range(least, least + largest + 1)]
     whole = (

@@ -88,7 +88,7 @@ class PlanView:
 
     def is_in_worker(self, match: Match) -> bool:
         """Whether the worker of a match steps its environment."""
-        return self.environment(match) == self.workers[match.index][0].rank
+        return self.plan.assignments[self.environment(match)].in_worker
 
     def exchange(self, player: str) -> Literal["gradients", "learns alone", "frozen"]:
         """Return what the workers of a player exchange."""

@@ -35,11 +35,10 @@ def test_it_learns_bit_for_bit_what_it_learns_beside_an_environment_process(tmp_
 
 
 @pytest.mark.parametrize("autoreset", ["next_step", "same_step"])
-@pytest.mark.parametrize("batches", [1, 2])
-def test_a_vector_proxy_is_gymnasium_s_own_vector(tmp_path, autoreset, batches):
+def test_a_vector_proxy_is_gymnasium_s_own_vector(tmp_path, autoreset):
     settings = {"use": "gymnasium:CartPole-v1", "mode": autoreset}
     policy = {"use": player("conformance:ComparesWithSyncVectorEnv"), "settings": settings}
-    outcome = succeed(run_arena(tmp_path, cartpole(policy, autoreset=autoreset, batches=batches)))
+    outcome = succeed(run_arena(tmp_path, cartpole(policy, autoreset=autoreset)))
     assert "identical to SyncVectorEnv" in outcome.output
 
 
@@ -66,6 +65,26 @@ def test_an_environment_that_cannot_be_made_is_the_user_s_mistake(tmp_path):
     assert "Traceback" not in outcome.errors
 
 
+def test_what_the_environment_raises_is_not_lost_on_a_policy_that_goes_on(tmp_path):
+    faults = {"use": PLANT, "settings": {"tickets": str(tmp_path / "tickets"), "faults": [["raise", 3]]}}
+    config = cartpole({"use": player("behaviours:Swallows")}, wrappers=[faults], max_retry=0, num_envs=1)
+    config["waits"] = {"warn_after": 2, "abort_after": 20}
+    outcome = run_arena(tmp_path, config)
+    assert outcome.code == 1
+    assert "planted" in outcome.errors
+    assert outcome.seconds < 20
+
+
+def test_who_hangs_with_python_s_lock_ends_the_run_with_its_stack(tmp_path):
+    wrapper = {"use": player("games:HoldsTheLock")}
+    config = cartpole({"use": "ppo"}, wrappers=[wrapper])
+    config["waits"] = {"warn_after": 2, "abort_after": 4}
+    outcome = run_arena(tmp_path, config)
+    assert outcome.code not in (0, 2)
+    assert "in step" in outcome.errors, "the stack shows where"
+    assert outcome.seconds < 40
+
+
 @pytest.mark.parametrize("hangs", ["environment", "policy"])
 def test_who_hangs_is_interrupted_and_shown(tmp_path, hangs):
     faults = {"use": PLANT, "settings": {"tickets": str(tmp_path / "tickets"), "faults": [["hang", 30]]}}
@@ -75,7 +94,7 @@ def test_who_hangs_is_interrupted_and_shown(tmp_path, hangs):
     config["waits"] = {"warn_after": 2, "abort_after": 4}
     outcome = run_arena(tmp_path, config)
     assert outcome.code == 1
-    assert "HangError: waited 4 s for the environment or the policy of this rank" in outcome.errors
+    assert f"HangError: waited 4 s for the {hangs} of this rank" in outcome.errors
     assert "time.sleep(" in outcome.errors, "the stack shows where"
     assert (outcome.directory / "log/hang-report.txt").is_file()
     assert outcome.seconds < 30

@@ -17,7 +17,7 @@ from arena.checkpoint import read_tensors
 from arena.segments import in_use, segments
 from benchmarks.determinism import descendants
 
-from .launching import run_arena, succeed, write_config
+from .launching import player, run_arena, succeed, write_config
 
 BUDGET = 40_000
 
@@ -83,6 +83,18 @@ def test_a_signal_checkpoints_and_ends_with_zero_and_resume_finishes_the_budget(
     assert [life[:2] for life in lives] == [(1, 0), (2, 0)]
     assert json.loads(lives[1][2]) == {"p": manifest["round_steps"]["p"]}
     assert updates[0] == updates[1] == after["updates"]["p"], "an update is missing from the records, or counted twice"
+
+
+@pytest.mark.parametrize("in_worker", [False, True])
+def test_policies_that_run_themselves_end_in_good_order_wherever_a_signal_meets_them(tmp_path, in_worker):
+    """One worker hears of it from its environment, the other one from the first, in the midst of an average."""
+    policy = {"use": player("behaviours:Averages"), "settings": {"updates": 10**9, "early": 10**9}}
+    config = {**cartpole(), "policies": {"p": policy}}
+    config["env"] = {"use": "gymnasium:CartPole-v1", "in_worker": in_worker}
+    process = start(tmp_path, config)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
 
 
 def test_sigusr1_to_mpirun_itself_checkpoints_and_ends_with_zero(tmp_path):

@@ -1,5 +1,6 @@
 """Policies that misbehave, or look closely at what they are given."""
 
+import contextlib
 import random
 import time
 
@@ -119,6 +120,19 @@ class Raises:
         for _ in range(20):
             self.env.step(self.env.action_space.sample())
         raise ZeroDivisionError("a planted mistake")
+
+
+class Swallows:
+    """Takes whatever its environment raises for nothing."""
+
+    def __init__(self, env, group):
+        self.env = env
+
+    def run(self, steps):
+        while True:
+            with contextlib.suppress(Exception):
+                self.env.reset()
+                self.env.step(self.env.action_space.sample())
 
 
 class Dreams:

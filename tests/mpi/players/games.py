@@ -1,5 +1,8 @@
 """Small environments whose every value can be predicted, for tests that look at what really travelled."""
 
+import ctypes
+
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 
@@ -56,3 +59,15 @@ def _copied(action):
 def mirror(**settings):
     """Make a Mirror."""
     return Mirror(**settings)
+
+
+class HoldsTheLock(gymnasium.Wrapper):
+    """Does in its thirtieth step what native code does that hangs without giving Python's lock away."""
+
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 30:
+            ctypes.PyDLL(None).sleep(600)
+        return self.env.step(action)
