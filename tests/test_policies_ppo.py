@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from arena.checkpoint import write_tensors
 from arena.envs.interface import EntitySpaces
 from arena.errors import ConfigError
+from arena.policies.adam import SMALL, FlatAdam
 from arena.policies.loader import build, load_weights
 from arena.policies.local import Alone, Lockstep, train
 from arena.policies.ppo import PPO
@@ -564,3 +565,17 @@ def test_any_space_goes_through_a_whole_update(observation, action, lstm):
     metrics = policy.learn(rollout, Alone())
     assert metrics["samples"] == 32
     assert metrics["kl"] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [SMALL // 2, SMALL + 1])
+def test_small_and_large_networks_take_adam_s_steps(size):
+    mine, theirs = (torch.nn.Linear(size, 1, bias=False) for _ in range(2))
+    theirs.load_state_dict(mine.state_dict())
+    ours, reference = FlatAdam(mine, 1e-5), torch.optim.Adam(theirs.parameters(), lr=1e-3, eps=1e-5)
+    random = torch.Generator().manual_seed(1)
+    for _ in range(20):
+        gradient = torch.randn(size, generator=random)
+        ours.step(gradient, 1e-3)
+        theirs.weight.grad = gradient.reshape(1, -1)
+        reference.step()
+    torch.testing.assert_close(mine.weight, theirs.weight, rtol=1e-5, atol=1e-7)
