@@ -165,6 +165,7 @@ class _Watchdog:
         """Watch turns go by while this rank does not wait for others; raise ``patience`` seconds after the last one."""
         self._patience, self._environment, self._present = patience, environment, present
         self._over = threading.Event()
+        self._ending = threading.Lock()  # between setting an end and taking it back for good
         self._text = ""
 
     def start(self) -> None:
@@ -176,7 +177,8 @@ class _Watchdog:
     def stop(self) -> None:
         """Watch no more."""
         self._over.set()
-        faulthandler.cancel_dump_traceback_later()
+        with self._ending:
+            faulthandler.cancel_dump_traceback_later()
 
     def _interrupt(self, *_: Any) -> None:
         if self._text and not self._over.is_set():
@@ -201,5 +203,6 @@ class _Watchdog:
                     os._exit(1)
 
     def _end_in(self, seconds: float) -> None:
-        if not self._over.is_set():
-            faulthandler.dump_traceback_later(seconds, exit=True)
+        with self._ending:
+            if not self._over.is_set():
+                faulthandler.dump_traceback_later(seconds, exit=True)
