@@ -24,6 +24,7 @@ class _BatchBlock:
         positions = list(seat.blocks[block].positions)
         k, copies = len(positions), seat.slices[batch].stop - seat.slices[batch].start
         self.lanes = slice(seat.slices[batch].start * k, seat.slices[batch].stop * k)
+        self.count = copies * k
         self.observations = _lanes(record.observations[block])
         mask = record.action_masks[block]
         self.action_mask = None if mask is None else mask.reshape(copies * k, -1)
@@ -132,7 +133,8 @@ class Driver:
                         deterministic=self._deterministic,
                     )
                     self._put(batch, block, decision)
-                    self.steps += int(self._acting(block).sum())
+                    plain = self._opponents is None and block.is_plain()
+                    self.steps += block.count if plain else int(self._acting(block).sum())
                 self._seat.send(batch)
             after_exchange()
 

@@ -21,6 +21,7 @@ Every array starts at a multiple of 64 bytes, a cache line.
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -294,7 +295,6 @@ def action_reader(tree: Tree, copy: int, place: int) -> Callable[[], Any]:
         parts = tuple(action_reader(sub, copy, place) for sub in tree)
         return lambda: tuple(part() for part in parts)
     if tree.ndim == 2:
-        index = (copy, place)
-        return lambda: tree[index]
+        return partial(tree.__getitem__, (copy, place))
     view = tree[copy, place]
     return lambda: view

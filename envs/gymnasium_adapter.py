@@ -61,8 +61,9 @@ class GymnasiumEnvironment:
             seen, paid = (self._observe(observation),), (float(reward),)
             return Timestep(seen, paid, *ended, (info,), NO, self._all_allowed, True)
         masks = self._no_masks or self._masks(observation, info)
-        # As Timestep(...) would, in half the time.
-        return Timestep._make(((self._observe(observation),), (float(reward),), NO, NO, (info,), YES, masks, False))
+        # As Timestep(...) would, in a third of the time.
+        told = (self._observe(observation),), (float(reward),), NO, NO, (info,), YES, masks, False
+        return tuple.__new__(Timestep, told)
 
     def _masks(self, observation: object, info: dict) -> tuple[np.ndarray | None]:
         if self._ask_mask is None:

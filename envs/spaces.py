@@ -1,6 +1,7 @@
 """What the arena asks of spaces, and the functions that bring an entity's values into the form its spaces state."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ def reader(space: spaces.Space) -> Callable[[Any], Any]:
     if isinstance(space, spaces.Discrete):
         return _scalar(space)
     dtype = np.dtype(space.dtype)
-    return lambda value: np.asarray(value, dtype)
+    return partial(np.asarray, dtype=dtype)
 
 
 def _scalar(space: spaces.Discrete) -> Callable[[Any], Any]:
