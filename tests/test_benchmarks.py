@@ -65,7 +65,7 @@ def test_training_is_read_from_what_the_environments_noted():
 
 def test_the_page_says_what_was_measured_and_what_was_missed(tmp_path):
     def table(title, ours, theirs):
-        rows = [("arena: 1 environment process", ours), ("Stable-Baselines3, in process", theirs), ("RLlib", None)]
+        rows = [("arena: environments in 2 workers", ours), ("Stable-Baselines3, in process", theirs), ("RLlib", None)]
         return {
             "title": title,
             "unit": "steps per second",

@@ -140,7 +140,8 @@ def end_strays(place):
             continue
 
 
-def test_what_a_job_says_reaches_policy_and_environment(tmp_path):
+@pytest.mark.parametrize("in_worker", [False, True])
+def test_what_a_job_says_reaches_policy_and_environment(tmp_path, in_worker):
     settings = {
         "one_phase_step": 100_000,
         "forward": {"exploration": {"start": 1.0, "end": 1.0}},
@@ -149,7 +150,7 @@ def test_what_a_job_says_reaches_policy_and_environment(tmp_path):
     }
     config = {
         "steps": 2_000,
-        "env": {"use": f"{player('jobs:Pays')}", "num_envs": 4},
+        "env": {"use": f"{player('jobs:Pays')}", "num_envs": 4, "in_worker": in_worker},
         "policies": {"p": {"use": "ppo", "settings": {"learning_rate_schedule": "constant"}}},
         "league": {"use": "solo", "settings": {"players": {"solo_active_player": settings}}},
     }

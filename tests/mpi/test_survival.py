@@ -40,6 +40,28 @@ def test_a_worker_an_environment_process_and_a_spare_die_and_the_others_finish(r
     assert [role.split(" ")[0] for _, role in dead] == ["worker", "environment", "idle"]
 
 
+def test_others_outlive_a_worker_that_steps_its_own_environment(tmp_path):
+    config = {
+        "steps": STEPS,
+        "fault_tolerance": "ulfm",
+        "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4, "in_worker": True},
+        "policies": {"p": {"use": "ppo", "settings": {"horizon": 32}}},
+        "matches": [{"seats": ["p"], "replicas": 3}],
+        "verify_replicas": True,
+    }
+    run = Observed(tmp_path, config)
+    try:
+        run.wait_for_updates(3)
+        lose(run, "worker", updates=3)
+        assert run.wait(120) == 0, run.tail(60)
+        assert run.ask("SELECT max(steps) FROM metrics")[0][0] >= STEPS
+        (dead,) = run.ask("SELECT role FROM faults WHERE what = 'died'")
+        assert dead[0].endswith("with its environment")
+        assert run.left_behind() == {}
+    finally:
+        run.end()
+
+
 def test_the_roots_death_ends_the_run_and_what_was_checkpointed_goes_on(tmp_path):
     config = {**configuration(12_000), "checkpoint": {"every": 0.2}}
     run = Observed(tmp_path, config)
