@@ -89,6 +89,7 @@ setup(
         "matplotlib>=3.8",
         "pillow>=10",
         "posix_ipc>=1.1",
+        "numba>=0.61",
         "greenlet>=3.1",
         "drawsvg>=2.3",
     ],

@@ -9,7 +9,7 @@ from arena.opponents import Opponents
 from arena.policies.interface import Decision
 from arena.rollout import Rollout
 from arena.seat import Seat
-from arena.wire import PLAIN, VOID, Record, Tree, map_tree
+from arena.wire import PLAIN, Record, Tree, map_tree
 
 
 def _lanes(tree: Tree) -> Tree:
@@ -31,39 +31,41 @@ class _BatchBlock:
         self.actions = _lanes(seat.messages[batch].actions[block])
         self._record = record
         self._k = k
+        self._outcome = record.rewards.reshape(-1), record.terminated.reshape(-1), record.truncated.reshape(-1)
+        self._acting = record.acting.reshape(-1)
         # With a single kind of entity the record's columns are this block's lanes already.
         self._columns = None if len(seat.blocks) == 1 else positions
 
     def _column(self, array: np.ndarray) -> np.ndarray:
-        return array.reshape(-1) if self._columns is None else array[:, self._columns].reshape(-1)
-
-    def starts(self) -> np.ndarray:
-        started = self._record.started
-        return started if self._k == 1 else np.repeat(started, self._k)
-
-    def acting(self) -> np.ndarray:
-        return self._column(self._record.acting)
+        return array[:, self._columns].reshape(-1)
 
     def is_plain(self) -> bool:
         """Whether every lane acts, as before, and no episode begins or ends."""
         return bool(self._record.header[0] & PLAIN)
 
-    def rewards(self) -> np.ndarray:
-        return self._column(self._record.rewards)
+    def starts(self) -> np.ndarray:
+        started = self._record.started
+        return started if self._k == 1 else np.repeat(started, self._k)
 
-    def outcome(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        record = self._record
-        return self._column(record.rewards), self._column(record.terminated), self._column(record.truncated)
-
-    def void(self) -> np.ndarray | None:
-        """Return where the outcome comes from an accident, None where there is none in the whole record."""
-        if not self._record.header[0] & VOID:
-            return None
+    def void(self) -> np.ndarray:
         void = self._record.void
         return void if self._k == 1 else np.repeat(void, self._k)
 
+    def acting(self) -> np.ndarray:
+        return self._acting if self._columns is None else self._column(self._record.acting)
+
+    def outcome(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return rewards, where the episode has terminated, and where it was truncated."""
+        if self._columns is None:
+            return self._outcome
+        record = self._record
+        return self._column(record.rewards), self._column(record.terminated), self._column(record.truncated)
+
     def put(self, actions: Tree) -> None:
-        map_tree(lambda array, values: np.copyto(array, values, casting="same_kind"), self.actions, actions)
+        if isinstance(self.actions, np.ndarray):  # as most are
+            np.copyto(self.actions, actions, casting="same_kind")
+        else:
+            map_tree(lambda array, values: np.copyto(array, values, casting="same_kind"), self.actions, actions)
 
 
 class Driver:
@@ -154,32 +156,28 @@ class Driver:
                 block = self._blocks[batch][0]
                 lanes = block.lanes
                 self._receive(batch)
-                if slot > 0 and self._opponents is None and block.is_plain():
-                    rollout.observe_plain(slot, lanes, block.observations, block.rewards(), block.action_mask)
-                elif slot > 0 or first:
-                    rewards, terminated, truncated = block.outcome()
+                starts = block.starts()
+                if slot > 0 or first:
                     rollout.observe(
                         slot,
                         lanes,
                         block.observations,
-                        rewards,
-                        terminated,
-                        truncated,
+                        *block.outcome(),
                         self._acting(block),
-                        block.starts(),
+                        starts,
                         block.action_mask,
                         block.void(),
                     )
                 if slot == rollout.horizon:
                     values = policy.bootstrap(
-                        block.observations, action_mask=block.action_mask, starts=block.starts(), lanes=lanes
+                        block.observations, action_mask=block.action_mask, starts=starts, lanes=lanes
                     )
                     rollout.finish(lanes, values)
                     continue
                 decision: Decision = policy.act(
                     block.observations,
                     action_mask=block.action_mask,
-                    starts=block.starts(),
+                    starts=starts,
                     lanes=lanes,
                     deterministic=self._deterministic,
                     learning=True,

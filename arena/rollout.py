@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from arena.compiled import compiled
 from arena.envs.interface import EntitySpaces
 from arena.policies.interface import Decision
-from arena.wire import leaf_dtype, leaf_shape, map_space, map_tree, tree_leaves
+from arena.wire import leaf_dtype, leaf_shape, map_space, put, tree_leaves
 
 NO_SLOT = -1
 
@@ -25,7 +26,6 @@ class Rollout:
     Attributes:
       horizon: T.
       lanes: L.
-      turn_based: whether some transition of this rollout took more than one slot, so that ``next_slot`` matters.
       observations: array ``[T + 1, L, ...]``, or a nested dict or tuple of them.
       action_mask: ``[T + 1, L, mask_size]`` int8, or None where the entity has no mask.
       acting: ``[T + 1, L]`` bool, where the action counts.
@@ -53,7 +53,6 @@ class Rollout:
         shape = (horizon + 1, lanes)
         self.horizon = horizon
         self.lanes = lanes
-        self.turn_based = False
         self.observations = map_space(spaces.observation, lambda s: np.zeros((*shape, *leaf_shape(s)), leaf_dtype(s)))
         self.action_mask = np.ones((*shape, spaces.mask_size), np.int8) if spaces.mask_size else None
         self.acting = np.zeros(shape, bool)
@@ -68,6 +67,18 @@ class Rollout:
         self._following = np.arange(1, horizon + 1)[:, None]
         self._open = np.full(lanes, NO_SLOT, np.intp)  # where the lane's unfinished transition began
         self._collected = np.zeros(lanes, np.float32)  # and its reward so far
+        self._nowhere = np.zeros(lanes, bool)
+        self._transitions = (
+            self.acting,
+            self.starts,
+            self.rewards,
+            self.terminated,
+            self.truncated,
+            self.valid,
+            self.next_slot,
+            self._open,
+            self._collected,
+        )
         self.begin()
 
     def begin(self) -> None:
@@ -80,7 +91,6 @@ class Rollout:
             array.fill(0)
         self.next_slot[:] = self._following
         self._open[:] = np.where(self.acting[0], 0, NO_SLOT)
-        self.turn_based = False
 
     def observe(
         self,
@@ -101,81 +111,83 @@ class Rollout:
           slot: 0 (in the very first rollout only) to T.
           lanes: which lanes these are.
           observations: arrays ``[N, ...]``, nested like the observation space.
-          rewards: ``[N]``, what each lane collected.
+          rewards: ``[N]`` float64, what each lane collected.
           terminated: ``[N]`` bool.
           truncated: ``[N]`` bool.
           acting: ``[N]`` bool, whether the lane's next action counts.
           starts: ``[N]`` bool, whether an episode begins here; a transition that was still open is dropped.
           action_mask: ``[N, mask_size]``, nonzero is allowed.
           void: ``[N]`` bool, where an accident (the copy crashed) ended the episode: what this rollout holds of it is
-            not learned from.
+            not learned from. None for nowhere.
         """
-        map_tree(lambda array, value: array.__setitem__((slot, lanes), value), self.observations, observations)
+        put(self.observations, (slot, lanes), observations)
         if self.action_mask is not None and action_mask is not None:
             self.action_mask[slot, lanes] = action_mask
-        self.acting[slot, lanes] = acting
-        self.starts[slot, lanes] = starts
-        if slot > 0:
-            ends = (acting | terminated | truncated) & ~starts
-            if void is None and ends.all() and (self._open[lanes] == slot - 1).all():
-                # The common case, everybody acted in the slot before, without fancy indexing.
-                self.rewards[slot - 1, lanes] = rewards
-                self.terminated[slot - 1, lanes] = terminated
-                self.truncated[slot - 1, lanes] = truncated
-                self.valid[slot - 1, lanes] = True
-                self._open[lanes] = NO_SLOT
-            else:
-                self._open[lanes] = np.where(starts, NO_SLOT, self._open[lanes])
-                self._close(slot, lanes, ends & (self._open[lanes] != NO_SLOT), rewards, terminated, truncated, void)
-        self._open[lanes] = np.where(acting, slot, self._open[lanes])
-        if void is not None:
-            for lane in np.flatnonzero(void) + lanes.indices(self.lanes)[0]:
-                began = np.flatnonzero(self.starts[:slot, lane])
-                self.valid[began[-1] if began.size else 0 : slot, lane] = False
-
-    def observe_plain(
-        self, slot: int, lanes: slice, observations: Any, rewards: np.ndarray, action_mask: np.ndarray | None = None
-    ) -> None:
-        """Do what ``observe`` does where every lane acts, as in the slot before, and no episode begins or ends."""
-        map_tree(lambda array, value: array.__setitem__((slot, lanes), value), self.observations, observations)
-        if self.action_mask is not None and action_mask is not None:
-            self.action_mask[slot, lanes] = action_mask
-        self.acting[slot, lanes] = True
-        self.starts[slot, lanes] = False
-        self.rewards[slot - 1, lanes] = rewards
-        self.valid[slot - 1, lanes] = True
-        self._open[lanes] = slot
-
-    def _close(
-        self,
-        slot: int,
-        lanes: slice,
-        ends: np.ndarray,
-        rewards: np.ndarray,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        void: np.ndarray | None,
-    ) -> None:
-        """Write the outcome where each transition that ``ends`` in ``slot`` began; the others collect their reward."""
-        self._collected[lanes] += rewards
-        places = np.flatnonzero(ends)
-        lane = places + lanes.indices(self.lanes)[0]
-        began = self._open[lane]
-        self.rewards[began, lane] = self._collected[lane]
-        self.terminated[began, lane] = terminated[places]
-        self.truncated[began, lane] = truncated[places]
-        self.valid[began, lane] = True if void is None else ~void[places]
-        self.next_slot[began, lane] = slot
-        self.turn_based |= bool((began != slot - 1).any())
-        self._open[lane] = NO_SLOT
-        self._collected[lanes] = np.where(self._open[lanes] == NO_SLOT, 0, self._collected[lanes])
+        if void is None:
+            void = self._nowhere[lanes]
+        _observe(slot, lanes.start, rewards, terminated, truncated, acting, starts, void, *self._transitions)
 
     def decide(self, slot: int, lanes: slice, decision: Decision) -> None:
         """Store what the policy answered to the observations of ``slot``, 0 to T - 1."""
-        map_tree(lambda array, value: array.__setitem__((slot, lanes), value), self.actions, decision.actions)
+        put(self.actions, (slot, lanes), decision.actions)
         for name, value in decision.extras.items():
             self.extras[name][slot, lanes] = value
 
     def finish(self, lanes: slice, values: np.ndarray) -> None:
         """Store the values ``[N]`` of the observations of slot T (``Policy.bootstrap``)."""
         self.extras["value"][self.horizon, lanes] = values
+
+
+@compiled(
+    "void(int64, int64, float64[::1], boolean[::1], boolean[::1], boolean[::1], boolean[::1], boolean[::1],"
+    " boolean[:, ::1], boolean[:, ::1], float32[:, ::1], boolean[:, ::1], boolean[:, ::1], boolean[:, ::1],"
+    " int64[:, ::1], int64[::1], float32[::1])"
+)
+def _observe(
+    slot: int,
+    first: int,
+    reward: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    acting: np.ndarray,
+    starts: np.ndarray,
+    void: np.ndarray,
+    all_acting: np.ndarray,
+    all_starts: np.ndarray,
+    all_rewards: np.ndarray,
+    all_terminated: np.ndarray,
+    all_truncated: np.ndarray,
+    valid: np.ndarray,
+    next_slot: np.ndarray,
+    began: np.ndarray,
+    collected: np.ndarray,
+) -> None:
+    """Store what arrived for lanes from ``first`` on; see ``Rollout.observe``, and its attributes for the rest."""
+    for i in range(len(reward)):
+        lane = first + i
+        all_acting[slot, lane] = acting[i]
+        all_starts[slot, lane] = starts[i]
+        if starts[i]:  # a transition that was still open is dropped
+            began[lane] = NO_SLOT
+        at = began[lane]
+        if at == NO_SLOT:
+            collected[lane] = 0
+        else:
+            collected[lane] += reward[i]
+            if acting[i] or terminated[i] or truncated[i]:
+                all_rewards[at, lane] = collected[lane]
+                all_terminated[at, lane] = terminated[i]
+                all_truncated[at, lane] = truncated[i]
+                valid[at, lane] = True
+                next_slot[at, lane] = slot
+                began[lane] = NO_SLOT
+                collected[lane] = 0
+        if acting[i]:
+            began[lane] = slot
+        if void[i]:
+            earlier = slot
+            while earlier > 0:
+                earlier -= 1
+                valid[earlier, lane] = False
+                if all_starts[earlier, lane]:
+                    break

@@ -64,6 +64,14 @@ def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
     return function(tree, *others)
 
 
+def put(tree: Tree, where: Any, values: Tree) -> None:
+    """Write values into the leaves of a tree: ``leaf[where] = value``."""
+    if isinstance(tree, np.ndarray):  # as most are
+        tree[where] = values
+    else:
+        map_tree(lambda leaf, value: leaf.__setitem__(where, value), tree, values)
+
+
 def tree_leaves(tree: Tree) -> list[Any]:
     """Return the leaves of a tree in order."""
     if isinstance(tree, Mapping):

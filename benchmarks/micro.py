@@ -146,17 +146,14 @@ def estimating() -> Pair:
     shape = (HORIZON, COPIES)
     rewards, values = np.ones(shape, np.float32), np.ones((HORIZON + 1, COPIES), np.float32)
     no, yes = np.zeros(shape, bool), np.ones(shape, bool)
-
-    def scan() -> None:
-        carried = np.zeros(COPIES, np.float32)
-        for row in rewards:
-            carried = row + 0.9 * carried
+    following = np.arange(1, HORIZON + 1).repeat(COPIES).reshape(shape)
+    sums = np.empty(shape, np.float32)
 
     return Pair(
         "advantages of 128 x 8 transitions",
-        lambda: advantages(rewards, values, no, no, yes, gamma=0.99, gae_lambda=0.95),
-        "two operations for each of 128 rows",
-        scan,
+        lambda: advantages(rewards, values, no, no, yes, following, gamma=0.99, gae_lambda=0.95),
+        "running sums of as many numbers",
+        lambda: np.cumsum(rewards, 0, out=sums),
     )
 
 

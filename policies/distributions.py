@@ -16,10 +16,10 @@ from torch.nn import functional
 
 from arena.envs.interface import EntitySpaces
 from arena.errors import ConfigError
+from arena.policies.kernels import likeliest, log_softmax, log_softmax_backward
 
 NEVER = -1.0e9  # the logit of what a mask forbids; finite, so that its probability is 0 and its gradient is too
 NOWHERE = 2 * NEVER  # the logit of what does not exist; even less, should a mask forbid all that does
-TINY = np.finfo(np.float32).tiny
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -89,8 +89,9 @@ class Categorical:
         """Read the sizes from the space."""
         sizes = np.atleast_1d(space.n if isinstance(space, gym_spaces.Discrete) else space.nvec.ravel()).astype(int)
         self._shape = tuple(space.shape or ())
-        self._start = np.ravel(space.start)
         self._dtype = space.dtype
+        self._start = np.ravel(space.start).astype(space.dtype)
+        self._shifted = bool(self._start.any())
         self.exploration = 0.0
         self.choices = len(sizes)
         self.outputs = self.flags = int(sizes.sum())
@@ -109,15 +110,14 @@ class Categorical:
     ) -> np.ndarray:
         """See ``Distribution``; the likeliest of logits with Gumbel noise is a sample (Gumbel, 1954)."""
         logits = self._logits(outputs, mask)
-        if not deterministic:
-            # Minus the logarithm of an exponential number is Gumbel noise; finite, so that NEVER stays never.
-            noise = random.standard_exponential(logits.shape, np.float32)
-            np.maximum(noise, TINY, out=noise)
-            if self.exploration:
-                evenly = random.random(len(logits)) < self.exploration
-                logits = np.where(evenly[:, None] & (logits > 0.5 * NEVER), np.float32(0), logits)
-            logits = logits - np.log(noise, out=noise)
-        return logits.argmax(1).astype(np.float32).reshape(-1, self.choices)
+        if deterministic:
+            return logits.argmax(1).astype(np.float32).reshape(-1, self.choices)
+        if self.exploration:
+            evenly = random.random(len(logits)) < self.exploration
+            logits = np.where(evenly[:, None] & (logits > 0.5 * NEVER), np.float32(0), logits)
+        choice = np.empty((len(outputs), self.choices), np.float32)
+        likeliest(logits, random.standard_exponential(logits.shape, np.float32), choice.reshape(-1))
+        return choice
 
     def _logits(self, outputs: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
         """Return the logits of each choice in a row of its own, ``[N * choices, width]``."""
@@ -126,11 +126,14 @@ class Categorical:
             padded = np.full((len(logits), self.choices, self._width), NOWHERE, np.float32)
             padded[:, self._present] = logits
             logits = padded
-        return logits.reshape(-1, self._width)
+        return np.ascontiguousarray(logits).reshape(-1, self._width)
 
     def actions(self, choice: np.ndarray) -> np.ndarray:
         """Return ``[N, ...]`` in the space's own numbering."""
-        return (choice.astype(self._dtype) + self._start).astype(self._dtype).reshape(-1, *self._shape)
+        actions = choice.astype(self._dtype)
+        if self._shifted:
+            actions += self._start
+        return actions.reshape(-1, *self._shape)
 
     def probabilities(self, outputs: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
         """Return the probability of each of the n values of a single choice, ``[N, n]``; exactly 0 where masked."""
@@ -160,39 +163,26 @@ class Categorical:
     def differentiate(
         self, outputs: np.ndarray, free: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
     ) -> Slopes:
-        """See ``Distribution``.
-
-        The derivative of log p_i by logit j is [i = j] - p_j, that of the entropy H is -p_j (log p_j + H).
-        """
-        # Few logits and many samples: samples are the last axis, so that each operation runs along memory.
-        log_p = self._logits(outputs, mask).T.copy()
-        log_p -= np.maximum.reduce(log_p, 0)
-        p = np.exp(log_p)
-        total = np.add.reduce(p, 0)
-        log_p -= np.log(total)
-        p /= total
-        picked = (choice.ravel().astype(np.intp), np.arange(choice.size))
-        log_prob = log_p[picked]
+        """See ``Distribution``."""
+        logits, chosen = self._logits(outputs, mask), np.ascontiguousarray(choice).reshape(-1)
+        log_p = np.empty_like(logits)
+        log_prob, entropy = np.empty((2, len(logits)), np.float32)
+        log_softmax(logits, chosen, log_p, log_prob, entropy)
         share = None  # of the network in the probability of what was chosen
         if self.exploration:
-            allowed = np.add.reduce(self._logits(outputs, mask) > 0.5 * NEVER, 1)
-            own = (1 - self.exploration) * p[picked]
+            allowed = np.add.reduce(logits > 0.5 * NEVER, 1)
+            own = (1 - self.exploration) * np.exp(log_prob)
             mixed = (own + self.exploration / np.maximum(allowed, 1)).astype(np.float32)
             log_prob, share = np.log(mixed), own / mixed
-        entropy = np.add.reduce(p * log_p, 0)
-        np.negative(entropy, out=entropy)
 
         def backward(by_log_prob: np.ndarray, by_entropy: float) -> tuple[np.ndarray, np.ndarray]:
             each = by_log_prob if self.choices == 1 else by_log_prob.repeat(self.choices)
             if share is not None:
                 each = each * share
-            slope = p * -each
-            if by_entropy:
-                slope -= p * (log_p + entropy) * np.float32(by_entropy)
-            slope[picked] += each
-            by_outputs = slope.T
+            by_outputs = np.empty_like(log_p)
+            log_softmax_backward(log_p, chosen, entropy, each, by_entropy, by_outputs)
             if self.choices > 1:
-                by_outputs = np.ascontiguousarray(by_outputs).reshape(-1, self.choices, self._width)
+                by_outputs = by_outputs.reshape(-1, self.choices, self._width)
                 by_outputs = by_outputs[:, slice(None) if self._present is None else self._present]
                 by_outputs = by_outputs.reshape(len(outputs), -1)
             return (by_outputs if mask is None else by_outputs * (mask != 0)), free

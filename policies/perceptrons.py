@@ -1,53 +1,107 @@
-"""Small perceptrons in NumPy, forward and backward, where calls into torch cost more than the arithmetic."""
+"""Small perceptrons in compiled loops, forward and backward, where calls into torch cost more than the arithmetic."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import nn
 
+from arena.policies.kernels import LINEAR, OBSERVATIONS, RELU, TANH, backward, forward
 from arena.policies.networks import ActorCritic, Tanh, Trunk, Vector
 
+_ACTIVATIONS = {Tanh: TANH, nn.ReLU: RELU}
 
-class Layer(NamedTuple):
-    """A linear layer: views of its parameters and of their gradients, and what follows it.
+
+class _Layer(NamedTuple):
+    """A linear layer and what follows it.
 
     Attributes:
-      weight: ``[outputs, inputs]``.
-      bias: ``[outputs]``.
-      weight_gradient: like ``weight``; None where nobody learns.
-      bias_gradient: like ``bias``.
-      activation: class of the module behind it, None for a head.
+      source: its place among all layers of the one that it reads, or OBSERVATIONS.
+      weight, bias: where its parameters start in the vector of all.
+      inputs, outputs: its widths.
+      activation: as kernels.py numbers them.
     """
 
-    weight: np.ndarray
-    bias: np.ndarray
-    weight_gradient: np.ndarray | None
-    bias_gradient: np.ndarray | None
-    activation: type | None
+    source: int
+    weight: int
+    bias: int
+    inputs: int
+    outputs: int
+    activation: int
+
+
+class _Plan:
+    """Layers to compute one after the other, and memory for what they say about N samples, kept from call to call.
+
+    Attributes:
+      table: as kernels.py reads it.
+      x: ``[N, inputs]``, what the first layers read.
+      results: what all layers say, as kernels.py lays it out.
+      slopes: the loss's derivatives by it.
+      said: the heads' results, ``[N, outputs]`` each.
+      wanted: the heads' slopes.
+    """
+
+    def __init__(self, layers: Sequence[_Layer], heads: Sequence[int], inputs: int) -> None:
+        """Take what some heads, given by their places among all layers, read."""
+        needed: set[int] = set()
+        for head in heads:
+            while head != OBSERVATIONS:
+                needed.add(head)
+                head = layers[head].source
+        rows, table, self._width = {OBSERVATIONS: OBSERVATIONS}, [], 0
+        self._heads: list[tuple[int, int]] = []
+        for row, place in enumerate(sorted(needed)):
+            layer = layers[place]
+            rows[place] = row
+            table.append((rows[layer.source], *layer[1:], self._width))
+            if place in heads:
+                self._heads.append((self._width, layer.outputs))
+            self._width += layer.outputs
+        self.table = np.array(table, np.int64)
+        self._inputs, self.count = inputs, 0
+        self._memory = np.empty((3, 0), np.float32)
+
+    def make_room(self, count: int) -> None:
+        """Have room for as many samples."""
+        self.count = count
+        items = count * max(self._inputs, self._width)
+        if self._memory.shape[1] < items:
+            self._memory = np.empty((3, items), np.float32)
+        self.x = self._memory[0, : count * self._inputs].reshape(count, self._inputs)
+        self.results, self.slopes = self._memory[1:]
+        self.said, self.wanted = ([_part(array, count, *head) for head in self._heads] for array in self._memory[1:])
+
+
+def _part(array: np.ndarray, count: int, place: int, outputs: int) -> np.ndarray:
+    """Return what lies in the place of a layer, ``[count, outputs]``."""
+    return array[count * place : count * (place + outputs)].reshape(count, outputs)
 
 
 class Perceptrons:
-    """An ``ActorCritic`` computed on views of its weights: whatever changes those changes this.
+    """An ``ActorCritic`` computed from the vector of its parameters: whatever changes those changes this.
 
-    Only for what ``serves`` approves: a plain vector observed, no memory, on the CPU. ``backward`` writes the gradients
-    of all linear layers in place.
+    Only for what ``serves`` approves: a plain vector observed, no memory, on the CPU. What is returned lies in memory
+    that the next call uses again.
     """
 
-    def __init__(self, networks: ActorCritic) -> None:
-        """Take views of all weights, and of all gradients that are there already."""
+    def __init__(self, networks: ActorCritic, parameters: np.ndarray, gradient: np.ndarray) -> None:
+        """Take float32 vectors of all parameters and of their gradients, in the order of ``networks.parameters()``."""
         encoder = networks.actor.encoder.leaves[0]
         assert isinstance(encoder, Vector)
         self._scale = encoder.scale
-        self._policy_head = _layer(networks.policy_head, None)
-        self._value_head = _layer(networks.value_head, None)
-        self._actor = _layers(networks.actor)
-        self._critic = None if networks.critic is None else _layers(networks.critic)
+        self._parameters, self._gradient = parameters, gradient
+        layers, policy, value = _layers(networks)
+        self._policy, self._value, self._both = (
+            _Plan(layers, heads, encoder.width) for heads in ([policy], [value], [policy, value])
+        )
 
     @staticmethod
     def serves(networks: ActorCritic) -> bool:
         """Whether this computes what the networks do."""
         encoder = networks.actor.encoder
-        known = {nn.Linear, nn.ReLU, Tanh}
+        known = {nn.Linear, *_ACTIVATIONS}
         return (
             networks.memory is None
             and encoder.paths == [()]
@@ -58,101 +112,58 @@ class Perceptrons:
 
     def act(self, observations: np.ndarray) -> np.ndarray:
         """Return the policy's outputs ``[N, outputs]`` for observations ``[N, ...]``."""
-        return _linear(self._policy_head, _forward(self._actor, self._read(observations))[-1])
+        return self._compute(self._policy, observations)[0]
 
     def values(self, observations: np.ndarray) -> np.ndarray:
         """Return the values ``[N]`` of observations ``[N, ...]``."""
-        layers = self._actor if self._critic is None else self._critic
-        return _linear(self._value_head, _forward(layers, self._read(observations))[-1])[:, 0]
+        return self._compute(self._value, observations)[0][:, 0].copy()
 
-    def forward(self, observations: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
-        """Return what ``backward`` needs: inputs and hidden layers of the actor and, where it is apart, the critic."""
-        x = self._read(observations)
-        return _forward(self._actor, x), None if self._critic is None else _forward(self._critic, x)
-
-    def heads(self, actor: list[np.ndarray], critic: list[np.ndarray] | None) -> tuple[np.ndarray, np.ndarray]:
+    def forward(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return outputs ``[N, outputs]`` and values ``[N]``."""
-        features = actor[-1] if critic is None else critic[-1]
-        return _linear(self._policy_head, actor[-1]), _linear(self._value_head, features)[:, 0]
+        outputs, values = self._compute(self._both, observations)
+        return outputs, values[:, 0]
 
-    def backward(
-        self, actor: list[np.ndarray], critic: list[np.ndarray] | None, outputs: np.ndarray, values: np.ndarray
-    ) -> None:
-        """Write all gradients, given the loss's by outputs ``[N, outputs]`` and values ``[N]``.
+    def backward(self, by_outputs: np.ndarray, by_values: np.ndarray) -> None:
+        """Write all gradients, given the loss's by what ``forward`` returned a moment ago."""
+        plan = self._both
+        policy, value = plan.wanted
+        policy[...] = by_outputs
+        value[:, 0] = by_values
+        backward(self._parameters, self._gradient, plan.table, plan.x, plan.results, plan.slopes)
 
-        The hidden layers are overwritten: there is one backward pass for each forward pass.
-        """
-        values = values.reshape(-1, 1)
-        if critic is None or self._critic is None:
-            by_features = _head_backward(self._policy_head, actor[-1], outputs)
-            by_features += _head_backward(self._value_head, actor[-1], values)
-            _backward(self._actor, actor, by_features)
-        else:
-            _backward(self._actor, actor, _head_backward(self._policy_head, actor[-1], outputs))
-            _backward(self._critic, critic, _head_backward(self._value_head, critic[-1], values))
-
-    def _read(self, observations: np.ndarray) -> np.ndarray:
-        x = observations.reshape(len(observations), -1).astype(np.float32, copy=False)
-        return x if self._scale is None else x * np.float32(self._scale)
-
-
-def _linear(layer: Layer, x: np.ndarray) -> np.ndarray:
-    y = np.dot(x, layer.weight.T)
-    y += layer.bias
-    return y
+    def _compute(self, plan: _Plan, observations: np.ndarray) -> list[np.ndarray]:
+        """Return what the heads of a plan say, each ``[N, outputs]``."""
+        if plan.count != len(observations):
+            plan.make_room(len(observations))
+        x = plan.x
+        x[...] = observations if observations.ndim == 2 else observations.reshape(x.shape)
+        if self._scale is not None:
+            x *= self._scale
+        forward(self._parameters, plan.table, x, plan.results)
+        return plan.said
 
 
-def _forward(layers: list[Layer], x: np.ndarray) -> list[np.ndarray]:
-    """Return the input ``[N, inputs]`` and every hidden layer ``[N, width]``."""
-    found = [x]
-    for layer in layers:
-        x = _linear(layer, x)
-        if layer.activation is Tanh:
-            np.tanh(x, out=x)
-        else:
-            np.maximum(x, 0, out=x)
-        found.append(x)
-    return found
+def _layers(networks: ActorCritic) -> tuple[list[_Layer], int, int]:
+    """Return all layers, and the places of the policy's and of the value's head among them."""
+    starts: dict[torch.Tensor, int] = {}
+    start = 0
+    for parameter in networks.parameters():
+        starts[parameter] = start
+        start += parameter.numel()
+    layers: list[_Layer] = []
 
+    def add(module: nn.Module, source: int, activation: int) -> int:
+        assert isinstance(module, nn.Linear)
+        weight, bias = starts[module.weight], starts[module.bias]
+        layers.append(_Layer(source, weight, bias, module.in_features, module.out_features, activation))
+        return len(layers) - 1
 
-def _head_backward(layer: Layer, x: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """Write a linear layer's gradients, given the loss's by its output; return the loss's by its input."""
-    _write_gradients(layer, x, gradient)
-    return np.dot(gradient, layer.weight)
+    def add_trunk(trunk: Trunk) -> int:
+        last, modules = OBSERVATIONS, list(trunk.hidden)
+        for module, activation in zip(modules[::2], modules[1::2], strict=True):
+            last = add(module, last, _ACTIVATIONS[type(activation)])
+        return last
 
-
-def _write_gradients(layer: Layer, x: np.ndarray, gradient: np.ndarray) -> None:
-    np.dot(gradient.T, x, out=layer.weight_gradient)
-    np.dot(np.ones(len(gradient), np.float32), gradient, out=layer.bias_gradient)  # a sum, several times faster
-
-
-def _backward(layers: list[Layer], hidden: list[np.ndarray], gradient: np.ndarray) -> None:
-    """Write all layers' gradients, given the loss's by the last hidden layer."""
-    for index in reversed(range(len(layers))):
-        layer, x, y = layers[index], hidden[index], hidden[index + 1]
-        if layer.activation is Tanh:
-            y *= y
-            np.subtract(1, y, out=y)
-            gradient *= y
-        else:
-            gradient *= y > 0
-        _write_gradients(layer, x, gradient)
-        if index > 0:
-            gradient = np.dot(gradient, layer.weight)
-
-
-def _layers(trunk: Trunk) -> list[Layer]:
-    modules = list(trunk.hidden)
-    return [_layer(modules[i], type(modules[i + 1])) for i in range(0, len(modules), 2)]
-
-
-def _layer(module: nn.Module, activation: type | None) -> Layer:
-    assert isinstance(module, nn.Linear)
-    weight, bias = module.weight, module.bias
-    return Layer(
-        weight.detach().numpy(),
-        bias.detach().numpy(),
-        None if weight.grad is None else weight.grad.numpy(),
-        None if bias.grad is None else bias.grad.numpy(),
-        activation,
-    )
+    actor = add_trunk(networks.actor)
+    critic = actor if networks.critic is None else add_trunk(networks.critic)
+    return layers, add(networks.policy_head, actor, LINEAR), add(networks.value_head, critic, LINEAR)

@@ -15,6 +15,7 @@ from arena.policies.adam import FlatAdam
 from arena.policies.distributions import Categorical, distribution
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.interface import Decision, Reducer
+from arena.policies.kernels import total
 from arena.policies.networks import ActorCritic, Answer, copy_tensors
 from arena.policies.perceptrons import Perceptrons
 from arena.policies.ppo_loss import LOSSES, Batch, loss, slopes
@@ -78,7 +79,7 @@ class PPO:
         self.optimizer = FlatAdam(self.networks, settings.adam_epsilon)
         self.gradient = FlatGradient(self.networks.parameters(), extras=len(LOSSES))
         self.random = new_generator(seed)
-        self._fast = Perceptrons(self.networks) if Perceptrons.serves(self.networks) else None
+        self._fast = self._perceptrons() if Perceptrons.serves(self.networks) else None
         self._on_cpu = self.device.type == "cpu"
         self._free_view = self.networks.free.detach().cpu().numpy()  # on the CPU it follows the optimizer's steps
         self.extras: dict[str, tuple[tuple[int, ...], Any]] = {
@@ -91,6 +92,9 @@ class PPO:
         self._memory = torch.zeros(lanes, 2, width, device=self.device)
         if self.recurrent:
             self.extras["memory"] = ((2, width), np.float32)  # before the slot
+
+    def _perceptrons(self) -> Perceptrons:
+        return Perceptrons(self.networks, self.optimizer.parameters.numpy(), self.gradient.values.numpy())
 
     # Acting
 
@@ -113,7 +117,7 @@ class PPO:
             if state is not None and lanes is not None:
                 self._memory[lanes] = state
             extras = {"value": values} if before is None else {"value": values, "memory": before.numpy(force=True)}
-        if not math.isfinite(np.add.reduce(outputs, None)):
+        if not math.isfinite(total(outputs)):
             raise FloatingPointError(self._not_finite_while_acting(observations, outputs))
         choice = self.distribution.sample(outputs, self._free, action_mask, self.random, deterministic)
         if not learning:
@@ -203,7 +207,7 @@ class PPO:
         """See ``Policy``."""
         settings = self.settings.after(self.progress)
         if self.gradient.join(group) and self._fast is not None:
-            self._fast = Perceptrons(self.networks)  # which writes its gradients where they are now
+            self._fast = self._perceptrons()  # which write their gradients where they are now
         batch, metrics = self._prepare(rollout, group)
         past = self._past(rollout)
         history = []
@@ -219,9 +223,9 @@ class PPO:
             history.append((*losses, norm))
             if settings.target_kl is not None and losses[KL] > 1.5 * settings.target_kl:
                 break
-            if settings.max_grad_norm is not None and norm > settings.max_grad_norm:
-                self.gradient.values.mul_(settings.max_grad_norm / norm)
-            self.optimizer.step(self.gradient.values, settings.learning_rate)
+            longest = settings.max_grad_norm
+            scale = longest / norm if longest is not None and norm > longest else 1.0
+            self.optimizer.step(self.gradient.values, settings.learning_rate, scale)
         self.updates += 1
         if settings.burn_in:
             self._burn_in(rollout)
@@ -234,10 +238,9 @@ class PPO:
         free = self.networks.free
         if self._fast is not None:
             few = batch.at(chosen)
-            hidden = self._fast.forward(few.observations)
-            outputs, values = self._fast.heads(*hidden)
+            outputs, values = self._fast.forward(few.observations)
             found = slopes(outputs, values, self._free, few, self.distribution, settings)
-            self._fast.backward(*hidden, found.outputs, found.values)
+            self._fast.backward(found.outputs, found.values)
             if free.grad is not None:
                 free.grad.numpy()[...] = found.free
             self.gradient.extras.numpy()[...] = found.losses
@@ -252,8 +255,8 @@ class PPO:
             answer = self.networks(observations, past.starts[rows], past.memory[rows[0]])
             inside = past.valid[rows.flatten()]
             answer = Answer(answer.outputs[inside], answer.values[inside], None)
-        total, losses = loss(answer.outputs, answer.values, free, few, self.distribution, settings)
-        total.backward()
+        objective, losses = loss(answer.outputs, answer.values, free, few, self.distribution, settings)
+        objective.backward()
         self.gradient.extras.copy_(losses)
 
     def _look_back(self, rollout: Rollout) -> None:
@@ -263,8 +266,7 @@ class PPO:
         """
         if self._fast is None:
             return
-        hidden = self._fast.forward(_joined(rollout.observations))
-        outputs, values = self._fast.heads(*hidden)
+        outputs, values = self._fast.forward(_joined(rollout.observations))
         rollout.extras["value"][...] = values.reshape(-1, rollout.lanes)
         mask = None if rollout.action_mask is None else _joined(rollout.action_mask)
         choice = _joined(rollout.extras["choice"])
@@ -281,9 +283,9 @@ class PPO:
             rollout.terminated,
             rollout.truncated,
             rollout.valid,
+            rollout.next_slot,
             gamma=self.settings.gamma,
             gae_lambda=self.settings.gae_lambda,
-            next_slot=rollout.next_slot if rollout.turn_based else None,
         )
         target = advantage + values[:-1]
         a, r = advantage[rollout.valid].astype(np.float64), target[rollout.valid].astype(np.float64)

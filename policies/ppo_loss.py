@@ -7,12 +7,14 @@ With r = exp(log_prob - the acting policy's log_prob), A the advantage and means
 The closed form is what small networks learn by: there, building and walking a graph costs more than the arithmetic.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from arena.policies.distributions import Distribution
+from arena.policies.kernels import clipped_losses
 from arena.policies.settings import PPOSettings
 from arena.wire import map_tree
 
@@ -117,35 +119,25 @@ def slopes(
     settings: PPOSettings,
 ) -> Slopes:
     """Return the derivatives of ``loss``, whose arguments these are as arrays."""
-    clip, count = settings.clip, len(values)
-    share = 1 / count
+    count = len(values)
     log_prob, entropy, backward = distribution.differentiate(outputs, free, batch.choice, batch.mask)
-
-    log_ratio = log_prob - batch.log_prob
-    ratio = np.exp(log_ratio)
-    surrogate = ratio * batch.advantage
-    clipped = ratio.clip(1 - clip, 1 + clip)
-    clipped *= batch.advantage
-    # Where min() takes the clipped term, the ratio has no influence.
-    by_log_prob = surrogate * (surrogate <= clipped)
-    by_log_prob *= -share
-    by_outputs, by_free = backward(by_log_prob, -settings.entropy_coefficient * share)
-
-    error = values - batch.target
-    squared = error * error
-    if settings.value_clip is not None:
-        moved = values - batch.value
-        bounded = moved.clip(-settings.value_clip, settings.value_clip)
-        near = batch.value + bounded - batch.target
-        worse = near * near
-        # max() takes the clipped term where it is larger; outside the bounds the value has no influence on it.
-        error = np.where(worse > squared, np.where(moved == bounded, near, 0), error)
-        squared = np.maximum(squared, worse)
-    by_values = error * np.float32(2 * settings.value_coefficient * share)
-
-    ratio -= 1
-    outside = np.count_nonzero(np.abs(ratio) > clip)
-    ratio -= log_ratio
-    sums = [np.add.reduce(terms) for terms in (np.minimum(surrogate, clipped), squared, entropy, ratio)]
-    losses = [-sums[0] * share, sums[1] * share, sums[2] * share, sums[3] * share, outside * share]
+    by_log_prob, by_values = np.empty((2, count), np.float32)
+    sums = np.empty(4)
+    clipped_losses(
+        log_prob,
+        batch.log_prob,
+        batch.advantage,
+        values,
+        batch.value,
+        batch.target,
+        settings.clip,
+        math.inf if settings.value_clip is None else settings.value_clip,
+        settings.value_coefficient,
+        by_log_prob,
+        by_values,
+        sums,
+    )
+    by_outputs, by_free = backward(by_log_prob, -settings.entropy_coefficient / count)
+    surrogate, squared, kl, outside = (sums / count).tolist()
+    losses = [-surrogate, squared, float(np.add.reduce(entropy)) / count, kl, outside]
     return Slopes(by_outputs, by_values, by_free, losses)

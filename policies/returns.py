@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from arena.policies import kernels
+
 
 def advantages(
     rewards: np.ndarray,
@@ -9,10 +11,10 @@ def advantages(
     terminated: np.ndarray,
     truncated: np.ndarray,
     valid: np.ndarray,
+    next_slot: np.ndarray,
     *,
     gamma: float,
     gae_lambda: float,
-    next_slot: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return the generalised advantage estimate of each transition.
 
@@ -32,20 +34,14 @@ def advantages(
       terminated: ``[T, L]`` bool.
       truncated: ``[T, L]`` bool.
       valid: ``[T, L]`` bool, where a transition begins.
+      next_slot: ``[T, L]``, the slot of s', later than the transition's own and at most T.
       gamma: discount of each transition.
       gae_lambda: lambda.
-      next_slot: ``[T, L]``, the slot of s', later than the transition's own and at most T; None for the one after.
 
     Returns:
       ``[T, L]`` float32, 0 where there is no valid transition. Adding ``values[:-1]`` gives the lambda returns.
     """
     horizon, lanes = rewards.shape
-    found = np.zeros((horizon + 1, lanes), np.float32)
-    following = values[1:] if next_slot is None else np.take_along_axis(values, next_slot, axis=0)
-    delta = np.where(valid, rewards + gamma * following * ~terminated - values[:-1], 0).astype(np.float32)
-    carry = (gamma * gae_lambda * (valid & ~terminated & ~truncated)).astype(np.float32)
-    every = np.arange(lanes)
-    for slot in reversed(range(horizon)):
-        after = found[slot + 1] if next_slot is None else found[next_slot[slot], every]
-        found[slot] = delta[slot] + carry[slot] * after
+    found = np.empty((horizon + 1, lanes), np.float32)
+    kernels.advantages(rewards, values, terminated, truncated, valid, next_slot, gamma, gae_lambda, found)
     return found[:-1]

@@ -8,6 +8,7 @@ from gymnasium.vector.utils import batch_space
 
 from arena.errors import ConfigError
 from arena.gradients import FlatGradient
+from arena.policies.adam import FlatAdam
 from arena.policies.networks import ActorCritic, Convolution, Encoder, Memory, Tanh, Vector, copy_tensors
 from arena.policies.perceptrons import Perceptrons
 from arena.policies.settings import NetworkSettings
@@ -117,11 +118,12 @@ def test_tanh_is_the_hyperbolic_tangent():
 def test_the_fast_forward_pass_computes_what_the_networks_do(activation, shared, hidden):
     networks = actor_critic(gym_spaces.Box(-1, 1, (2, 2)), activation=activation, shared=shared, hidden=hidden)
     assert Perceptrons.serves(networks)
-    fast = Perceptrons(networks)
+    parameters = FlatAdam(networks, 1e-5).parameters
+    fast = Perceptrons(networks, parameters.numpy(), np.empty(len(parameters), np.float32))
     for _ in range(2):
         x = np.random.default_rng(0).normal(size=(6, 2, 2)).astype(np.float32)
         expected = networks(torch.from_numpy(x))
-        outputs, values = fast.heads(*fast.forward(x))
+        outputs, values = map(np.copy, fast.forward(x))
         np.testing.assert_allclose(outputs, expected.outputs.detach().numpy(), atol=1e-5)
         np.testing.assert_allclose(values, expected.values.detach().numpy(), atol=1e-5)
         np.testing.assert_allclose(fast.act(x), outputs, atol=1e-6)
@@ -150,8 +152,9 @@ def test_the_fast_backward_pass_gives_the_gradients_of_torch(activation, shared,
     loss(answer.outputs, answer.values).backward()
     expected = gradient.values.clone()
     gradient.values.fill_(5.0)  # is overwritten
-    fast = Perceptrons(networks)
-    fast.backward(*fast.forward(x.numpy()), by_outputs.numpy(), by_values.numpy())
+    fast = Perceptrons(networks, FlatAdam(networks, 1e-5).parameters.numpy(), gradient.values.numpy())
+    fast.forward(x.numpy())
+    fast.backward(by_outputs.numpy(), by_values.numpy())
     assert expected.abs().max() > 0.1
     torch.testing.assert_close(gradient.values, expected, atol=1e-5, rtol=1e-4)
 

@@ -51,14 +51,9 @@ def random_data(seed, horizon=23, lanes=5, gaps=False):
 def test_same_as_the_sum_in_the_paper(seed, gaps, gamma, gae_lambda):
     rewards, values, terminated, truncated, valid, next_slot = data = random_data(seed, gaps=gaps)
     expected = reference(*data, gamma, gae_lambda)
-    found = advantages(
-        rewards, values, terminated, truncated, valid, gamma=gamma, gae_lambda=gae_lambda, next_slot=next_slot
-    )
+    found = advantages(rewards, values, terminated, truncated, valid, next_slot, gamma=gamma, gae_lambda=gae_lambda)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    if not gaps:
-        direct = advantages(rewards, values, terminated, truncated, valid, gamma=gamma, gae_lambda=gae_lambda)
-        np.testing.assert_array_equal(direct, found)
 
 
 def one_step(**flags):
@@ -67,6 +62,7 @@ def one_step(**flags):
         np.array([[10.0], [100.0]], np.float32),
         *(np.array([[flags.get(name, False)]]) for name in ("terminated", "truncated")),
         np.array([[flags.get("valid", True)]]),
+        np.array([[1]]),
         gamma=0.5,
         gae_lambda=0.9,
     )
@@ -86,20 +82,20 @@ def test_what_is_no_transition_has_no_advantage():
 
 
 def test_the_next_episode_does_not_leak_into_the_one_before():
-    rewards, values, terminated, truncated, valid, _ = random_data(3)
+    rewards, values, terminated, truncated, valid, next_slot = random_data(3)
     terminated[10], truncated[11] = True, True
     valid[:12] = True
-    before = advantages(rewards, values, terminated, truncated, valid, gamma=0.99, gae_lambda=0.95)
+    before = advantages(rewards, values, terminated, truncated, valid, next_slot, gamma=0.99, gae_lambda=0.95)
     rewards[12:] += 1000
     values[13:] += 1000
-    after = advantages(rewards, values, terminated, truncated, valid, gamma=0.99, gae_lambda=0.95)
+    after = advantages(rewards, values, terminated, truncated, valid, next_slot, gamma=0.99, gae_lambda=0.95)
     np.testing.assert_array_equal(before[:12], after[:12])
 
 
 def test_rewards_of_void_transitions_do_not_matter():
-    rewards, values, terminated, truncated, valid, _ = random_data(4)
+    rewards, values, terminated, truncated, valid, next_slot = random_data(4)
     valid[7, 2] = False
-    before = advantages(rewards, values, terminated, truncated, valid, gamma=0.99, gae_lambda=0.95)
+    before = advantages(rewards, values, terminated, truncated, valid, next_slot, gamma=0.99, gae_lambda=0.95)
     rewards[7, 2] = np.nan
-    after = advantages(rewards, values, terminated, truncated, valid, gamma=0.99, gae_lambda=0.95)
+    after = advantages(rewards, values, terminated, truncated, valid, next_slot, gamma=0.99, gae_lambda=0.95)
     np.testing.assert_array_equal(before, after)

@@ -47,7 +47,6 @@ def test_an_episode_that_ends_leaves_one_slot_without_transition():
     assert lane(rollout, "truncated") == [False, False, False, True]
     assert lane(rollout, "next_slot") == [1, 2, 3, 4]
     assert rollout.observations[:, 0, 0].tolist() == [0, 1, 2, 3, 4]
-    assert not rollout.turn_based
 
 
 def test_mixed_lanes_are_kept_apart():
@@ -67,7 +66,6 @@ def test_turn_based_rewards_go_to_the_action_that_earned_them():
     tell(rollout, 3, [(3, 1, 1, 0, 0, 0), (3, -1, 1, 0, 0, 0)])
     tell(rollout, 4, [(4, 0, 0, 0, 1, 1), (4, 0, 0, 0, 0, 1)])
     tell(rollout, 5, [(5, 0, 0, 0, 0, 0), (5, 0, 0, 0, 1, 0)])
-    assert rollout.turn_based
     assert lane(rollout, "valid") == [True, False, True, False, False]
     assert lane(rollout, "rewards") == [3, 0, 1, 0, 0]
     assert lane(rollout, "terminated") == [False, False, True, False, False]
@@ -197,33 +195,9 @@ def test_no_reward_is_lost_or_counted_twice(seed):
     for _ in range(6):
         for slot in range(1, 8):
             starts, over = over, (rng.random(3) < 0.3) & ~over
-            rewards = np.where(starts, 0, rng.integers(1, 9, 3))
+            rewards = np.where(starts, 0.0, rng.integers(1, 9, 3))
             received += rewards.sum()
             rollout.observe(slot, slice(0, 3), np.zeros((3, 1)), rewards, over, no, ~over, starts)
         stored += rollout.rewards.sum()
         rollout.begin()
     assert stored == received
-
-
-def test_the_short_way_stores_what_the_long_one_does():
-    rng = np.random.default_rng(1)
-    long, short, over, plain = make(9, 2), make(9, 2), np.zeros(2, bool), 0
-    no = np.zeros(2, bool)
-    for rollout in (long, short):
-        rollout.observe(0, slice(0, 2), np.zeros((2, 1)), np.zeros(2), no, no, ~no, ~no)
-    for _ in range(5):
-        for slot in range(1, 10):
-            starts, over = over, (rng.random(2) < 0.15) & ~over
-            seen, rewards = rng.random((2, 1)), np.where(starts, 0, rng.random(2))
-            record = seen, rewards, over, no, ~over, starts
-            long.observe(slot, slice(0, 2), *record)
-            if starts.any() or over.any():
-                short.observe(slot, slice(0, 2), *record)
-            else:
-                short.observe_plain(slot, slice(0, 2), seen, rewards)
-                plain += 1
-        for name in ("observations", "acting", "starts", "rewards", "terminated", "truncated", "valid", "next_slot"):
-            assert (getattr(long, name) == getattr(short, name)).all(), name
-        long.begin()
-        short.begin()
-    assert plain > 10

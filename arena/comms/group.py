@@ -32,9 +32,6 @@ _NOTHING = np.iinfo(np.int64).min
 _PIECE = 2**22
 """Bytes that are summed at once: MPI passes over its memory more than once, and this much stays in the caches."""
 
-_SHARED_FROM = 2**17
-"""Bytes from which on averages go through shared memory; fewer are faster in messages."""
-
 _TOGETHER = 2e-3
 """Seconds that a member looks for the others before it sleeps, however many share its core: as a rule they come at
 the same time, and those who sleep are late for the next one."""
@@ -134,8 +131,7 @@ class GroupChannel:
         return self._allocate(items).array
 
     def _allocate(self, items: int) -> _Averaged:
-        shares = self.size > 1 and 4 * items >= _SHARED_FROM
-        shared = shared_average(self._comm, items) if shares else None
+        shared = shared_average(self._comm, items) if self.size > 1 else None
         message = np.zeros(items + 1 if shared is None else 0, np.float32)
         averaged = _Averaged(message[:-1] if shared is None else shared.own, message, shared)
         self._averaged[self._allocated] = averaged

@@ -49,7 +49,7 @@ def test_one_update_of_many_workers_is_one_update_on_all_their_data(tmp_path):
 
 
 FEW, MANY = 2, 600_000
-"""Outputs of a network whose gradient is averaged in messages; in several pieces of shared memory."""
+"""Outputs of a network whose gradient each worker averages whole; in parts, and these in several pieces."""
 
 
 @pytest.mark.parametrize(
