@@ -68,6 +68,7 @@ class DrivenSampler(Random):
         space = batch_space(spaces.action, lanes)
         space.seed(0)
         self._actions = [space.sample() for _ in range(ACTIONS)]
+        self._decisions: dict[int, list[Decision]] = {}  # by the size of the batch
         self._measured = settings.exchanges
         self._exchange = -settings.exchanges // 5
         self._began = self._first = 0.0
@@ -78,10 +79,12 @@ class DrivenSampler(Random):
         count = len(observations)
         if not self._first:
             self._first = time.time()
+        if count not in self._decisions:
+            self._decisions[count] = [Decision(actions[:count], {}) for actions in self._actions]
         if self._exchange == 0:
             self._began, self._taken = time.perf_counter(), 0
         elif self._exchange == self._measured:
             _tell(self._began, self._taken, self._measured, self._first)
         self._taken += count - np.count_nonzero(starts)
         self._exchange += 1
-        return Decision(self._actions[self._exchange % ACTIONS][:count], {})
+        return self._decisions[count][self._exchange % ACTIONS]
