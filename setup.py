@@ -90,6 +90,7 @@ setup(
         "pillow>=10",
         "posix_ipc>=1.1",
         "numba>=0.61",
+        "llvmlite",  # Numba says which
         "greenlet>=3.1",
         "drawsvg>=2.3",
     ],

@@ -9,7 +9,7 @@ from arena.env_manager.faults import NotANumberError
 from arena.env_manager.slot import nan_check
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.seat import Side
-from arena.wire import PLAIN, VOID, Block, Record, SlotWriter, map_tree, plain_view, tree_leaves
+from arena.wire import PLAIN, Block, Record, SlotWriter, map_tree, plain_view, tree_leaves
 
 
 class _SeatRecord(NamedTuple):
@@ -108,7 +108,6 @@ class BatchRecords:
             self._voided = False
             for seat in self._records:
                 seat.record.void.fill(False)
-                seat.record.header[0] &= ~VOID
 
     def finish(self) -> None:
         """End what is told after an exchange."""
@@ -221,7 +220,6 @@ class BatchRecords:
         self._voided, self._plain = True, False
         for seat in self._records:
             seat.record.void[copy] = True
-            seat.record.header[0] |= VOID
 
 
 def _seat_record(record: Record) -> _SeatRecord:

@@ -1,13 +1,22 @@
 """Functions over small arrays, compiled by Numba: where calls of NumPy cost more than the arithmetic in them.
 
-Each is compiled once for a kind of processor, when its module is imported, and kept: in ``NUMBA_CACHE_DIR``, else
-beside the module, else in the user's cache. Nothing is compiled with ``fastmath``: what is not finite stays so, and
-loops over elements give the same bits on all processors.
+Each is compiled when its module is imported, and kept: in ``NUMBA_CACHE_DIR``, else beside the module, else in the
+user's cache, in a folder of its own for each kind of processor and each text of the module. So machines that share a
+disk do not load each other's code, nor does a rank that starts while another compiles load what is out of date.
+
+Nothing is compiled with ``fastmath``: what is not finite stays so, and arithmetic over elements gives the same bits on
+all processors.
 """
 
+import hashlib
+import os
+import shutil
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
-from numba import njit
+import numba
+from llvmlite import binding
 from numba.core.errors import NumbaError
 
 
@@ -19,11 +28,39 @@ def compiled(signature: str) -> Callable[[Callable], Callable]:
     """
 
     def compile_now(function: Callable) -> Callable:
-        try:
-            return njit(signature, cache=True, error_model="numpy")(function)
-        except (RuntimeError, OSError) as error:
-            if isinstance(error, NumbaError):
+        before = numba.config.CACHE_DIR
+        folder = _folder(Path(function.__code__.co_filename), before)
+        if folder is not None:
+            numba.config.CACHE_DIR = str(folder)
+            try:
+                return numba.njit(signature, cache=True, error_model="numpy")(function)
+            except NumbaError:
                 raise
-            return njit(signature, error_model="numpy")(function)  # no folder that it could be kept in
+            except Exception:  # what lies there is damaged: unpickling it may raise anything
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                numba.config.CACHE_DIR = before
+        return numba.njit(signature, error_model="numpy")(function)
 
     return compile_now
+
+
+def _folder(module: Path, given: str) -> Path | None:
+    """Return where to keep what is compiled of a module; None where nothing can be written."""
+    kind = [binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), numba.__version__, sys.version]
+    digest = hashlib.sha256("\n".join(kind).encode() + module.read_bytes()).hexdigest()[:16]
+    for place in [Path(given)] if given else [module.parent / "__pycache__", *_user_cache()]:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(place, os.W_OK | os.X_OK):
+            return place / f"{module.stem}.{digest}"
+    return None
+
+
+def _user_cache() -> list[Path]:
+    try:
+        return [Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "arena"]
+    except RuntimeError:  # nobody's home is known here
+        return []

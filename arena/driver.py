@@ -1,15 +1,17 @@
 """Drives a built-in policy on a seat: acts for one batch of copies while the environment process steps the other."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from arena.opponents import Opponents
 from arena.policies.interface import Decision
-from arena.rollout import Rollout
 from arena.seat import Seat
 from arena.wire import PLAIN, Record, Tree, map_tree
+
+if TYPE_CHECKING:  # it brings Numba along, which only those who learn need
+    from arena.rollout import Rollout
 
 
 def _lanes(tree: Tree) -> Tree:
@@ -140,7 +142,7 @@ class Driver:
                 self._seat.send(batch)
             after_exchange()
 
-    def collect(self, rollout: Rollout) -> int:
+    def collect(self, rollout: "Rollout") -> int:
         """Fill a rollout with T exchanges per batch; return the transition steps in it.
 
         The seat has one kind of entity. Batches take turns: while the policy decides for one, the environment process

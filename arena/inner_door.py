@@ -16,7 +16,6 @@ from arena.driver import Driver
 from arena.errors import ConfigError, MatchOver
 from arena.league_seat import LeagueSeat
 from arena.messages import Restart, WriteCheckpoint
-from arena.rollout import Rollout
 from arena.seeding import derive_seed
 from arena.worker import Worker
 
@@ -125,6 +124,8 @@ class InnerDoorWorker(Worker):
             self.report(pooled=False)
 
     def _learn(self) -> None:
+        from arena.rollout import Rollout  # which brings Numba along
+
         policy, group = self.policy, self.channel
         offer = self.seat.offer
         rollout = Rollout(

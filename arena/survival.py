@@ -51,7 +51,8 @@ class Survival:
                 # Whoever takes a dead worker's place must not load them then.
                 import torch  # noqa: F401
 
-                import arena.inner_door  # noqa: F401
+                import arena.inner_door
+                import arena.policies.kernels  # noqa: F401
 
     def concerns(self, error: Exception) -> bool:
         """Whether an error is the death of another rank, and one to go on after."""

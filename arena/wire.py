@@ -12,7 +12,7 @@ Record (environment process to worker)::
     header      int64 [2]                  flags, bytes of the side message that follows
     rewards     float64 [copies, entities]
     terminated, truncated, acting  bool [copies, entities]
-    started, over, void  bool [copies]     void: an accident ended the episode (looked at where a flag says so)
+    started, over, void  bool [copies]     void: an accident ended the episode
     cast        int32 [copies]             who plays in the copy's episode: a number that a job explains (leagues)
     observations, action masks  one block per kind of entity: each leaf [copies, entities of that kind, ...]
 
@@ -36,7 +36,7 @@ HEADER_WORDS = 2
 STEP, RESET, DONE = 0, 1, 2  # done: a step too, but this seat needs no more of them
 # What an environment process says besides the step itself: bits of the flags. Plain: in all copies everybody acts, as
 # before, and no episode begins or ends; a shorter way to say what the record's arrays say, too.
-MATCH_OVER, VOID, PLAIN = 1, 2, 4
+MATCH_OVER, PLAIN = 1, 2
 
 Tree = Any
 """An array, or a nested dict or tuple of arrays, shaped like a space."""

@@ -9,7 +9,7 @@ from arena.policies.kernels import BETA_1, BETA_2, adam_step
 
 
 class FlatAdam:
-    """The optimizer of Kingma and Ba (2015, algorithm 1), a handful of operations whatever the number of parameters.
+    """The optimizer of Kingma and Ba (2015, algorithm 1): one pass over memory on the CPU, few operations elsewhere.
 
     Attributes:
       parameters: ``[P]``, the network's parameters, which are views of it from now on.

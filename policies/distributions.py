@@ -1,4 +1,4 @@
-"""Distributions over action spaces: sampled in NumPy while acting, differentiated by torch or by hand while learning.
+"""Distributions over action spaces: sampled from arrays to act, differentiated by torch or by hand to learn.
 
 A distribution reads ``outputs`` numbers per sample from the network and ``free`` learned numbers that do not depend on
 the observation. What it samples is a *choice*: ``choices`` float32 numbers, which ``actions`` turns into members of the
@@ -74,7 +74,7 @@ class Distribution(Protocol):
     def differentiate(
         self, outputs: np.ndarray, free: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
     ) -> Slopes:
-        """Do the same in NumPy, with the derivatives in closed form."""
+        """Do the same on arrays, with the derivatives in closed form."""
 
 
 class Categorical:
@@ -270,7 +270,9 @@ class Gaussian:
         deterministic: bool,
     ) -> np.ndarray:
         """See ``Distribution``."""
-        return outputs if deterministic else outputs + random.standard_normal(outputs.shape, np.float32) * np.exp(free)
+        if deterministic:
+            return outputs.copy()
+        return outputs + random.standard_normal(outputs.shape, np.float32) * np.exp(free)
 
     def actions(self, choice: np.ndarray) -> np.ndarray:
         """Return ``[N, ...]`` inside the bounds."""

@@ -201,7 +201,10 @@ def likeliest(logits: np.ndarray, noise: np.ndarray, choice: np.ndarray) -> None
 def log_softmax(
     logits: np.ndarray, choice: np.ndarray, log_p: np.ndarray, log_prob: np.ndarray, entropy: np.ndarray
 ) -> None:
-    """Write the logarithm of each probability ``[M, width]``, that of the choice ``[M]``, and the entropy ``[M]``."""
+    """Write the logarithm of each probability ``[M, width]``, that of the choice ``[M]``, and the entropy ``[M]``.
+
+    Choices, whole numbers below the width, are not checked.
+    """
     for i in range(len(logits)):
         most, total, mean = logits[i, 0], _F(0), _F(0)
         for j in range(1, logits.shape[1]):
@@ -341,7 +344,7 @@ def advantages(
 
 @compiled("float32(float32[:, ::1])")
 def total(array: np.ndarray) -> float:
-    """Return the sum of all elements: finite as long as they are."""
+    """Return the sum of all elements: not finite where one of them is not."""
     found = _F(0)
     for i in range(array.shape[0]):
         for j in range(array.shape[1]):

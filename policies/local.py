@@ -127,6 +127,7 @@ def train(
             rollout.decide(slot, lanes, decision)
             observations, rewards, terminated, truncated, _ = envs.step(decision.actions)
             starts, over = over, terminated | truncated
+            rewards = np.asarray(rewards, np.float64)
             rollout.observe(slot + 1, lanes, observations, rewards, terminated, truncated, ~over, starts)
             running += rewards
             returns += running[over].tolist()

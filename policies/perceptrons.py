@@ -1,4 +1,4 @@
-"""Small perceptrons in compiled loops, forward and backward, where calls into torch cost more than the arithmetic."""
+"""Perceptrons in compiled loops, forward and backward: in small ones calls into torch cost more than the arithmetic."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -60,7 +60,7 @@ class _Plan:
                 self._heads.append((self._width, layer.outputs))
             self._width += layer.outputs
         self.table = np.array(table, np.int64)
-        self._inputs, self.count = inputs, 0
+        self._inputs, self.count = inputs, -1
         self._memory = np.empty((3, 0), np.float32)
 
     def make_room(self, count: int) -> None:
@@ -83,7 +83,7 @@ class Perceptrons:
     """An ``ActorCritic`` computed from the vector of its parameters: whatever changes those changes this.
 
     Only for what ``serves`` approves: a plain vector observed, no memory, on the CPU. What is returned lies in memory
-    that the next call uses again.
+    that the next call uses again, so that two threads must not share one.
     """
 
     def __init__(self, networks: ActorCritic, parameters: np.ndarray, gradient: np.ndarray) -> None:
@@ -136,7 +136,7 @@ class Perceptrons:
         if plan.count != len(observations):
             plan.make_room(len(observations))
         x = plan.x
-        x[...] = observations if observations.ndim == 2 else observations.reshape(x.shape)
+        x[...] = observations.reshape(x.shape)
         if self._scale is not None:
             x *= self._scale
         forward(self._parameters, plan.table, x, plan.results)

@@ -26,6 +26,7 @@ from arena.wire import map_tree, tree_leaves
 
 KL = LOSSES.index("kl")
 NETWORK = "network."  # in front of the networks' names in a state dict
+LOOK_BACK = 1024  # samples that are read at once: what the layers say of them stays in the caches
 
 
 class Past(NamedTuple):
@@ -266,12 +267,14 @@ class PPO:
         """
         if self._fast is None:
             return
-        outputs, values = self._fast.forward(_joined(rollout.observations))
-        rollout.extras["value"][...] = values.reshape(-1, rollout.lanes)
+        observations, choice = _joined(rollout.observations), _joined(rollout.extras["choice"])
         mask = None if rollout.action_mask is None else _joined(rollout.action_mask)
-        choice = _joined(rollout.extras["choice"])
-        found = self.distribution.differentiate(outputs, self._free, choice, mask).log_prob
-        rollout.extras["log_prob"][...] = found.reshape(-1, rollout.lanes)
+        value, log_prob = _joined(rollout.extras["value"]), _joined(rollout.extras["log_prob"])
+        for start in range(0, len(choice), LOOK_BACK):
+            part = slice(start, start + LOOK_BACK)
+            outputs, value[part] = self._fast.forward(observations[part])
+            allowed = None if mask is None else mask[part]
+            log_prob[part] = self.distribution.differentiate(outputs, self._free, choice[part], allowed).log_prob
 
     def _prepare(self, rollout: Rollout, group: Reducer) -> tuple[Batch, dict[str, float]]:
         """Estimate advantages, normalise them over the group, and say how well the values explained the returns."""

@@ -4,7 +4,7 @@ With r = exp(log_prob - the acting policy's log_prob), A the advantage and means
 
     loss = - mean(min(r A, clip(r, 1 - e, 1 + e) A)) + c_v mean((V - target)^2) - c_h mean(entropy)
 
-The closed form is what small networks learn by: there, building and walking a graph costs more than the arithmetic.
+The closed form is what perceptrons learn by: in small ones, a graph costs more to build and walk than the arithmetic.
 """
 
 import math
