@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
+
+from arena.start import STILLBORN
 
 OPEN_MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -102,3 +105,17 @@ def succeed(outcome: Outcome) -> Outcome:
     """Assert that a run ended well, showing what it said if it did not."""
     assert outcome.code == 0, f"exit code {outcome.code}\n{outcome.output[-4000:]}\n{outcome.errors[-6000:]}"
     return outcome
+
+
+def run_mpirun(line: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run an mpirun of one's own; again where it could not even start, as ``arena.launch`` does with its own."""
+    for _ in range(3):
+        done = subprocess.run(line, capture_output=True, text=True, check=False, **options)
+        if not stillborn(done.stderr):
+            break
+    return done
+
+
+def stillborn(errors: str) -> bool:
+    """Whether Open MPI's mpirun says what it says once in some hundred starts, on a busy machine."""
+    return STILLBORN.decode() in errors

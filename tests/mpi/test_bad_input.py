@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from .launching import player, run_arena, write_config
+from .launching import OPEN_MPI_AS_ROOT, player, run_arena, run_mpirun, write_config
 
 GOOD = {
     "steps": 200,
@@ -91,14 +91,8 @@ def under_mpirun(place, config, ranks):
     """Start as on a cluster, with a number of ranks of one's own."""
     mpirun = os.path.join(os.path.dirname(sys.executable), "mpirun")
     line = [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "arena.launch"]
-    return subprocess.run(
-        [*line, str(write_config(place, config))],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-        check=False,
-    )
+    environment = {**os.environ, **OPEN_MPI_AS_ROOT}
+    return run_mpirun([*line, str(write_config(place, config))], timeout=60, env=environment)
 
 
 def test_too_few_ranks_name_the_number_that_is_needed(tmp_path):

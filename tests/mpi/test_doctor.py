@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from .launching import OPEN_MPI_AS_ROOT, OTHER_MPIS, other_mpi
+from .launching import OPEN_MPI_AS_ROOT, OTHER_MPIS, other_mpi, run_mpirun
 
 MPIRUN = str(Path(sys.executable).with_name("mpirun"))
 OPEN_MPI = [MPIRUN, "--oversubscribe", "--bind-to", "none"]
@@ -34,12 +34,9 @@ def doctor(place: Path, *launcher: str, arguments: tuple[str, ...] = (), timeout
     """Run ``arena doctor`` behind the words of a launcher, and read what it said."""
     answer = place / "findings.json"
     line = [*launcher, sys.executable, "-m", "arena.launch", "doctor", "--json", str(answer)]
-    done = subprocess.run(
+    done = run_mpirun(
         [*line, *(arguments or ("--run-root", str(place / "runs")))],
-        capture_output=True,
-        text=True,
         timeout=timeout,
-        check=False,
         cwd=place,
         env={**os.environ, **OPEN_MPI_AS_ROOT, "OMP_NUM_THREADS": "1"},
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from .hosts import Hosts, several_hosts
-from .launching import OPEN_MPI_AS_ROOT, write_config
+from .launching import OPEN_MPI_AS_ROOT, run_mpirun, write_config
 
 BOUND = 30.0
 """Seconds within which the documentation promises that a run ends when a machine is lost."""
@@ -89,7 +89,7 @@ def test_the_doctor_measures_between_hosts(hosts: Hosts, tmp_path: Path) -> None
     line = [str(mpirun), "--host", "host1:2,host2:1", "--bind-to", "none", "-n", "3"]
     line = hosts.on("host1", *line, sys.executable, "-m", "arena.launch", "doctor", "--run-root", str(tmp_path))
     environment = {**hosts.environment(), **OPEN_MPI_AS_ROOT}
-    said = subprocess.run(line, capture_output=True, text=True, timeout=100, check=False, env=environment).stdout
+    said = run_mpirun(line, timeout=100, env=environment).stdout
     between = next(line for line in said.splitlines() if "between nodes" in line)
     assert "round trip" in between and "host1 and host2" in between
     assert "0.0 ms apart" in said, "they share one clock"

@@ -1,14 +1,13 @@
 """The gradient path: replicas stay the same, and many workers learn what one would learn from all their data."""
 
 import sqlite3
-import subprocess
 
 import pytest
 
 from arena import start
 from arena.checkpoint import read_tensors
 
-from .launching import PLAYERS, player, run_arena, succeed, write_config
+from .launching import PLAYERS, player, run_arena, run_mpirun, succeed, write_config
 
 QUICK = {"hidden": [16, 16], "horizon": 32, "epochs": 2, "minibatches": 2}
 
@@ -75,14 +74,10 @@ def test_a_worker_that_stops_early_does_not_hold_up_its_group(tmp_path, workers,
     else:
         mpirun = start.find_mpirun()
         *line, _, _ = start.command(mpirun, 2 + workers, [])  # the last words are -m and the arena's own module
-        output = subprocess.run(
-            [*line, str(PLAYERS / machine), str(write_config(tmp_path, config))],
-            env=start.environment(mpirun),
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=120,
-            check=True,
-        ).stdout
+        line += [str(PLAYERS / machine), str(write_config(tmp_path, config))]
+        done = run_mpirun(line, env=start.environment(mpirun), timeout=120)
+        assert done.returncode == 0, done.stderr
+        output = done.stdout
     assert "worker 1 made 5 updates" in output
     assert all(f"worker {rank} made {updates} updates" in output for rank in range(workers) if rank != 1)
 

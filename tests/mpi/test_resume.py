@@ -17,7 +17,7 @@ from arena.checkpoint import read_tensors
 from arena.segments import in_use, segments
 from benchmarks.determinism import descendants
 
-from .launching import player, run_arena, succeed, write_config
+from .launching import player, run_arena, stillborn, succeed, write_config
 
 BUDGET = 40_000
 
@@ -52,7 +52,10 @@ def start(place, config, *arguments, under_mpirun=False):
     known = {p.name for p in checkpoints.glob("[0-9]*")} if checkpoints.exists() else set()
     deadline = time.monotonic() + 150
     while not {p.parent.name for p in checkpoints.glob("*/manifest.json")} - known:
-        assert process.poll() is None, process.communicate()
+        if process.poll() is not None:
+            said = process.communicate()
+            assert under_mpirun and stillborn(said[1]), said
+            return start(place, config, *arguments, under_mpirun=True)
         assert time.monotonic() < deadline, "no checkpoint was written"
         time.sleep(0.05)
     return process

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from benchmarks.observing import Observed
 from benchmarks.survival import BOUND, configuration, lose, roles
 
-from .launching import OPEN_MPI_AS_ROOT, player, run_arena, succeed, write_config
+from .launching import OPEN_MPI_AS_ROOT, player, run_arena, run_mpirun, succeed, write_config
 
 STEPS = 60_000
 """Of each policy: enough for three deaths with some updates between them."""
@@ -100,9 +99,7 @@ def test_without_mpiruns_flag_a_run_says_that_it_will_not_outlive_a_rank(tmp_pat
     path = write_config(tmp_path, config)
     mpirun = os.path.join(os.path.dirname(sys.executable), "mpirun")
     line = [mpirun, "--oversubscribe", "-n", "3", sys.executable, "-m", "arena.launch", str(path)]
-    done = subprocess.run(
-        line, capture_output=True, text=True, timeout=60, env={**os.environ, **OPEN_MPI_AS_ROOT}, check=False
-    )
+    done = run_mpirun(line, timeout=60, env={**os.environ, **OPEN_MPI_AS_ROOT})
     assert done.returncode == 0, done.stderr
     assert "started without --with-ft ulfm" in done.stderr
 
