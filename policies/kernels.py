@@ -310,38 +310,6 @@ def clipped_losses(
         by_values[i] = 2 * value_coefficient / count * error
 
 
-@compiled(
-    "void(float32[:, ::1], float32[:, ::1], boolean[:, ::1], boolean[:, ::1], boolean[:, ::1],"
-    " int64[:, ::1], float64, float64, float32[:, ::1])"
-)
-def advantages(
-    rewards: np.ndarray,
-    values: np.ndarray,
-    terminated: np.ndarray,
-    truncated: np.ndarray,
-    valid: np.ndarray,
-    next_slot: np.ndarray,
-    gamma: float,
-    gae_lambda: float,
-    found: np.ndarray,
-) -> None:
-    """Write the advantages ``[T + 1, L]``; see ``returns.advantages``. Slot T is zeros."""
-    horizon, lanes = rewards.shape
-    found[horizon] = _F(0)
-    for slot in range(horizon - 1, -1, -1):
-        for lane in range(lanes):
-            if not valid[slot, lane]:
-                found[slot, lane] = _F(0)
-                continue
-            after = next_slot[slot, lane]
-            goal = np.float64(rewards[slot, lane])
-            if not terminated[slot, lane]:
-                goal += gamma * values[after, lane]
-                if not truncated[slot, lane]:
-                    goal += gamma * gae_lambda * found[after, lane]
-            found[slot, lane] = goal - values[slot, lane]
-
-
 @compiled("float32(float32[:, ::1])")
 def total(array: np.ndarray) -> float:
     """Return the sum of all elements: not finite where one of them is not."""

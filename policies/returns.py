@@ -2,9 +2,13 @@
 
 import numpy as np
 
-from arena.policies import kernels
+from arena.compiled import compiled
 
 
+@compiled(
+    "float32[:, ::1](float32[:, ::1], float32[:, ::1], boolean[:, ::1], boolean[:, ::1], boolean[:, ::1],"
+    " int64[:, ::1], float64, float64)"
+)
 def advantages(
     rewards: np.ndarray,
     values: np.ndarray,
@@ -12,7 +16,6 @@ def advantages(
     truncated: np.ndarray,
     valid: np.ndarray,
     next_slot: np.ndarray,
-    *,
     gamma: float,
     gae_lambda: float,
 ) -> np.ndarray:
@@ -42,6 +45,16 @@ def advantages(
       ``[T, L]`` float32, 0 where there is no valid transition. Adding ``values[:-1]`` gives the lambda returns.
     """
     horizon, lanes = rewards.shape
-    found = np.empty((horizon + 1, lanes), np.float32)
-    kernels.advantages(rewards, values, terminated, truncated, valid, next_slot, gamma, gae_lambda, found)
-    return found[:-1]
+    found = np.zeros((horizon + 1, lanes), np.float32)
+    for slot in range(horizon - 1, -1, -1):
+        for lane in range(lanes):
+            if not valid[slot, lane]:
+                continue
+            after = next_slot[slot, lane]
+            goal = np.float64(rewards[slot, lane])
+            if not terminated[slot, lane]:
+                goal += gamma * values[after, lane]
+                if not truncated[slot, lane]:
+                    goal += gamma * gae_lambda * found[after, lane]
+            found[slot, lane] = goal - values[slot, lane]
+    return found[:horizon]
