@@ -39,7 +39,7 @@ from arena.wire import (
     RESET,
     ShapeError,
     action_reader,
-    batch_slices,
+    even_slices,
     blocks_of,
 )
 
@@ -119,7 +119,7 @@ class EnvironmentProcess:
         self._same_step = env.autoreset == "same_step"
         # On one core nothing goes on meanwhile. But a deterministic run does not depend on the machine.
         batches = 1 if core_ranks and not deterministic else env.batch_count
-        self._slices = batch_slices(env.num_envs, batches)
+        self._slices = even_slices(env.num_envs, batches)
         self._numbers = [tuple(enumerate(range(s.start, s.stop))) for s in self._slices]  # (place in batch, copy)
         seats = [tuple(self._entities[e] for e in seat.entities) for seat in match.seats]
         seat_blocks = [blocks_of(entities) for entities in seats]

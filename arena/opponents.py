@@ -11,7 +11,7 @@ from arena.messages import Job
 from arena.playbill import cast_of, side_on_seat
 from arena.seat import SeatOffer
 from arena.waiting import Waiter
-from arena.wire import Record, batch_slices, map_tree
+from arena.wire import Record, even_slices, map_tree
 
 OWN, NOBODY = 0, -1
 
@@ -152,7 +152,7 @@ class Opponents:
         written: what one batch has left behind may still begin in another.
         """
         playing = cast_of(self._cast)[0]
-        oldest = min(int(playing[part].max()) for part in batch_slices(self._offer.copies, self._offer.batches))
+        oldest = min(int(playing[part].max()) for part in even_slices(self._offer.copies, self._offer.batches))
         needed = set(playing.tolist())
         self._jobs = {known: job for known, job in self._jobs.items() if known >= oldest or known in needed}
 

@@ -8,7 +8,7 @@ from arena.envs.interface import EntitySpaces
 from arena.errors import ConfigError, MatchOver
 from arena.memory import MemoryName, find_memory
 from arena.waiting import Waiter
-from arena.wire import DONE, MATCH_OVER, STEP, Block, Record, batch_slices, blocks_of
+from arena.wire import DONE, MATCH_OVER, STEP, Block, Record, even_slices, blocks_of
 
 
 class SeatOffer(NamedTuple):
@@ -101,7 +101,7 @@ class Seat:
     ) -> None:
         self.offer: SeatOffer = mailbox.take(environment_rank, waiter, "the offer of a seat")
         self.blocks: tuple[Block, ...] = blocks_of(self.offer.entities)
-        self.slices = batch_slices(self.offer.copies, self.offer.batches)
+        self.slices = even_slices(self.offer.copies, self.offer.batches)
         batch_copies = [s.stop - s.start for s in self.slices]
         bells = None if self.offer.bells is None else SeatBells.find(self.offer.bells)
         memory = None

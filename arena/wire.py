@@ -235,9 +235,9 @@ def make_record(blocks: Sequence[Block], copies: int, memory: np.ndarray | None 
     return record
 
 
-def batch_slices(copies: int, batches: int) -> tuple[slice, ...]:
-    """Split ``copies`` environment copies into ``batches`` contiguous parts that differ by at most one copy."""
-    edges = [round(i * copies / batches) for i in range(batches + 1)]
+def even_slices(items: int, parts: int) -> tuple[slice, ...]:
+    """Split so many items into contiguous parts that differ by at most one item."""
+    edges = [round(i * items / parts) for i in range(parts + 1)]
     return tuple(slice(start, stop) for start, stop in itertools.pairwise(edges))
 
 

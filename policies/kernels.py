@@ -210,13 +210,15 @@ def log_softmax(
         for j in range(1, logits.shape[1]):
             most = max(most, logits[i, j])
         for j in range(logits.shape[1]):
-            total += np.exp(logits[i, j] - most)
+            weight = np.exp(logits[i, j] - most)
+            total += weight
+            mean += weight * (logits[i, j] - most)
+        mean /= total
         total = np.log(total)
         for j in range(logits.shape[1]):
             log_p[i, j] = logits[i, j] - most - total
-            mean += np.exp(log_p[i, j]) * log_p[i, j]
         log_prob[i] = log_p[i, int(choice[i])]
-        entropy[i] = -mean
+        entropy[i] = total - mean
 
 
 @compiled("void(float32[:, ::1], float32[::1], float32[::1], float32[::1], float32, float32[:, ::1])")
@@ -252,7 +254,7 @@ def log_softmax_backward(
 
 @compiled(
     "void(float32[::1], float32[::1], float32[::1], float32[::1], float32[::1], float32[::1],"
-    " float64, float64, float64, float32[::1], float32[::1], float64[::1])"
+    " float32[::1], float64, float64, float64, float32[::1], float32[::1], float64[::1])"
 )
 def clipped_losses(
     log_prob: np.ndarray,
@@ -261,14 +263,15 @@ def clipped_losses(
     values: np.ndarray,
     old_values: np.ndarray,
     targets: np.ndarray,
+    entropy: np.ndarray,
     clip: float,
     value_clip: float,
     value_coefficient: float,
     by_log_prob: np.ndarray,
     by_values: np.ndarray,
-    sums: np.ndarray,
+    losses: np.ndarray,
 ) -> None:
-    """Sum up the parts of PPO's loss over N transitions; see ``ppo_loss``.
+    """Work out the parts of PPO's loss over N transitions; see ``ppo_loss``.
 
     Args:
       log_prob: ``[N]``.
@@ -277,16 +280,17 @@ def clipped_losses(
       values: ``[N]``.
       old_values: ``[N]``, of the policy that acted.
       targets: ``[N]``, what the values should have been.
+      entropy: ``[N]``.
       clip: e in the formula.
       value_clip: likewise for the values; infinite for none.
       value_coefficient: c_v in the formula.
       by_log_prob: ``[N]``, derivatives of the loss, which is a mean.
       by_values: ``[N]``, likewise.
-      sums: ``[4]``: of what is maximised, of the values' squared errors, of the estimates of the KL divergence, and how
-        many ratios lie outside the bounds.
+      losses: ``[5]``, means: minus what is maximised, the values' squared errors, the entropies, the estimates of the KL
+        divergence, and the share of ratios outside the bounds.
     """
     count = len(values)
-    sums[:] = 0
+    losses[:] = 0
     for i in range(count):
         log_ratio = np.float64(log_prob[i]) - old_log_prob[i]
         ratio = math.exp(log_ratio)
@@ -294,9 +298,10 @@ def clipped_losses(
         bounded = min(max(ratio, 1 - clip), 1 + clip) * advantage[i]
         # Where the minimum is the clipped term, the ratio has no influence.
         by_log_prob[i] = 0 if surrogate > bounded else -surrogate / count
-        sums[0] += bounded if bounded < surrogate else surrogate  # noqa: FURB136 (NaN stays)
-        sums[2] += ratio - 1 - log_ratio
-        sums[3] += abs(ratio - 1) > clip
+        losses[0] -= bounded if bounded < surrogate else surrogate  # noqa: FURB136 (NaN stays)
+        losses[2] += entropy[i]
+        losses[3] += ratio - 1 - log_ratio
+        losses[4] += abs(ratio - 1) > clip
 
         error = np.float64(values[i]) - targets[i]
         squared = error * error
@@ -306,8 +311,10 @@ def clipped_losses(
             # Where the maximum is the clipped term, the value has no influence.
             if near * near > squared:
                 squared, error = near * near, 0.0
-        sums[1] += squared
+        losses[1] += squared
         by_values[i] = 2 * value_coefficient / count * error
+    for i in range(len(losses)):
+        losses[i] /= count
 
 
 @compiled("float32(float32[:, ::1])")

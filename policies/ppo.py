@@ -22,7 +22,7 @@ from arena.policies.ppo_loss import LOSSES, Batch, loss, slopes
 from arena.policies.returns import advantages
 from arena.policies.settings import PPOSettings
 from arena.rollout import Rollout
-from arena.wire import map_tree, tree_leaves
+from arena.wire import even_slices, map_tree, tree_leaves
 
 KL = LOSSES.index("kl")
 NETWORK = "network."  # in front of the networks' names in a state dict
@@ -218,7 +218,7 @@ class PPO:
                 self._differentiate(batch, past, rows, chosen, settings)
             if not self.gradient.average(group, len(chosen)):
                 continue
-            norm = self.gradient.values.norm().item()
+            norm = self.gradient.norm()
             losses = self.gradient.extras.tolist()
             self._check_finite(norm, losses)
             history.append((*losses, norm))
@@ -340,9 +340,10 @@ class PPO:
         horizon, lanes = valid.shape
         everything = np.flatnonzero(valid)
         grid = np.arange(horizon * lanes).reshape(horizon, lanes)
+        parts = even_slices(lanes if self.recurrent else len(everything), self.settings.minibatches)
         for _ in range(self.settings.epochs):
             order = self.random.permutation(lanes if self.recurrent else everything)
-            for part in np.array_split(order, self.settings.minibatches):
+            for part in map(order.__getitem__, parts):
                 rows = grid[:, part] if self.recurrent else part
                 chosen = rows[valid[:, part]] if self.recurrent else part
                 yield (rows, chosen) if self._fast is not None else (self._tensor(rows), self._tensor(chosen))

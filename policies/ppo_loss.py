@@ -44,11 +44,12 @@ class Batch(NamedTuple):
     target: Any
 
     def at(self, chosen: Any) -> "Batch":
-        """Return the samples with these indices."""
-        return Batch(
-            map_tree(lambda leaf: leaf[chosen], self.observations),
-            *(None if field is None else field[chosen] for field in self[1:]),
-        )
+        """Return the samples with these indices, an array where the fields are arrays."""
+
+        def pick(leaf: Any) -> Any:
+            return leaf.take(chosen, 0) if isinstance(leaf, np.ndarray) else leaf[chosen]  # NumPy's [] takes longer
+
+        return Batch(map_tree(pick, self.observations), *(None if field is None else pick(field) for field in self[1:]))
 
 
 def loss(
@@ -101,13 +102,13 @@ class Slopes(NamedTuple):
       outputs: ``[N, outputs]``, by what the policy network said.
       values: ``[N]``, by what the value network said.
       free: by the distribution's free numbers.
-      losses: ``LOSSES``, a list of floats.
+      losses: ``LOSSES``, float64.
     """
 
     outputs: np.ndarray
     values: np.ndarray
     free: np.ndarray
-    losses: list[float]
+    losses: np.ndarray
 
 
 def slopes(
@@ -122,7 +123,7 @@ def slopes(
     count = len(values)
     log_prob, entropy, backward = distribution.differentiate(outputs, free, batch.choice, batch.mask)
     by_log_prob, by_values = np.empty((2, count), np.float32)
-    sums = np.empty(4)
+    losses = np.empty(len(LOSSES))
     clipped_losses(
         log_prob,
         batch.log_prob,
@@ -130,14 +131,13 @@ def slopes(
         values,
         batch.value,
         batch.target,
+        entropy,
         settings.clip,
         math.inf if settings.value_clip is None else settings.value_clip,
         settings.value_coefficient,
         by_log_prob,
         by_values,
-        sums,
+        losses,
     )
     by_outputs, by_free = backward(by_log_prob, -settings.entropy_coefficient / count)
-    surrogate, squared, kl, outside = (sums / count).tolist()
-    losses = [-surrogate, squared, float(np.add.reduce(entropy)) / count, kl, outside]
     return Slopes(by_outputs, by_values, by_free, losses)

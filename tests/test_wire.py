@@ -20,7 +20,7 @@ from arena.wire import (
     ActionMessage,
     SlotWriter,
     action_reader,
-    batch_slices,
+    even_slices,
     blocks_of,
     make_record,
     map_tree,
@@ -175,7 +175,7 @@ def test_entities_of_equal_spaces_lie_together_in_order_of_appearance(entities):
 @given(st.integers(1, 100), st.data())
 def test_batches_share_the_copies_evenly(copies, data):
     batches = data.draw(st.integers(1, copies))
-    slices = batch_slices(copies, batches)
+    slices = even_slices(copies, batches)
     assert [copy for part in slices for copy in range(part.start, part.stop)] == list(range(copies))
     lengths = [part.stop - part.start for part in slices]
     assert len(lengths) == batches

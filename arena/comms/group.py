@@ -8,6 +8,7 @@ import numpy as np
 from arena.comms.boards import make_board
 from arena.comms.mpi import MPI
 from arena.comms.shared_average import SharedAverage, shared_average
+from arena.comms.shared_sum import SharedSum, shared_sum
 from arena.errors import MatchOver
 from arena.waiting import Waiter
 
@@ -72,6 +73,7 @@ class GroupChannel:
         self._comm, self._waiter = comm, waiter
         self.rank, self.size = comm.rank, comm.size
         self._board = make_board(comm, width=7)
+        self._shared_sum = shared_sum(comm)
         self._announced = False
         self._averaged: dict[int, _Averaged] = {}
         self._numbers: dict[int, int] = {}  # id of an array -> its number there
@@ -115,8 +117,19 @@ class GroupChannel:
         """Replace a contiguous float32 or float64 array by its sum over the group; all members get the same bits."""
         if self.size == 1:
             return
+        shared = self._shared_sum_of(array.size, array.dtype)
+        if shared is not None:
+            shared.bring(array)
         self._meet(_SUM32 if array.dtype == np.float32 else _SUM64, array.size)
-        self._sum(array)
+        if shared is not None:
+            shared.add_up(array)
+        else:
+            self._sum(array)
+
+    def _shared_sum_of(self, items: int, dtype: np.dtype) -> SharedSum | None:
+        """Return where members add up so many numbers, all of them there or none; None where that is MPI's work."""
+        shared = self._shared_sum
+        return shared if shared is not None and shared.has_room(items, dtype) else None
 
     def _sum(self, array: np.ndarray) -> None:
         flat = array.reshape(-1)
@@ -197,6 +210,8 @@ class GroupChannel:
             for averaged in self._averaged.values():
                 if averaged.shared is not None:
                     averaged.shared.withdraw()
+            if self._shared_sum is not None:
+                self._shared_sum.withdraw()
         if not self._announced:
             self._announced = True
             self._announce(None, 0, leaving=False)
@@ -222,7 +237,13 @@ class GroupChannel:
             else:
                 self._sum(np.zeros_like(averaged.message))
         else:
-            self._sum(np.zeros(meeting.length, np.float32 if meeting.operation == _SUM32 else np.float64))
+            nothing = np.zeros(meeting.length, np.float32 if meeting.operation == _SUM32 else np.float64)
+            shared = self._shared_sum_of(nothing.size, nothing.dtype)
+            if shared is not None:
+                shared.add_up(nothing)
+                shared.withdraw()
+            else:
+                self._sum(nothing)
 
     def leave(self) -> None:
         """Return once every member is leaving. Active members learn of it by MatchOver at their next collective."""

@@ -178,10 +178,14 @@ class Averages:
             expected = np.average(np.arange(group.size) + 1, weights=weights)
             assert (gradient - expected).abs().max() < 1e-6, (update, gradient, expected)
             assert (gradient == gradient[0]).all()
+            running = [rank for rank in range(group.size) if update < self.early or rank != 1]
+            few = np.array([[update, group.rank, 0.5]], np.float32)
+            group.sum_in_place(few)  # few enough to be added up by every worker
+            assert few.tolist() == [[update * len(running), sum(running), 0.5 * len(running)]], few
+            assert group.sum(group.rank + 0.25) == sum(running) + 0.25 * len(running)
             if update in (0, self.early):  # more than is summed at once, with all and without the one that is early
-                running = group.size if update < self.early else group.size - 1
-                assert (group.sum(np.arange(600_000.0)) == np.arange(600_000.0) * running).all()
-                assert (group.sum(np.ones(600_000)) == running).all()
+                assert (group.sum(np.arange(600_000.0)) == np.arange(600_000.0) * len(running)).all()
+                assert (group.sum(np.ones(600_000)) == len(running)).all()
         print(f"worker {group.rank} made {count} updates", flush=True)
 
 
