@@ -74,7 +74,6 @@ class _Environment:
         self._waiter = _EnvironmentWaiter(waiter)
         self._greenlet = greenlet(self._play)
         self._failure: BaseException | None = None
-        self._thread = threading.get_ident()
 
     def _play(self) -> None:
         try:
@@ -94,9 +93,11 @@ class _Environment:
         Raises:
           ConfigError: this is not the thread in which it was begun.
         """
-        if threading.get_ident() != self._thread:
-            raise ConfigError("env.in_worker: expected a policy that steps in the main thread, found another one")
-        self._greenlet.parent = getcurrent()  # a policy may step from greenlets of its own
+        try:
+            self._greenlet.parent = getcurrent()  # a policy may step from greenlets of its own
+        except ValueError:  # but a greenlet stays in its thread
+            text = "env.in_worker: expected a policy that steps in the main thread, found another one"
+            raise ConfigError(text) from None
         self.turns += 1
         try:
             self._greenlet.switch()

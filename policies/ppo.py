@@ -213,9 +213,10 @@ class PPO:
         past = self._past(rollout)
         history = []
         for rows, chosen in self._minibatches(rollout.valid) if metrics["samples"] else ():
-            self.gradient.zero()
-            if len(chosen):  # else this worker has nothing to say, but takes part in the average
+            if len(chosen):
                 self._differentiate(batch, past, rows, chosen, settings)
+            else:  # this worker has nothing to say, but takes part in the average
+                self.gradient.zero()
             if not self.gradient.average(group, len(chosen)):
                 continue
             norm = self.gradient.norm()
@@ -246,6 +247,7 @@ class PPO:
                 free.grad.numpy()[...] = found.free
             self.gradient.extras.numpy()[...] = found.losses
             return
+        self.gradient.zero()
         if past is None:
             few = batch.at(chosen)
             answer = self.networks(few.observations)

@@ -65,6 +65,12 @@ def test_an_environment_that_cannot_be_made_is_the_user_s_mistake(tmp_path):
     assert "Traceback" not in outcome.errors
 
 
+def test_a_policy_that_steps_in_another_thread_is_told_so(tmp_path):
+    outcome = run_arena(tmp_path, cartpole({"use": player("behaviours:StepsElsewhere")}, num_envs=1))
+    assert outcome.code == 2
+    assert "env.in_worker: expected a policy that steps in the main thread, found another one" in outcome.errors
+
+
 def test_what_the_environment_raises_is_not_lost_on_a_policy_that_goes_on(tmp_path):
     faults = {"use": PLANT, "settings": {"tickets": str(tmp_path / "tickets"), "faults": [["raise", 3]]}}
     config = cartpole({"use": player("behaviours:Swallows")}, wrappers=[faults], max_retry=0, num_envs=1)

@@ -3,6 +3,7 @@
 import contextlib
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import gymnasium
 import numpy as np
@@ -187,6 +188,17 @@ class Averages:
                 assert (group.sum(np.arange(600_000.0)) == np.arange(600_000.0) * len(running)).all()
                 assert (group.sum(np.ones(600_000)) == len(running)).all()
         print(f"worker {group.rank} made {count} updates", flush=True)
+
+
+class StepsElsewhere:
+    """Resets its environment from another thread than the one it was started in."""
+
+    def __init__(self, env, group):
+        self.env = env
+
+    def run(self, steps):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(self.env.reset).result()
 
 
 class Looks:
