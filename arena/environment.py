@@ -4,7 +4,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.batch_records import BatchRecords
-from arena.comms import Mailbox, MatchChannel, World, agree_on_turn, hang_up, memory_needed
+from arena.comms import Mailbox, World
 from arena.config import TableRow
 from arena.config_sections import EnvConfig
 from arena.copies import Copies, CopiesApart
@@ -25,12 +24,12 @@ from arena.env_manager.source import EnvironmentSource
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.errors import ConfigError
 from arena.layout import Match
-from arena.memory import offer_memory
 from arena.messages import CloseMatch, Job, Note
 from arena.playbill import Cast, Playbill
 from arena.preflight import check_seats
 from arena.running_episodes import RunningEpisodes
-from arena.seat import ResetRequest, SeatAnswer, SeatOffer
+from arena.seat import ResetRequest
+from arena.seat_offers import SeatsOnOffer, offer_seats
 from arena.seeding import derive_seed
 from arena.waiting import Waiter
 from arena.wire import (
@@ -39,8 +38,8 @@ from arena.wire import (
     RESET,
     ShapeError,
     action_reader,
-    even_slices,
     blocks_of,
+    even_slices,
 )
 
 LOOK_EVERY = 0.05
@@ -123,53 +122,15 @@ class EnvironmentProcess:
         self._numbers = [tuple(enumerate(range(s.start, s.stop))) for s in self._slices]  # (place in batch, copy)
         seats = [tuple(self._entities[e] for e in seat.entities) for seat in match.seats]
         seat_blocks = [blocks_of(entities) for entities in seats]
-        batch_copies = [s.stop - s.start for s in self._slices]
-        # However this ends, nothing that was offered stays on offer: the other ends have it then, or never will.
-        with ExitStack() as offers:
-            memories = []
-            for rank, blocks in zip(worker_ranks, seat_blocks, strict=True):
-                near = world.nodes[rank] == world.nodes[world.rank]
-                memory = offer_memory(memory_needed(blocks, batch_copies)) if near else None
-                memories.append(memory)
-                if memory is not None:
-                    offers.callback(memory.withdraw)
-            # Who sleeps until somebody rings must find the message then.
-            bells = hang_up(len(seats)) if core_ranks and None not in memories else []
-            for each in bells:
-                offers.callback(each.hide)
-            turn = agree_on_turn(mailbox, waiter, world.rank, core_ranks) if core_ranks else None
-            for i, (rank, entities, memory) in enumerate(zip(worker_ranks, seats, memories, strict=True)):
-                mailbox.hand(
-                    rank,
-                    SeatOffer(
-                        match.index,
-                        i,
-                        len(seats),
-                        entities,
-                        env.num_envs,
-                        batches,
-                        self._same_step,
-                        self._manager.turn_based,
-                        None if memory is None else memory.name,
-                        bells[i].names if bells else None,
-                    ),
-                )
-            answers: list[SeatAnswer] = [
-                mailbox.take_answer(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
-            ]
-        self._channel = MatchChannel(
+        self._channel, answers = offer_seats(
             world,
-            worker_ranks,
-            seat_blocks,
-            batch_copies,
+            mailbox,
             waiter,
-            [
-                None if memory is None or not answer.has_memory else memory.view
-                for memory, answer in zip(memories, answers, strict=True)
-            ],
+            match,
+            worker_ranks,
+            SeatsOnOffer(seats, seat_blocks, self._slices, self._same_step, self._manager.turn_based),
             in_turn=deterministic and env.manager == "serial",  # copies apart do not touch each other
-            bells=bells,
-            turn=turn if bells else None,
+            core_ranks=core_ranks,
         )
         places = [(b, copy) for b, s in enumerate(self._slices) for copy in range(s.stop - s.start)]
         readers = [self._entity_readers(b, copy) for b, copy in places]

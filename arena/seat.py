@@ -8,7 +8,7 @@ from arena.envs.interface import EntitySpaces
 from arena.errors import ConfigError, MatchOver
 from arena.memory import MemoryName, find_memory
 from arena.waiting import Waiter
-from arena.wire import DONE, MATCH_OVER, STEP, Block, Record, even_slices, blocks_of
+from arena.wire import DONE, MATCH_OVER, STEP, Block, Record, blocks_of, even_slices
 
 
 class SeatOffer(NamedTuple):

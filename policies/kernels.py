@@ -286,8 +286,8 @@ def clipped_losses(
       value_coefficient: c_v in the formula.
       by_log_prob: ``[N]``, derivatives of the loss, which is a mean.
       by_values: ``[N]``, likewise.
-      losses: ``[5]``, means: minus what is maximised, the values' squared errors, the entropies, the estimates of the KL
-        divergence, and the share of ratios outside the bounds.
+      losses: ``[5]``, means: of minus what is maximised, of the values' squared errors, of the entropies, of the
+        estimates of the KL divergence; and the share of ratios outside the bounds.
     """
     count = len(values)
     losses[:] = 0
