@@ -1,6 +1,5 @@
 """One flat buffer that all gradients are views of, so that a group averages them with a single reduction."""
 
-import math
 from collections.abc import Iterable
 
 import torch
@@ -62,13 +61,6 @@ class FlatGradient:
     def zero(self) -> None:
         """Clear gradients and extras. Call it before every backward pass."""
         self._buffer.zero_()
-
-    def norm(self) -> float:
-        """Return the Euclidean length of all gradients; not finite where one of them is not."""
-        if not self.values.is_cpu:
-            return self.values.norm().item()
-        values = self.values.numpy()
-        return math.sqrt(values @ values)  # a seventh of the time that torch needs for few
 
     def gather(self) -> None:
         """Bring gradients home that were detached from the buffer, as ``optimizer.zero_grad`` does by default."""

@@ -5,7 +5,12 @@ import math
 import torch
 from torch import nn
 
-from arena.policies.kernels import BETA_1, BETA_2, adam_step
+from arena.policies.kernels import BETA_1, BETA_2, adam_step, squared_length
+
+
+def length(gradient: torch.Tensor) -> float:
+    """Return the Euclidean length of a gradient ``[P]``, contiguous; not finite where an element is not."""
+    return math.sqrt(squared_length(gradient.numpy())) if gradient.is_cpu else gradient.norm().item()
 
 
 class FlatAdam:

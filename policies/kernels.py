@@ -22,6 +22,7 @@ start in the vector of all parameters, its widths, what follows it, and its plac
 
 _F = np.float32
 _TINY = np.finfo(np.float32).tiny
+_ABREAST = 64  # sums that are worked out side by side, so that a loop becomes vectors
 
 
 # Perceptrons
@@ -174,6 +175,26 @@ def adam_step(
         first[i] += _F(1 - BETA_1) * (slope - first[i])
         second[i] += _F(1 - BETA_2) * (slope * slope - second[i])
         parameters[i] -= rate * first[i] / (np.sqrt(second[i]) * correction + epsilon)
+
+
+@compiled("float64(float32[::1])")
+def squared_length(vector: np.ndarray) -> float:
+    """Return the sum of the squares of all elements; not finite where one of them is not.
+
+    It is added up in the same order on every processor, so that workers on different ones agree on every bit.
+    """
+    sums = np.zeros(_ABREAST)
+    whole = len(vector) // _ABREAST * _ABREAST
+    for i in range(0, whole, _ABREAST):
+        part = vector[i : i + _ABREAST]
+        for j in range(_ABREAST):
+            sums[j] += np.float64(part[j]) * np.float64(part[j])
+    found = 0.0
+    for j in range(_ABREAST):
+        found += sums[j]
+    for i in range(whole, len(vector)):
+        found += np.float64(vector[i]) * np.float64(vector[i])
+    return found
 
 
 # Choices

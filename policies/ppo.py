@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from arena.envs.interface import EntitySpaces
 from arena.errors import ConfigError
 from arena.gradients import FlatGradient
-from arena.policies.adam import FlatAdam
+from arena.policies.adam import FlatAdam, length
 from arena.policies.distributions import Categorical, distribution
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.interface import Decision, Reducer
@@ -219,7 +219,7 @@ class PPO:
                 self.gradient.zero()
             if not self.gradient.average(group, len(chosen)):
                 continue
-            norm = self.gradient.norm()
+            norm = length(self.gradient.values)
             losses = self.gradient.extras.tolist()
             self._check_finite(norm, losses)
             history.append((*losses, norm))

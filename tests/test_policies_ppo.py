@@ -1,5 +1,7 @@
 """If these fail, PPO does not learn, learns something else with more workers, or forgets what it should keep."""
 
+import math
+
 import gymnasium
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from arena.checkpoint import write_tensors
 from arena.envs.interface import EntitySpaces
 from arena.errors import ConfigError
-from arena.policies.adam import FlatAdam
+from arena.policies.adam import FlatAdam, length
 from arena.policies.loader import build, load_weights
 from arena.policies.local import Alone, Lockstep, train
 from arena.policies.ppo import PPO
@@ -565,6 +567,15 @@ def test_any_space_goes_through_a_whole_update(observation, action, lstm):
     metrics = policy.learn(rollout, Alone())
     assert metrics["samples"] == 32
     assert metrics["kl"] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 1_000, 9_155])
+def test_the_length_of_a_gradient_is_torch_s(size):
+    gradient = torch.randn(size, generator=torch.Generator().manual_seed(size))
+    assert length(gradient) == pytest.approx(gradient.double().norm().item(), rel=1e-12)
+    for odd in (float("inf"), float("nan")):
+        gradient[size // 2] = odd
+        assert not math.isfinite(length(gradient))
 
 
 def test_adam_takes_the_steps_of_torch_s():
