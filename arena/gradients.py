@@ -59,7 +59,7 @@ class FlatGradient:
         return True
 
     def zero(self) -> None:
-        """Clear gradients and extras. Call it before every backward pass."""
+        """Clear gradients and extras. Call it before every backward pass that adds to them."""
         self._buffer.zero_()
 
     def gather(self) -> None:

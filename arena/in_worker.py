@@ -95,7 +95,7 @@ class _Environment:
         """
         try:
             self._greenlet.parent = getcurrent()  # a policy may step from greenlets of its own
-        except ValueError:  # but a greenlet stays in its thread
+        except ValueError:  # but a greenlet stays in its thread; this one has begun, or there were no seat to step
             text = "env.in_worker: expected a policy that steps in the main thread, found another one"
             raise ConfigError(text) from None
         self.turns += 1

@@ -53,6 +53,9 @@ def offer_seats(
       seats: what they are like.
       in_turn: whether to take batches in their order, not as they come.
       core_ranks: of all environment processes that keep to this one's core, if they do.
+
+    Returns:
+      The way to the workers, and what each of them has answered.
     """
     batch_copies = [s.stop - s.start for s in seats.slices]
     # However this ends, nothing that was offered stays on offer: the other ends have it then, or never will.

@@ -9,7 +9,10 @@ from arena.policies.kernels import BETA_1, BETA_2, adam_step, squared_length
 
 
 def length(gradient: torch.Tensor) -> float:
-    """Return the Euclidean length of a gradient ``[P]``, contiguous; not finite where an element is not."""
+    """Return the Euclidean length of a gradient ``[P]``, contiguous.
+
+    It is not finite where an element is not, or where squares are more than float32 holds: Adam would keep them.
+    """
     return math.sqrt(squared_length(gradient.numpy())) if gradient.is_cpu else gradient.norm().item()
 
 

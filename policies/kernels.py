@@ -177,9 +177,9 @@ def adam_step(
         parameters[i] -= rate * first[i] / (np.sqrt(second[i]) * correction + epsilon)
 
 
-@compiled("float64(float32[::1])")
+@compiled("float32(float32[::1])")
 def squared_length(vector: np.ndarray) -> float:
-    """Return the sum of the squares of all elements; not finite where one of them is not.
+    """Return the sum of the squares of all elements; not finite where one of them is not, or float32 ends.
 
     It is added up in the same order on every processor, so that workers on different ones agree on every bit.
     """

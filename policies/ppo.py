@@ -242,7 +242,7 @@ class PPO:
             few = batch.at(chosen)
             outputs, values = self._fast.forward(few.observations)
             found = slopes(outputs, values, self._free, few, self.distribution, settings)
-            self._fast.backward(found.outputs, found.values)
+            self._fast.backward(found.outputs, found.values)  # writes all but what follows; nothing was cleared
             if free.grad is not None:
                 free.grad.numpy()[...] = found.free
             self.gradient.extras.numpy()[...] = found.losses

@@ -44,7 +44,7 @@ class Batch(NamedTuple):
     target: Any
 
     def at(self, chosen: Any) -> "Batch":
-        """Return the samples with these indices, an array where the fields are arrays."""
+        """Return the samples with these indices: an array of them where the fields are arrays, else a tensor."""
 
         def pick(leaf: Any) -> Any:
             return leaf.take(chosen, 0) if isinstance(leaf, np.ndarray) else leaf[chosen]  # NumPy's [] takes longer
@@ -102,7 +102,7 @@ class Slopes(NamedTuple):
       outputs: ``[N, outputs]``, by what the policy network said.
       values: ``[N]``, by what the value network said.
       free: by the distribution's free numbers.
-      losses: ``LOSSES``, float64.
+      losses: ``LOSSES``, float64 ``[5]``.
     """
 
     outputs: np.ndarray

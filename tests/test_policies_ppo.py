@@ -572,8 +572,8 @@ def test_any_space_goes_through_a_whole_update(observation, action, lstm):
 @pytest.mark.parametrize("size", [1, 63, 64, 1_000, 9_155])
 def test_the_length_of_a_gradient_is_torch_s(size):
     gradient = torch.randn(size, generator=torch.Generator().manual_seed(size))
-    assert length(gradient) == pytest.approx(gradient.double().norm().item(), rel=1e-12)
-    for odd in (float("inf"), float("nan")):
+    assert length(gradient) == pytest.approx(gradient.double().norm().item(), rel=1e-6)
+    for odd in (float("inf"), float("nan"), 1e20):
         gradient[size // 2] = odd
         assert not math.isfinite(length(gradient))
 

@@ -39,6 +39,7 @@ the same time, and those who sleep are late for the next one."""
 
 # The operations that members can meet for; from the last on, the number of what is averaged is added.
 _SUM32, _SUM64, _BROADCAST, _LEAVE, _ALLOCATE, _AVERAGE = 1, 2, 3, 4, 5, 6
+_SUMS = {np.dtype(np.float32): _SUM32, np.dtype(np.float64): _SUM64}
 _NAMES = {
     _SUM32: "a sum of float32",
     _SUM64: "a sum of float64",
@@ -114,13 +115,20 @@ class GroupChannel:
     # What members do together -----------------------------------------------------------------------------------
 
     def sum_in_place(self, array: np.ndarray) -> None:
-        """Replace a contiguous float32 or float64 array by its sum over the group; all members get the same bits."""
+        """Replace a contiguous float32 or float64 array by its sum over the group; all members get the same bits.
+
+        Raises:
+          TypeError: it is of another kind.
+        """
+        operation = _SUMS.get(array.dtype)
+        if operation is None:
+            raise TypeError(f"a sum over a group: expected a float32 or float64 array, found {array.dtype}")
         if self.size == 1:
             return
         shared = self._shared_sum_of(array.size, array.dtype)
         if shared is not None:
             shared.bring(array)
-        self._meet(_SUM32 if array.dtype == np.float32 else _SUM64, array.size)
+        self._meet(operation, array.size)
         if shared is not None:
             shared.add_up(array)
         else:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import gymnasium
 import numpy as np
+import pytest
 import torch
 from pettingzoo import ParallelEnv
 
@@ -159,6 +160,8 @@ class Averages:
     def run(self, steps):
         group = self.group
         count = self.early if group.rank == 1 else self.updates
+        with pytest.raises(TypeError, match="expected a float32 or float64 array, found int64"):
+            group.sum_in_place(np.arange(3))
         self.env.reset()
         for update in range(count):
             _, _, terminated, truncated, _ = self.env.step(self.env.action_space.sample())
