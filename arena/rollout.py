@@ -65,20 +65,11 @@ class Rollout:
         self.valid = np.zeros((horizon, lanes), bool)
         self.next_slot = np.zeros((horizon, lanes), np.intp)
         self._following = np.arange(1, horizon + 1)[:, None]
-        self._open = np.full(lanes, NO_SLOT, np.intp)  # where the lane's unfinished transition began
-        self._collected = np.zeros(lanes, np.float32)  # and its reward so far
-        self._nowhere = np.zeros(lanes, bool)
-        self._transitions = (
-            self.acting,
-            self.starts,
-            self.rewards,
-            self.terminated,
-            self.truncated,
-            self.valid,
-            self.next_slot,
-            self._open,
-            self._collected,
-        )
+        # What arrived in each slot, where it arrived; transitions are made of it once the last slot is there.
+        self._earned = np.zeros(shape, np.float64)
+        self._over, self._cut, self._void = np.zeros((3, *shape), bool)
+        self._arrived = self._earned, self._over, self._cut, self._void, self.acting, self.starts
+        self._rows: dict[int, list[tuple[np.ndarray, ...]]] = {}  # of these, by a batch's first lane: views by slot
         self.begin()
 
     def begin(self) -> None:
@@ -87,10 +78,9 @@ class Rollout:
             array[0] = array[-1]
         if self.action_mask is not None:
             self.action_mask[0] = self.action_mask[-1]
-        for array in (self.rewards, self.terminated, self.truncated, self.valid, self._collected):
+        for array in (self.rewards, self.terminated, self.truncated, self.valid):
             array.fill(0)
         self.next_slot[:] = self._following
-        self._open[:] = np.where(self.acting[0], 0, NO_SLOT)
 
     def observe(
         self,
@@ -106,6 +96,8 @@ class Rollout:
         void: np.ndarray | None = None,
     ) -> None:
         """Store the record that arrived for N lanes: what they see in ``slot``, and what came of their last action.
+
+        That of slot T completes their transitions.
 
         Args:
           slot: 0 (in the very first rollout only) to T.
@@ -123,9 +115,28 @@ class Rollout:
         put(self.observations, (slot, lanes), observations)
         if self.action_mask is not None and action_mask is not None:
             self.action_mask[slot, lanes] = action_mask
-        if void is None:
-            void = self._nowhere[lanes]
-        _observe(slot, lanes.start, rewards, terminated, truncated, acting, starts, void, *self._transitions)
+        if lanes.start not in self._rows:
+            self._rows[lanes.start] = [
+                tuple(array[slot, lanes] for array in self._arrived) for slot in range(self.horizon + 1)
+            ]
+        earned, over, cut, voided, acts, begins = self._rows[lanes.start][slot]
+        earned[...] = rewards
+        over[...] = terminated
+        cut[...] = truncated
+        voided[...] = False if void is None else void
+        acts[...] = acting
+        begins[...] = starts
+        if slot == self.horizon:
+            _transitions(
+                lanes.start,
+                lanes.start + len(rewards),
+                *self._arrived,
+                self.rewards,
+                self.terminated,
+                self.truncated,
+                self.valid,
+                self.next_slot,
+            )
 
     def decide(self, slot: int, lanes: slice, decision: Decision) -> None:
         """Store what the policy answered to the observations of ``slot``, 0 to T - 1."""
@@ -139,55 +150,48 @@ class Rollout:
 
 
 @compiled(
-    "void(int64, int64, float64[::1], boolean[::1], boolean[::1], boolean[::1], boolean[::1], boolean[::1],"
-    " boolean[:, ::1], boolean[:, ::1], float32[:, ::1], boolean[:, ::1], boolean[:, ::1], boolean[:, ::1],"
-    " int64[:, ::1], int64[::1], float32[::1])"
+    "void(int64, int64, float64[:, ::1], boolean[:, ::1], boolean[:, ::1], boolean[:, ::1], boolean[:, ::1],"
+    " boolean[:, ::1], float32[:, ::1], boolean[:, ::1], boolean[:, ::1], boolean[:, ::1], int64[:, ::1])"
 )
-def _observe(
-    slot: int,
+def _transitions(
     first: int,
-    reward: np.ndarray,
-    terminated: np.ndarray,
-    truncated: np.ndarray,
+    end: int,
+    earned: np.ndarray,
+    over: np.ndarray,
+    cut: np.ndarray,
+    void: np.ndarray,
     acting: np.ndarray,
     starts: np.ndarray,
-    void: np.ndarray,
-    all_acting: np.ndarray,
-    all_starts: np.ndarray,
-    all_rewards: np.ndarray,
-    all_terminated: np.ndarray,
-    all_truncated: np.ndarray,
+    rewards: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
     valid: np.ndarray,
     next_slot: np.ndarray,
-    began: np.ndarray,
-    collected: np.ndarray,
 ) -> None:
-    """Store what arrived for lanes from ``first`` on; see ``Rollout.observe``, and its attributes for the rest."""
-    for i in range(len(reward)):
-        lane = first + i
-        all_acting[slot, lane] = acting[i]
-        all_starts[slot, lane] = starts[i]
-        if starts[i]:  # a transition that was still open is dropped
-            began[lane] = NO_SLOT
-        at = began[lane]
-        if at == NO_SLOT:
-            collected[lane] = 0
-        else:
-            collected[lane] += reward[i]
-            if acting[i] or terminated[i] or truncated[i]:
-                all_rewards[at, lane] = collected[lane]
-                all_terminated[at, lane] = terminated[i]
-                all_truncated[at, lane] = truncated[i]
-                valid[at, lane] = True
-                next_slot[at, lane] = slot
-                began[lane] = NO_SLOT
-                collected[lane] = 0
-        if acting[i]:
-            began[lane] = slot
-        if void[i]:
-            earlier = slot
-            while earlier > 0:
-                earlier -= 1
-                valid[earlier, lane] = False
-                if all_starts[earlier, lane]:
-                    break
+    """Make the transitions of the lanes from ``first`` to before ``end`` of what arrived in all slots.
+
+    See ``Rollout.observe`` for what arrived, and its attributes for what becomes of it.
+    """
+    for lane in range(first, end):
+        began, collected = 0 if acting[0, lane] else NO_SLOT, 0.0  # of the transition that is still open
+        for slot in range(1, len(acting)):
+            if starts[slot, lane]:  # one that was still open is dropped
+                began = NO_SLOT
+            if began != NO_SLOT:
+                collected += earned[slot, lane]
+                if acting[slot, lane] or over[slot, lane] or cut[slot, lane]:
+                    rewards[began, lane] = collected
+                    terminated[began, lane] = over[slot, lane]
+                    truncated[began, lane] = cut[slot, lane]
+                    valid[began, lane] = True
+                    next_slot[began, lane] = slot
+                    began = NO_SLOT
+            if acting[slot, lane]:
+                began, collected = slot, 0.0
+            if void[slot, lane]:
+                earlier = slot
+                while earlier > 0:
+                    earlier -= 1
+                    valid[earlier, lane] = False
+                    if starts[earlier, lane]:
+                        break

@@ -131,7 +131,6 @@ def inserting() -> Pair:
     def insert() -> None:
         rollout.decide(0, lanes, decision)
         rollout.observe(1, lanes, seen, rewards, no, no, yes, no)
-        rollout._open[:] = 0
 
     def least() -> None:
         target[1] = seen

@@ -113,6 +113,7 @@ def test_the_next_rollout_begins_with_the_last_observation_and_nothing_else():
     assert rollout.acting[0].tolist() == [True, False]
     assert not rollout.valid.any() and not rollout.rewards.any()
     tell(rollout, 1, [(4, 9, 0, 0, 1, 0), (0, 0, 0, 0, 1, 1)])
+    tell(rollout, 2, [(5, 1, 0, 0, 1, 0)] * 2)
     assert rollout.rewards[0].tolist() == [9, 0]
     assert rollout.valid[0].tolist() == [True, False]
 
@@ -151,8 +152,9 @@ def test_a_crash_while_another_entity_is_at_turn_leaves_no_open_transition():
     tell(rollout, 3, [(5, 0, 0, 0, 1, 1)])
     assert lane(rollout, "valid") == [False, False, False]
     rollout.begin()
-    tell(rollout, 1, [(6, 2, 0, 0, 1, 0)])
-    assert lane(rollout, "rewards")[0] == 2
+    for slot in (1, 2, 3):
+        tell(rollout, slot, [(6, 2, 0, 0, 1, 0)])
+    assert lane(rollout, "rewards") == [2, 2, 2]
 
 
 def test_batches_of_lanes_arrive_on_their_own():
@@ -162,6 +164,9 @@ def test_batches_of_lanes_arrive_on_their_own():
         choose(rollout, 0, batch.start, batch)
     for batch in (slice(2, 4), slice(0, 2)):
         tell(rollout, 1, [(9, batch.start, 1, 0, 0, 0), (9, 1, 0, 0, 1, 0)], batch)
+    tell(rollout, 2, [(9, 0, 0, 0, 1, 0)] * 2, slice(2, 4))
+    assert not rollout.valid[:, :2].any()  # this batch's last record is still under way
+    tell(rollout, 2, [(9, 0, 0, 0, 1, 0)] * 2, slice(0, 2))
     assert rollout.rewards[0].tolist() == [0, 1, 2, 1]
     assert rollout.terminated[0].tolist() == [True, False, True, False]
     assert rollout.actions[0].tolist() == [0, 0, 2, 2]
