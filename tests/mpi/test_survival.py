@@ -11,7 +11,7 @@ from benchmarks.survival import BOUND, configuration, lose, roles
 
 from .launching import OPEN_MPI_AS_ROOT, player, run_arena, run_mpirun, succeed, write_config
 
-STEPS = 60_000
+STEPS = 150_000
 """Of each policy: enough for three deaths with some updates between them."""
 
 
