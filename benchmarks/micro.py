@@ -44,6 +44,7 @@ class Pair(NamedTuple):
 class _Row(NamedTuple):
     seats: tuple[Seat, ...]
     replicas: int
+    in_worker: bool = False
 
 
 _MANY_RANKS = 100_001

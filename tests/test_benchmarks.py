@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from benchmarks import micro
 from benchmarks.measuring import MissingPeerError, compete, conclude, options, parse
 from benchmarks.report import write
 from benchmarks.running import run_peer
@@ -100,3 +101,10 @@ def test_the_model_grows_with_the_ranks():
     small, large = model(1_000, Costs()), model(100_000, Costs())
     assert large["root messages/s"] > 50 * small["root messages/s"]
     assert small["all-reduce ms"] < large["all-reduce ms"] < 2 * small["all-reduce ms"]  # by hops, not by ranks
+
+
+@pytest.mark.parametrize("make", micro.PAIRS, ids=lambda make: make.__name__)
+def test_what_micro_times_still_runs(make):
+    pair = make()
+    pair.ours()
+    pair.least()
