@@ -227,7 +227,7 @@ class EnvironmentProcess:
             if self._closing or (asked and self._all_done(asked)):
                 open_batches = self._end(batch)
                 continue
-            if asked and RESET in asked:
+            if asked and self._wants_reset(batch, asked):
                 if not self._reset(batch):
                     continue
             else:
@@ -245,6 +245,15 @@ class EnvironmentProcess:
     def _all_done(self, asked: Sequence[int]) -> bool:
         """Whether no seat needs another step of the batch."""
         return self._ends_by_seats and bool(asked) and all(command == DONE for command in asked)
+
+    def _wants_reset(self, batch: int, asked: Sequence[int]) -> bool:
+        """Whether a seat asks for a reset that is more than what a step does where every copy's episode is over."""
+        return RESET in asked and (
+            bool(self._late or self._cut_off)
+            or self._playbill is not None
+            or not all(self._running[number].over for _, number in self._numbers[batch])
+            or any(message.header[1] for message in self._channel.messages[batch])  # it says what the reset is to be
+        )
 
     def housekeeping(self) -> None:
         """See whether the root closes the match."""
@@ -273,7 +282,7 @@ class EnvironmentProcess:
     def _send_off(self, batch: int) -> bool:
         """Have the copies of a batch, which are elsewhere, do what the seats ask; False where that is no plain step."""
         asked = self._channel.asked(batch)
-        if self._closing or self._all_done(asked) or RESET in asked:
+        if self._closing or self._all_done(asked) or self._wants_reset(batch, asked):
             return False
         for copy, number in self._numbers[batch]:
             if number in self._late:

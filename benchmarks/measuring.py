@@ -2,6 +2,8 @@
 
 A *contestant* is a function that does some work once, in a process of its own, and returns figures by name. Contestants
 take turns (A B A B ...), so that whatever else slows the machine down hits all of them, and medians are compared.
+A machine that others use too is fast in one second and slow in the next. Where contestants do the same work, fast ones
+see less of that in a turn, and come up to ``MOST_A_TURN`` times in it.
 """
 
 import argparse
@@ -12,7 +14,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +23,9 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PEER_PYTHON = "ARENA_PEER_PYTHON"
 """Environment variable: interpreters that have the peers, separated like PATH."""
+
+MOST_A_TURN = 3
+"""How often a contestant is measured in a turn, at most, where those that take less time come more often."""
 
 QUICK = 45.0
 """Seconds after which a quick benchmark begins no more turns."""
@@ -42,11 +47,12 @@ class Row(NamedTuple):
 
     Attributes:
       name: of the contestant.
-      figure: median over its turns, None where it could not be measured.
+      figure: median, None where it could not be measured.
       low, high: smallest and largest.
       ratio: how many times better the first contestant is; 1 for that one itself.
       note: other figures, or why it is missing.
       versions: of what matters to it, where it ran in an interpreter of its own.
+      times: how often it was measured.
     """
 
     name: str
@@ -56,6 +62,7 @@ class Row(NamedTuple):
     ratio: float | None
     note: str
     versions: str = ""
+    times: int = 0
 
 
 class Table(NamedTuple):
@@ -107,6 +114,18 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
     return args
 
 
+class Measured(NamedTuple):
+    """What contestants came to.
+
+    Attributes:
+      found: the figures of each one's turns.
+      missing: why those that could not be measured are not there.
+    """
+
+    found: dict[str, list[Figures]]
+    missing: dict[str, str]
+
+
 def compete(
     title: str,
     contestants: Mapping[str, Contestant],
@@ -128,22 +147,54 @@ def compete(
       higher_is_better: which way ratios go.
       until: ``time.monotonic()`` after which no more turns begin.
     """
-    found: dict[str, list[Figures]] = {name: [] for name in contestants}
-    missing: dict[str, str] = {}
+    measured = measure(contestants, turns=turns, until=until)
+    return compare(title, measured, figure=figure, unit=unit, higher_is_better=higher_is_better)
+
+
+def measure(
+    contestants: Mapping[str, Contestant], *, turns: int, until: float | None = None, same_work: bool = False
+) -> Measured:
+    """Measure all contestants in turns.
+
+    Args:
+      contestants: ours first.
+      turns: how often each is measured.
+      until: ``time.monotonic()`` after which no more turns begin.
+      same_work: whether those that take less time are measured more often, from the second turn on.
+    """
+    measured = Measured({name: [] for name in contestants}, {})
+    seconds: dict[str, float] = {}  # of the first turn
     for _ in range(turns):
-        for name, contestant in contestants.items():
-            if name in missing or (until is not None and time.monotonic() > until):
+        for name in order_of_turn(contestants, seconds if same_work else {}):
+            if name in measured.missing or (until is not None and time.monotonic() > until):
                 continue
             if sys.stderr.isatty():
                 print(f"  {name:<60}", end="\r", file=sys.stderr, flush=True)
+            began = time.monotonic()
             try:
-                found[name].append(contestant())
+                measured.found[name].append(contestants[name]())
             except MissingPeerError as reason:
-                missing[name] = str(reason)
+                measured.missing[name] = str(reason)
+            else:
+                seconds.setdefault(name, time.monotonic() - began)
+    return measured
+
+
+def order_of_turn(names: Iterable[str], seconds: Mapping[str, float]) -> list[str]:
+    """Return who is measured when in a turn: spread evenly over it, and the more often the fewer seconds it takes."""
+    places = []
+    for index, name in enumerate(names):
+        often = min(MOST_A_TURN, round(max(seconds.values()) / seconds[name])) if name in seconds else 1
+        places += [((place + 0.5) / often, index, name) for place in range(often)]
+    return [name for _, _, name in sorted(places)]
+
+
+def compare(title: str, measured: Measured, *, figure: str, unit: str, higher_is_better: bool = True) -> Table:
+    """Compare one figure of what was measured; print and return the table. See ``compete``."""
     rows: list[Row] = []
-    for name, figures in found.items():
+    for name, figures in measured.found.items():
         if not figures:
-            rows.append(Row(name, None, None, None, None, missing.get(name, "no time left")))
+            rows.append(Row(name, None, None, None, None, measured.missing.get(name, "no time left")))
             continue
         values = [each[figure] for each in figures]
         middle = statistics.median(values)
@@ -153,7 +204,9 @@ def compete(
         others = [key for key in figures[0] if key not in (figure, "first at", "versions")]
         note = ", ".join(f"{key} {statistics.median(each[key] for each in figures):.4g}" for key in others)
         versions = figures[0].get("versions", "")
-        rows.append(Row(name, middle, min(values), max(values), ratio if rows else 1.0, note, versions))
+        rows.append(
+            Row(name, middle, min(values), max(values), ratio if rows else 1.0, note, versions, times=len(figures))
+        )
     table = Table(title, unit, higher_is_better, rows)
     show(table)
     return table

@@ -22,8 +22,9 @@ WIDE = 20
 PREFACE = """# How fast it is
 
 Written by `python -m benchmarks.report`; `benchmarks/NOTES.md` says what was tried, and what came of it. Every
-benchmark runs alone, too (`python -m benchmarks.sampling --help`). Contestants take turns, figures are medians, ratios
-say how many times better the arena is, and absolute figures drift from machine to machine and from day to day.
+benchmark runs alone, too (`python -m benchmarks.sampling --help`). Contestants take turns, in training the fast ones up
+to three times in each, between the slow ones; figures are medians, ratios say how many times better the arena is, and
+absolute figures drift from machine to machine and from day to day.
 
 Peers run in interpreters of their own, since their requirements exclude each other:
 
@@ -161,15 +162,15 @@ def markdown(table: Mapping[str, Any]) -> list[str]:
     """Return a table of figures."""
     better = "more" if table["higher_is_better"] else "less"
     lines = [f"### {table['title']}", "", f"{table['unit']}, {better} is better.", ""]
-    lines += ["| | median | range | ratio | |", "| --- | ---: | ---: | ---: | --- |"]
+    lines += ["| | median | range | runs | ratio | |", "| --- | ---: | ---: | ---: | ---: | --- |"]
     for row in table["rows"]:
         if row["figure"] is None:
-            lines.append(f"| {row['name']} | | | | not measured: {row['note']} |")
+            lines.append(f"| {row['name']} | | | | | not measured: {row['note']} |")
             continue
         ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
         spread = f"{row['low']:,.4g} to {row['high']:,.4g}"
         notes = "; ".join(note for note in (row["note"], row["versions"]) if note)
-        lines.append(f"| {row['name']} | {row['figure']:,.4g} | {spread} | {ratio} | {notes} |")
+        lines.append(f"| {row['name']} | {row['figure']:,.4g} | {spread} | {row['times']} | {ratio} | {notes} |")
     return [*lines, ""]
 
 

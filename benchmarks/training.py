@@ -1,8 +1,9 @@
 """PPO with equal settings: how fast it trains, how long until it plays well, and how well it plays in the end.
 
-``python -m benchmarks.training``, ``--games CartPole-v1 --steps 150000`` for a part of it. Every turn has another seed,
-the same for all. Speed, time and return are read from the environments' own notes (``peers.games.Noted``), from the
-first reset to the last episode's end, so that start-up counts for nobody; it is in the notes beside.
+``python -m benchmarks.training``, ``--games CartPole-v1 --steps 150000`` for a part of it. The nth run of each has the
+nth seed, and who is fast runs more often than who is slow. Speed, time and return are read from the environments' own
+notes (``peers.games.Noted``), from the first reset to the last episode's end, so that start-up counts for nobody; it is
+in the notes beside.
 """
 
 import os
@@ -15,7 +16,18 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.measuring import ROOT, Contestant, Figures, MissingPeerError, Table, compete, conclude, options, parse
+from benchmarks.measuring import (
+    ROOT,
+    Contestant,
+    Figures,
+    MissingPeerError,
+    Table,
+    compare,
+    conclude,
+    measure,
+    options,
+    parse,
+)
 from benchmarks.ours.local_training import SETTINGS
 from benchmarks.peers.games import EPISODES
 from benchmarks.running import run, run_arena, run_peer
@@ -121,43 +133,20 @@ def training(game: str, steps: int, threshold: float, args: Any) -> list[Table]:
             works[name] = lambda seed, peer=peer: run_peer(
                 args.peer_python, "training", peer, game, steps, seed, timeout=args.patience
             )
-    kept: dict[str, list[Figures]] = {name: [] for name in works}
-
-    def keeping(name: str, turn: Contestant) -> Contestant:
-        def keep() -> Figures:
-            kept[name].append(turn())
-            return kept[name][-1]
-
-        return keep
-
-    turns = {name: keeping(name, noted(work, threshold)) for name, work in works.items()}
+    contestants = {name: noted(work, threshold) for name, work in works.items()}
+    measured = measure(contestants, turns=args.turns, until=args.until, same_work=True)
     title = f"PPO on {game}, {steps:,} steps"
     tables = [
-        compete(
-            f"{title}: speed",
-            turns,
-            figure="steps/s",
-            unit="transition steps per second",
-            turns=args.turns,
-            until=args.until,
-        )
+        compare(f"{title}: speed", measured, figure="steps/s", unit="transition steps per second"),
+        compare(f"{title}: mean return of the last {WINDOW} episodes", measured, figure="last return", unit="return"),
     ]
-
-    def again(what: str, figure: str, unit: str, *, higher_is_better: bool) -> Table:
-        """Compare another figure of the same runs."""
-        return compete(
-            f"{title}: {what}",
-            {name: iter(found).__next__ for name, found in kept.items() if found},
-            figure=figure,
-            unit=unit,
-            turns=min((len(found) for found in kept.values() if found), default=0),
-            higher_is_better=higher_is_better,
-        )
-
-    tables.append(again(f"mean return of the last {WINDOW} episodes", "last return", "return", higher_is_better=True))
-    if any(figure["seconds to threshold"] < NEVER for found in kept.values() for figure in found):
+    if any(each["seconds to threshold"] < NEVER for found in measured.found.values() for each in found):
         until = f"until a mean return of {threshold:g} over {WINDOW} episodes"
-        tables.append(again(until, "seconds to threshold", "seconds", higher_is_better=False))
+        tables.append(
+            compare(
+                f"{title}: {until}", measured, figure="seconds to threshold", unit="seconds", higher_is_better=False
+            )
+        )
     return tables
 
 

@@ -1,11 +1,21 @@
 """If these fail, a benchmark compares the wrong numbers, or stops at a peer that is not there."""
 
 import json
+import time
 
 import pytest
 
 from benchmarks import micro
-from benchmarks.measuring import MissingPeerError, compete, conclude, options, parse
+from benchmarks.measuring import (
+    MissingPeerError,
+    compare,
+    compete,
+    conclude,
+    measure,
+    options,
+    order_of_turn,
+    parse,
+)
 from benchmarks.report import write
 from benchmarks.running import run_peer
 from benchmarks.scale import Costs, model
@@ -36,7 +46,7 @@ def test_contestants_take_turns_and_medians_are_compared(capsys, tmp_path):
         (5, 4, 6, 2.5),
         (None, None, None, None),
     ]
-    assert "other 7" in table.rows[1].note
+    assert "other 7" in table.rows[1].note and table.rows[1].times == 3
     assert "skipped: needs nothing_of_that_name" in capsys.readouterr().out
 
     args = parse(options("race", "Who is faster."), ["--json", str(tmp_path / "race.json"), "--quick"])
@@ -44,6 +54,29 @@ def test_contestants_take_turns_and_medians_are_compared(capsys, tmp_path):
     written = json.loads((tmp_path / "race.json").read_text("utf-8"))
     assert written["tables"][0]["rows"][1]["ratio"] == 2.5
     assert written["machine"]["cores"] >= 1 and "numpy" in written["machine"]["versions"]
+
+
+def test_those_who_do_the_same_work_faster_are_measured_more_often_and_in_between():
+    assert order_of_turn(["a", "b", "c"], {}) == ["a", "b", "c"]
+    seconds = {"tiny": 0.1, "quick": 10.0, "middle": 20.0, "slow": 40.0}
+    order = ["tiny", "quick", "middle", "tiny", "quick", "slow", "middle", "tiny", "quick"]
+    assert order_of_turn(seconds, seconds) == order
+    assert order_of_turn(["absent", "quick", "slow"], {"quick": 1.0, "slow": 2.1}) == [
+        "quick",
+        "absent",
+        "slow",
+        "quick",
+    ]
+
+    spent = []
+    works = {
+        "ours": lambda: {"us": spent.append("ours") or 1.0},
+        "theirs": lambda: {"us": time.sleep(0.01) or spent.append("theirs") or 10.0},
+    }
+    measured = measure(works, turns=2, same_work=True)
+    assert spent == ["ours", "theirs", "ours", "ours", "theirs", "ours"]
+    table = compare("a race", measured, figure="us", unit="us", higher_is_better=False)
+    assert [row.times for row in table.rows] == [4, 2]
 
 
 def test_a_peer_that_is_not_installed_is_named(tmp_path):
@@ -80,6 +113,7 @@ def test_the_page_says_what_was_measured_and_what_was_missed(tmp_path):
                     "ratio": 1.0,
                     "note": "n",
                     "versions": "v 1",
+                    "times": 5,
                 }
                 for name, value in rows
             ],
@@ -91,7 +125,7 @@ def test_the_page_says_what_was_measured_and_what_was_missed(tmp_path):
     page = (tmp_path / "RESULTS.md").read_text("utf-8")
     assert "| PPO on CartPole, speed over Stable-Baselines3, in: 3x | 2 | **missed** |" in page
     assert "| PPO on CartPole, speed over RLlib: 12x | | not measured |" in page
-    assert "| RLlib | | | | not measured: n |" in page
+    assert "| RLlib | | | | | not measured: n |" in page
     assert (tmp_path / "plots" / "training.svg").stat().st_size > 1000
     found["tables"] = [table("PPO on pong: mean return", -20.0, -21.0)]
     write({"training": found}, tmp_path)  # on an axis that has negative numbers
