@@ -138,7 +138,7 @@ class Driver:
                     )
                     self._put(batch, block, decision)
                     plain = self._opponents is None and block.is_plain()
-                    self.steps += block.count if plain else int(self._acting(block).sum())
+                    self.steps += block.count if plain else int(np.count_nonzero(self._acting(block)))
                 self._seat.send(batch)
             after_exchange()
 

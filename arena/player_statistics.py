@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -12,6 +13,9 @@ RECENT = 100
 
 SPEED_WINDOW = 30.0
 """Seconds that a speed is measured over: long against one update, short against a coffee."""
+
+SPEED_STEP = 0.1
+"""Seconds between two readings that are kept: episodes may end by the thousand in a second."""
 
 
 class PlayerInfo(NamedTuple):
@@ -42,7 +46,10 @@ class Speed:
         readings = self._readings
         if readings and count < readings[-1][1]:
             readings.clear()
-        readings.append((now, count))
+        if len(readings) > 1 and now < readings[-2][0] + SPEED_STEP:
+            readings[-1] = now, count
+        else:
+            readings.append((now, count))
         while len(readings) > 2 and readings[1][0] < now - SPEED_WINDOW:
             readings.popleft()
 
@@ -183,14 +190,17 @@ class PlayerStatistics:
           outcome: ``"win"``, ``"draw"``, ``"loss"`` or None.
         """
         self.episodes += 1
+        # Only where more comes than goes the mean may be the best so far.
+        grows = len(self.returns) < RECENT or episode_return > self.returns[0]
         self.returns.append(episode_return)
         self.round_returns.append(episode_return)
         self.lengths.append(length)
         self.course.add(episode_return)
-        self.wins += outcome == "win"
-        self.draws += outcome == "draw"
-        self.losses += outcome == "loss"
-        if len(self.returns) == RECENT:
+        if outcome is not None:
+            self.wins += outcome == "win"
+            self.draws += outcome == "draw"
+            self.losses += outcome == "loss"
+        if grows and len(self.returns) == RECENT:
             mean = sum(self.returns) / RECENT
             self.best = mean if self.best is None else max(self.best, mean)
         if not self._reported:  # nobody reports for this player: its finished episodes say how far it is
@@ -217,6 +227,15 @@ _COUNTS = ("steps", "updates", "episodes", "wins", "draws", "losses", "best")
 _RECENT = ("returns", "lengths", "round_returns")
 
 
+@lru_cache(maxsize=1024)
+def entities_by_player(players: tuple[str, ...]) -> Mapping[str, tuple[int, ...]]:
+    """Return the entities of each player, in order of appearance; ``players`` has one for each entity.
+
+    Episodes by the thousand have few line-ups: each is worked out once.
+    """
+    return {name: tuple(e for e, player in enumerate(players) if player == name) for name in dict.fromkeys(players)}
+
+
 def outcomes_of(players: Sequence[str], returns: Sequence[float], outcomes: Sequence[Any]) -> dict[str, str | None]:
     """Return how an episode ended for each player: ``"win"``, ``"draw"``, ``"loss"``, or None if it met no other.
 
@@ -226,26 +245,24 @@ def outcomes_of(players: Sequence[str], returns: Sequence[float], outcomes: Sequ
       outcomes: what the environment said for each entity (a word, or a rank with 0 as the best), or None. Where it
         said nothing for some player, the players' mean returns decide.
     """
-    names = list(dict.fromkeys(players))
-    if len(names) < 2:
-        return dict.fromkeys(names)
-    groups = [[e for e, player in enumerate(players) if player == name] for name in names]
+    entities = entities_by_player(tuple(players))
+    if len(entities) < 2:
+        return dict.fromkeys(entities)
+    groups = list(entities.values())
     said = [next((outcomes[e] for e in group if outcomes[e] is not None), None) for group in groups]
     if all(isinstance(outcome, str) for outcome in said):
-        return dict(zip(names, map(str, said), strict=True))
-    scores = dict(zip(names, scores_of(groups, returns, outcomes), strict=True))
+        return dict(zip(entities, map(str, said), strict=True))
+    scores = dict(zip(entities, scores_of(groups, returns, outcomes), strict=True))
     best = max(scores.values())
-    winners = [name for name in names if scores[name] == best]
+    winners = [name for name in entities if scores[name] == best]
     top = "win" if len(winners) == 1 else "draw"
-    return {name: top if name in winners else "loss" for name in names}
+    return {name: top if name in winners else "loss" for name in entities}
 
 
 def mean_by_player(players: Sequence[str], values: Sequence[float]) -> dict[str, float]:
     """Return the mean value of each player's entities."""
-    collected: dict[str, list[float]] = {}
-    for player, value in zip(players, values, strict=True):
-        collected.setdefault(player, []).append(value)
-    return {player: sum(found) / len(found) for player, found in collected.items()}
+    entities = entities_by_player(tuple(players))
+    return {player: sum([values[e] for e in own]) / len(own) for player, own in entities.items()}
 
 
 def _mean(values: Iterable[float]) -> float | None:

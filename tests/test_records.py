@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,24 @@ def test_tensorboard_shows_return_and_length_of_each_player(run):
         ("length", 500, 10.0),
     }
     assert ("return", 40, -1.0) in read_events(run.tensorboard / "red")
+
+
+@pytest.mark.parametrize("tensorboard", [True, False])
+def test_episodes_that_are_written_take_no_memory(run, tensorboard):
+    records = records_of(run, tensorboard=tensorboard)
+
+    def play() -> int:
+        records.episodes(Episodes(0, tuple(episode() for _ in range(2000)), 40_000))
+        records.flush(force=True)
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = play()
+        assert play() - before < 50_000
+    finally:
+        tracemalloc.stop()
+    records.close(0)
 
 
 def test_tensorboard_can_be_left_out(run):
