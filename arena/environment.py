@@ -248,10 +248,14 @@ class EnvironmentProcess:
 
     def _wants_reset(self, batch: int, asked: Sequence[int]) -> bool:
         """Whether a seat asks for a reset that is more than what a step does where every copy's episode is over."""
-        return RESET in asked and (
-            bool(self._late or self._cut_off)
+        if RESET not in asked:
+            return False
+        numbers = [number for _, number in self._numbers[batch]]
+        return (
+            batch in self._cut_off
             or self._playbill is not None
-            or not all(self._running[number].over for _, number in self._numbers[batch])
+            or not self._late.isdisjoint(numbers)
+            or not all(self._running[number].over for number in numbers)
             or any(message.header[1] for message in self._channel.messages[batch])  # it says what the reset is to be
         )
 

@@ -14,7 +14,7 @@ from arena.database import Database
 from arena.event_files import EventFiles
 from arena.league_records import LeagueRecords
 from arena.messages import Episode, Episodes, Failure, Progress
-from arena.player_statistics import PlayerInfo, PlayerStatistics, Speed, entities_by_player, outcomes_of
+from arena.player_statistics import PlayerInfo, PlayerStatistics, Speed, entities_by_player, mean_by_player, outcomes_of
 from arena.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
@@ -263,11 +263,12 @@ class Records:
     def _count(self, episode: Episode) -> None:
         now = time.monotonic()
         outcomes = outcomes_of(episode.players, episode.returns, episode.outcomes)
+        means = mean_by_player(episode.players, episode.returns)
         length = int(episode.length)
         for player, entities in entities_by_player(episode.players).items():
             if player not in self.players:
                 continue
-            total = float(sum([episode.returns[e] for e in entities]) / len(entities))
+            total = float(means[player])
             steps = int(sum([episode.lengths[e] for e in entities]))
             self.players[player].finish(now, total, length, steps, outcomes[player])
             if self._events is not None:
