@@ -47,6 +47,25 @@ class _Place(NamedTuple):
     offset: int
 
 
+class PlainPlace(NamedTuple):
+    """Where a copy of one entity is told of in a plain step: there is nothing to tell but observation and reward.
+
+    Attributes:
+      observation: the array for it.
+      rewards, offset: a flat view, and the place in it.
+      steady: by copy, whether the step before was plain too, so that no flag changes.
+      copy: index in ``steady``.
+      tells_infos: whether the seat reads them.
+    """
+
+    observation: np.ndarray
+    rewards: "memoryview[float]"
+    offset: int
+    steady: Sequence[bool]
+    copy: int
+    tells_infos: bool
+
+
 class BatchRecords:
     """The records of all seats for one batch of copies, which are numbered from 0 here.
 
@@ -149,6 +168,15 @@ class BatchRecords:
             self._write_flags(copy, timestep, started, ended or over)
         if self._readers and any(infos):
             self._put_infos(copy, infos)
+
+    def plain_place(self, copy: int) -> PlainPlace | None:
+        """Return where a copy is told of in a plain step; None where that takes more than one entity and one array."""
+        if len(self._all) > 1 or not self._places[copy]:
+            return None
+        ((_, view, _, _, mask, rewards, _, offset),) = self._places[copy]
+        if view is None or mask is not None:
+            return None
+        return PlainPlace(view, rewards, offset, self._steady, copy, bool(self._readers))
 
     def _write_flags(self, copy: int, timestep: Timestep, started: bool, over: bool) -> None:
         all_act = False not in timestep.acting

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
+from arena.batch_records import PlainPlace
 from arena.env_manager import BaseEnvManager
 from arena.env_manager.base import FAILURES
 from arena.env_manager.faults import Fault, fault_of
-from arena.envs.interface import Environment, Timestep
+from arena.envs.interface import Environment, NativeEnvironment, Timestep
 from arena.errors import ConfigError
+from arena.plain_steps import plain_stepper
+from arena.running_episodes import RunningEpisode
 
 Read = Callable[[], Any]
 
@@ -17,18 +20,35 @@ class Copies:
     """Copies in this process, stepped without a detour through their manager: microseconds count here.
 
     Attributes:
-      step: for each copy what takes its actions from the seats' messages, steps, and returns the timestep; it raises
-        whatever the environment raises.
+      step: for each copy what takes its actions from the seats' messages, steps, and returns the timestep, or None
+        where all is told and counted already (``arena.plain_steps``); it raises whatever the environment raises.
     """
 
-    def __init__(self, manager: BaseEnvManager, readers: Sequence[Sequence[Read]]) -> None:
-        """Take the copies of ``manager``; ``readers`` give the action of each entity, for each copy."""
-        self._manager, self._readers = manager, readers
-        self._orders: list[tuple[int | None, dict | None]] = [(None, None)] * manager.env_num
-        self.step: list[Callable[[], Timestep]] = [self._stepper(number) for number in range(manager.env_num)]
+    def __init__(
+        self,
+        manager: BaseEnvManager,
+        readers: Sequence[Sequence[Read]],
+        running: Sequence[RunningEpisode],
+        plain_places: Sequence[PlainPlace | None],
+    ) -> None:
+        """Take the copies.
 
-    def _stepper(self, number: int) -> Callable[[], Timestep]:
-        step, readers = self._manager.environments[number].step, self._readers[number]
+        Args:
+          manager: has them.
+          readers: for each copy what gives the action of each entity.
+          running: the episode of each copy.
+          plain_places: where each copy is told of in a plain step; None where that is not to be.
+        """
+        self._manager, self._readers = manager, readers
+        self._running, self._plain_places = running, plain_places
+        self._orders: list[tuple[int | None, dict | None]] = [(None, None)] * manager.env_num
+        self.step: list[Callable[[], Timestep | None]] = [self._stepper(number) for number in range(manager.env_num)]
+
+    def _stepper(self, number: int) -> Callable[[], Timestep | None]:
+        environment, readers = self._manager.environments[number], self._readers[number]
+        place, step = self._plain_places[number], environment.step
+        if place is not None and getattr(environment, "native_step", None) is not None:
+            return plain_stepper(cast(NativeEnvironment, environment), readers[0], place, self._running[number])
         if len(readers) == 1:
             (read,) = readers
             return lambda: step((read(),))
@@ -80,7 +100,7 @@ class Copies:
 class CopiesApart(Copies):
     """Copies in processes of their own: ``send`` has one step, ``step`` then returns what came of it."""
 
-    def _stepper(self, number: int) -> Callable[[], Timestep]:
+    def _stepper(self, number: int) -> Callable[[], Timestep | None]:
         return partial(self._manager.result, number)
 
     def send(self, number: int) -> None:

@@ -150,10 +150,12 @@ class EnvironmentProcess:
         self._cut_off: dict[int, tuple[dict[int, ResetRequest], list[bool]]] = {}
         self._late: set[int] = set()
         if env.manager == "serial":
-            self._copies = Copies(self._manager, readers)
+            # In same-step mode each step is looked at before the next episode covers it.
+            plain_places = [None if self._same_step else self._records[b].plain_place(copy) for b, copy in places]
+            self._copies = Copies(self._manager, readers, self._running, plain_places)
             self._next_batch = self._channel.wait_any
         else:
-            self._copies = CopiesApart(self._manager, readers)
+            self._copies = CopiesApart(self._manager, readers, self._running, [None] * env.num_envs)
             dispatcher = Dispatcher(
                 self._channel,
                 self._manager,
@@ -311,6 +313,8 @@ class EnvironmentProcess:
                 continue
             try:
                 timestep = step[number]()
+                if timestep is None:
+                    continue
                 records.write(copy, timestep, started=False)
                 over = timestep.over
                 if over or same_step:

@@ -14,24 +14,39 @@ REPORT_EVERY = 1.0
 
 
 class RunningEpisode:
-    """The running episode of one copy."""
+    """The running episode of one copy.
 
-    __slots__ = ("began", "cast", "idle", "length", "over", "returns", "settings", "timestep")
+    Attributes:
+      last: the timestep of the last step that was not a plain one; None before the first reset.
+      plain: what Gymnasium's own step has returned in a plain one since (``arena.plain_steps``); None elsewhere.
+    """
+
+    __slots__ = ("began", "cast", "idle", "last", "length", "over", "plain", "returns", "settings")
 
     def __init__(self) -> None:
         self.over = True  # the first exchange resets
-        self.timestep: Timestep | None = None  # the last one
+        self.last: Timestep | None = None
+        self.plain: tuple | None = None
+        self.length = 0
         self.cast: Cast | None = None
         self.settings: dict[str, Any] = {}  # what the league put over the environment's settings
 
     def begin(self, timestep: Timestep) -> None:
         """Begin with what a reset returned."""
         self.over = False
-        self.timestep = timestep
+        self.last, self.plain = timestep, None
         self.length = 0
         self.returns = [0.0] * len(timestep.rewards)
         self.idle = [0] * len(timestep.rewards)  # steps in which each entity did not act
         self.began = time.time()
+
+    @property
+    def timestep(self) -> Timestep | None:
+        """The timestep of the last step; None before the first reset."""
+        if self.plain is None or self.last is None:
+            return self.last
+        observation, reward, _, _, info = self.plain
+        return self.last._replace(observations=(observation,), rewards=(float(reward),), infos=(info,))
 
 
 class RunningEpisodes:
@@ -66,14 +81,15 @@ class RunningEpisodes:
         self._match, self._players, self._playbill = match, tuple(players), playbill
         self._post, self._log = post, log
         self._over: list[Episode] = []
-        self._steps = self._for_jobs = 0
+        self._for_jobs = 0
+        self._steps_of_ended = self._steps_told = 0
         self._next_report = time.monotonic() + REPORT_EVERY
 
     def count(self) -> None:
         """Add up what was stepped. The seats need not wait for it, but the end of an episode does."""
         for running, timestep in self.stepped:
-            assert running.timestep is not None  # who steps has begun
-            returns, acting, rewards = running.returns, running.timestep.acting, timestep.rewards
+            assert running.last is not None  # who steps has begun
+            returns, acting, rewards = running.returns, running.last.acting, timestep.rewards
             if len(rewards) == 1:  # a loop takes twice as long
                 returns[0] += rewards[0]
             else:
@@ -84,14 +100,14 @@ class RunningEpisodes:
                     if not acts:
                         running.idle[e] += 1
             running.length += 1
-            running.timestep = timestep
-        self._steps += len(self.stepped)
+            running.last, running.plain = timestep, None
         self.stepped.clear()
 
     def finish(self, copy: int, timestep: Timestep, cause: str | None) -> None:
         """Note that the episode of a copy is over; a cause says that the game itself did not end it."""
         running = self.of[copy]
         running.over = True
+        self._steps_of_ended += running.length
         cast = running.cast
         now = time.time()
         self._over.append(
@@ -124,7 +140,8 @@ class RunningEpisodes:
 
     def report(self) -> None:
         """Tell the root of the episodes that are over, and of the steps."""
-        if self._over or self._steps:
-            self._post(Episodes(self._match, tuple(self._over), self._steps))
-            self._over, self._steps = [], 0
+        steps = self._steps_of_ended + sum(running.length for running in self.of if not running.over)
+        if self._over or steps > self._steps_told:
+            self._post(Episodes(self._match, tuple(self._over), steps - self._steps_told))
+            self._over, self._steps_told = [], steps
         self._next_report = time.monotonic() + REPORT_EVERY

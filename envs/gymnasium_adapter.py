@@ -1,6 +1,7 @@
 """A Gymnasium environment as an environment with one entity."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -19,6 +20,9 @@ class GymnasiumEnvironment:
     Its action mask, if any, comes from the method ``action_masks()`` of the environment or of one of its wrappers
     (the convention of sb3-contrib), from ``action_mask`` in a Dict observation, or from ``info["action_mask"]`` where
     the environment's metadata has ``"action_mask": True``.
+
+    Attributes:
+      native_step: of ``NativeEnvironment``; None where there are masks.
     """
 
     turn_based = False
@@ -38,11 +42,18 @@ class GymnasiumEnvironment:
         self._step = env.step
         self._observe = port.observe
         self._copy_action = port.copy_action
+        self.native_step = self._native() if port.all_allowed is None else None
         self._no_masks = None if port.all_allowed is not None else (None,)
         self._all_allowed = (port.all_allowed,)
         self._ask_mask = env.get_wrapper_attr("action_masks") if has_method else None
         self._checked = False
         self._closed = False
+
+    def _native(self) -> Callable[[Any], tuple[Any, SupportsFloat, bool, bool, dict]]:
+        step, copy_action = self._step, self._copy_action
+        if isinstance(self.entities[0].action, gymnasium.spaces.Discrete):
+            return step  # NumPy's scalars cannot change
+        return lambda action: step(copy_action(action))
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
         """Start an episode. The form of the first observation ever is checked against its space."""
@@ -56,6 +67,12 @@ class GymnasiumEnvironment:
     def step(self, actions: Sequence) -> Timestep:
         """Step once with ``actions[0]``."""
         observation, reward, terminated, truncated, info = self._step(self._copy_action(actions[0]))
+        return self.timestep_of(observation, reward, terminated, truncated, info)
+
+    def timestep_of(
+        self, observation: object, reward: SupportsFloat, terminated: bool, truncated: bool, info: dict
+    ) -> Timestep:
+        """Return what a step of Gymnasium's own has returned as a timestep."""
         if terminated or truncated:
             ended = (bool(terminated),), (bool(truncated),)
             seen, paid = (self._observe(observation),), (float(reward),)

@@ -1,7 +1,7 @@
 """The one interface that an environment process steps: an ordered list of entities, lists in, lists out."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, SupportsFloat
 
 import numpy as np
 from gymnasium import spaces
@@ -49,6 +49,24 @@ class Timestep(NamedTuple):
     acting: Sequence[bool]
     action_masks: Sequence[np.ndarray | None]
     over: bool
+
+
+class NativeEnvironment(Protocol):
+    """An environment of one entity that can also be stepped in its own form, which is Gymnasium's.
+
+    Attributes:
+      native_step: takes an action, a NumPy scalar or array that is only valid during the call; returns observation,
+        reward, whether the episode has terminated and whether it was truncated, and an info. None where that does not
+        say all that a timestep does.
+    """
+
+    entities: tuple[EntitySpaces, ...]
+    native_step: Callable[[Any], tuple[Any, SupportsFloat, bool, bool, dict]] | None
+
+    def timestep_of(
+        self, observation: Any, reward: SupportsFloat, terminated: bool, truncated: bool, info: dict
+    ) -> Timestep:
+        """Return what ``native_step`` has returned as a timestep."""
 
 
 class Environment(Protocol):
