@@ -1,6 +1,7 @@
 """A run as every rank goes through it: set up the world, then round after round take the role that the plan gives."""
 
 import logging
+import signal
 import socket
 import sys
 import time
@@ -34,6 +35,12 @@ ALONE = (
     "library that mpi4py loads; use the mpirun of that MPI (arena doctor, started in the same way, says which), and "
     "with SLURM's srun try --mpi=pmix or --mpi=pmi2"
 )
+
+
+def ignore_signals() -> None:
+    """Ignore the signals that ask a run to end."""
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: int = 0) -> int:
@@ -213,6 +220,7 @@ class _Rank:
             records.close(exit=0)
             self.inquest.close()
             self._conclude(records)
+            ignore_signals()  # all is written; Python, as it ends, would die of what it has handled until then
             return root.finished
         except BaseException as error:
             failure = self._failure(error)
@@ -259,11 +267,7 @@ class _Rank:
 
     def follow(self) -> None:
         """Go through all rounds as any other rank."""
-        import signal
-
-        # The root alone decides when a signal ends the run; the others are told.
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
+        ignore_signals()  # the root alone decides when one ends the run; the others are told
         goes_on = True
         try:
             while goes_on:
