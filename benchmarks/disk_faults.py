@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena.checkpoint import Checkpoints
-from benchmarks.measuring import ROOT
-from benchmarks.observing import Observed, cartpole, scratch
+from arena.records.checkpoints import Checkpoints
 from benchmarks.ours.failing import TICKET
+from benchmarks.tools.measuring import ROOT
+from benchmarks.tools.observing import Observed, cartpole, scratch
 
 CUTS = 20
 """Offsets at which checkpoints are cut."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.observing import Observed, cartpole, scratch
+from benchmarks.tools.observing import Observed, cartpole, scratch
 
 KINDS = ("raise", "exit", "segfault", "nan", "kill", "shape", "nan_reward", "raise", "hang", "leak")
 LEAST = 0.8

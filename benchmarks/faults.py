@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks import disk_faults
 from benchmarks.disk_faults import Row, left_by
-from benchmarks.observing import Observed, cartpole, scratch
+from benchmarks.tools.observing import Observed, cartpole, scratch
 
 STEPS = 30_000
 """Transition steps of a run: some seconds, so that there is time for things to go wrong."""

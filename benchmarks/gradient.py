@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.measuring import Contestant, Table, compete, conclude, options, parse
-from benchmarks.running import run_mpi, run_peer
+from benchmarks.tools.measuring import Contestant, Table, compete, conclude, options, parse
+from benchmarks.tools.running import run_mpi, run_peer
 
 SIZES = (5_000, 70_000, 1_700_000, 25_000_000)
 WORKERS = (2, 4, 8)

@@ -16,9 +16,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.config import load_config
-from arena.errors import ConfigError
-from arena.player_statistics import mean_by_player, outcomes_of
+from arena.common.errors import ConfigError
+from arena.config.run import load_config
+from arena.records.player_statistics import mean_by_player, outcomes_of
 
 WINDOW = 100
 """Episodes that a mean return is taken over."""

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from arena.layout import Seat, plan
-from benchmarks.measuring import Figures, Table, compete, conclude, options, parse
+from arena.plan.layout import Seat, plan
+from benchmarks.tools.measuring import Figures, Table, compete, conclude, options, parse
 
 Task = Callable[[], object]
 COPIES, HORIZON = 8, 128
@@ -65,7 +65,7 @@ def planning() -> Pair:
 
 def plan_diagram() -> Pair:
     """Draw the plan of 100,000 ranks."""
-    from arena.diagram import draw_plan
+    from arena.plan.diagram import draw_plan
 
     planned = plan(_MANY_MATCHES, _NODES)
     return Pair(
@@ -85,7 +85,7 @@ def _entity(shape: tuple[int, ...] = (4,)) -> Any:
 
 def layouts() -> Pair:
     """Build both messages of a seat."""
-    from arena.wire import ActionMessage, blocks_of, make_record
+    from arena.protocol.wire import ActionMessage, blocks_of, make_record
 
     entities = [_entity()] * 2
     record = make_record(blocks_of(entities), COPIES)
@@ -106,7 +106,7 @@ def layouts() -> Pair:
 
 def packing() -> Pair:
     """Write one entity's observation into its record."""
-    from arena.wire import SlotWriter, blocks_of, make_record
+    from arena.protocol.wire import SlotWriter, blocks_of, make_record
 
     record = make_record(blocks_of([_entity()]), COPIES)
     write = SlotWriter(record.observations[0], 0, 0, "entity").write
@@ -118,8 +118,8 @@ def packing() -> Pair:
 
 def inserting() -> Pair:
     """Store an exchange."""
+    from arena.learning.rollout import Rollout
     from arena.policies.ppo import PPO
-    from arena.rollout import Rollout
 
     policy = PPO(_entity(), PPO.Settings(horizon=HORIZON), lanes=COPIES, seed=0)
     rollout = Rollout(_entity(), policy.extras, horizon=HORIZON, lanes=COPIES)
@@ -178,9 +178,9 @@ def acting() -> Pair:
 
 def learning() -> Pair:
     """Learn from one rollout of 1,024 transitions."""
+    from arena.learning.rollout import Rollout
     from arena.policies.local import Alone
     from arena.policies.ppo import PPO
-    from arena.rollout import Rollout
 
     policy = PPO(_entity(), PPO.Settings(horizon=HORIZON), lanes=COPIES, seed=0)
     rollout = Rollout(_entity(), policy.extras, horizon=HORIZON, lanes=COPIES)
@@ -211,9 +211,9 @@ def learning() -> Pair:
 
 def recording() -> Pair:
     """Take an environment process's report into the records."""
-    from arena.messages import Episode, Episodes
-    from arena.records import Records
-    from arena.run_directory import RunDirectory
+    from arena.protocol.messages import Episode, Episodes
+    from arena.records.run_directory import RunDirectory
+    from arena.records.writer import Records
 
     place = Path(tempfile.mkdtemp(prefix="arena-benchmark-"))
     run = RunDirectory(place, "run")
@@ -235,9 +235,9 @@ def live_view() -> Pair:
     """Draw the view of 30 players into a terminal's bytes."""
     import io
 
-    from arena.drawing import Frame, draw
-    from arena.player_statistics import PlayerInfo, PlayerStatistics
-    from arena.progress import Terminal, make_console
+    from arena.records.player_statistics import PlayerInfo, PlayerStatistics
+    from arena.report.progress import Terminal, make_console
+    from arena.report.progress_table import Frame, draw
 
     players = {f"player_{index}": PlayerStatistics(PlayerInfo("ppo", "#3b82f6", True, 4000)) for index in range(30)}
     for player in players.values():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.measuring import ROOT
+from benchmarks.tools.measuring import ROOT
 
 PLACE = ROOT / "benchmarks"
 BENCHMARKS = ("proxy_latency", "sampling", "training", "gradient", "scale", "micro")

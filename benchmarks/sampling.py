@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.measuring import ROOT, Contestant, Table, compete, conclude, options, parse
-from benchmarks.running import run_arena, run_peer
+from benchmarks.tools.measuring import ROOT, Contestant, Table, compete, conclude, options, parse
+from benchmarks.tools.running import run_arena, run_peer
 
 PLAYERS = ROOT / "benchmarks" / "ours" / "players.py"
 PEERS = {

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.measuring import ROOT, Contestant, Figures, Table, compete, conclude, options, parse
-from benchmarks.running import run_arena, run_mpi
+from benchmarks.tools.measuring import ROOT, Contestant, Figures, Table, compete, conclude, options, parse
+from benchmarks.tools.running import run_arena, run_mpi
 
 SEATS = 4
 PLAYERS = ROOT / "benchmarks" / "ours" / "players.py"

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.measuring import ROOT
 from benchmarks.scale import MARK, Memory
+from benchmarks.tools.measuring import ROOT
 from tests.slurm.cluster import running, what_is_missing
 
 RANKS = 151

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.observing import Held, Observed, cartpole, scratch
+from benchmarks.tools.observing import Held, Observed, cartpole, scratch
 
 ROLES = {"rank 0": "root", "rank 1": "environment process", "rank 2": "worker", "copy": "nursery and copies"}
 FAULT_EVERY = 3.0

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.observing import Observed, scratch
+from benchmarks.tools.observing import Observed, scratch
 
 BOUND = 2.0
 """Seconds from a death to the next update of the others."""

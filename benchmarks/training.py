@@ -16,7 +16,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.measuring import (
+from benchmarks.ours.local_training import SETTINGS
+from benchmarks.peers.games import EPISODES
+from benchmarks.tools.measuring import (
     ROOT,
     Contestant,
     Figures,
@@ -28,9 +30,7 @@ from benchmarks.measuring import (
     options,
     parse,
 )
-from benchmarks.ours.local_training import SETTINGS
-from benchmarks.peers.games import EPISODES
-from benchmarks.running import run, run_arena, run_peer
+from benchmarks.tools.running import run, run_arena, run_peer
 
 WINDOW = 100
 """Episodes that a mean return is taken over."""

@@ -1,8 +1,8 @@
 """Picture 1: an environment process waits for all seats of its match, steps, and tells each seat its own part."""
 
-from arena.colors import NAMED
-from arena.diagram.sheet import TOP, WIDTH, Sheet
-from arena.diagram.styles import (
+from arena.common.colors import NAMED
+from arena.plan.diagram.sheet import TOP, WIDTH, Sheet
+from arena.plan.diagram.styles import (
     ENVIRONMENT,
     HAIR,
     INK,

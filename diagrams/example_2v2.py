@@ -1,8 +1,8 @@
 """Picture 4: the opening example, blue against red, two entities and two workers each, drawn from its plan."""
 
-from arena.config import RunConfig
-from arena.diagram import draw_plan
-from arena.layout import plan
+from arena.config.run import RunConfig
+from arena.plan.diagram import draw_plan
+from arena.plan.layout import plan
 
 
 def draw() -> str:

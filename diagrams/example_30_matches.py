@@ -1,8 +1,8 @@
 """Picture 5: four policies in a round robin of 2v2 games, five replicas of each, drawn from its plan."""
 
-from arena.config import RunConfig
-from arena.diagram import draw_plan
-from arena.layout import plan
+from arena.config.run import RunConfig
+from arena.plan.diagram import draw_plan
+from arena.plan.layout import plan
 
 PLAYERS = ("red", "blue", "green", "yellow")
 

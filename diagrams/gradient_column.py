@@ -1,8 +1,8 @@
 """Picture 6: one gradient travels down a group, from each worker's loss to the same optimizer step everywhere."""
 
-from arena.colors import NAMED
-from arena.diagram.sheet import TOP, WIDTH, Sheet
-from arena.diagram.styles import INK, MUTED, PAPER, PLAIN, SLATE, Style, line_color, mix, tint, worker_style
+from arena.common.colors import NAMED
+from arena.plan.diagram.sheet import TOP, WIDTH, Sheet
+from arena.plan.diagram.styles import INK, MUTED, PAPER, PLAIN, SLATE, Style, line_color, mix, tint, worker_style
 
 BLUE = NAMED["blue"]
 LINE = line_color(BLUE)

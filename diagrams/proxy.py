@@ -1,8 +1,8 @@
 """Picture 3: the proxy gives a policy its Gymnasium loop; behind it each step travels as two fixed messages."""
 
-from arena.colors import NAMED
-from arena.diagram.sheet import TOP, WIDTH, Sheet
-from arena.diagram.styles import INK, MUTED, PAPER, PLAIN, SLATE, Style, line_color, mix, text_color
+from arena.common.colors import NAMED
+from arena.plan.diagram.sheet import TOP, WIDTH, Sheet
+from arena.plan.diagram.styles import INK, MUTED, PAPER, PLAIN, SLATE, Style, line_color, mix, text_color
 
 BLUE = NAMED["blue"]
 WORKER = Style(mix(BLUE, PAPER, 0.9), line_color(BLUE), INK)

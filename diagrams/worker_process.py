@@ -1,8 +1,8 @@
 """Picture 2: a worker process collects experience on its seat and learns together with its group."""
 
-from arena.colors import NAMED
-from arena.diagram.sheet import TOP, WIDTH, Sheet
-from arena.diagram.styles import (
+from arena.common.colors import NAMED
+from arena.plan.diagram.sheet import TOP, WIDTH, Sheet
+from arena.plan.diagram.styles import (
     ENVIRONMENT,
     INK,
     MUTED,

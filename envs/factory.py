@@ -7,6 +7,8 @@ from typing import Any
 
 import gymnasium
 
+from arena.common.errors import ConfigError
+from arena.common.registry import ENVIRONMENTS, is_reference, nearest
 from arena.envs.gymnasium_adapter import GymnasiumEnvironment
 from arena.envs.interface import EntitySpaces, Environment
 from arena.envs.list_adapter import ListEnvironment, space_lists
@@ -15,8 +17,6 @@ from arena.envs.pettingzoo_parallel import ParallelEnvironment
 from arena.envs.sources import from_code, from_gymnasium, from_openspiel, from_pettingzoo
 from arena.envs.spaces import check_spaces
 from arena.envs.wrapping import wrap
-from arena.errors import ConfigError
-from arena.registry import ENVIRONMENTS, is_reference, nearest
 
 SOURCES = (
     "a registered name ({names}), gymnasium:<id>, pettingzoo:<module>, pettingzoo-aec:<module>, "

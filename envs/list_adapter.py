@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.rendering import rgb_array
 from arena.envs.spaces import EntityPort, check_spaces
-from arena.errors import ConfigError
 
 STEP_FORM = "expected step to return (observations, rewards, done, info), the first two with one item per entity"
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from arena.common.errors import ConfigError
+from arena.common.registry import nearest
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.errors import ConfigError
-from arena.registry import nearest
 
 NAMED: dict[str, list] = {
     "rock_paper_scissors": [[0, -1, 1], [1, 0, -1], [-1, 1, 0]],

@@ -7,8 +7,8 @@ import numpy as np
 import pyspiel
 from gymnasium import spaces
 
+from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.errors import ConfigError
 
 
 class OpenSpielEnvironment:

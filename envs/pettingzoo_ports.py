@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from arena.common.errors import ConfigError
 from arena.envs.spaces import MASK_KEY, EntityPort, check_spaces
-from arena.errors import ConfigError
 
 
 def ports_of(env: Any) -> tuple[list[Any], list[EntityPort]]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import gymnasium
 
-from arena.errors import ConfigError
-from arena.registry import EXTRAS, load, missing_package, nearest
+from arena.common.errors import ConfigError
+from arena.common.registry import EXTRAS, load, missing_package, nearest
 
 # How CPython words a call that does not fit a signature. Other TypeErrors in code of the user's own are its faults,
 # and keep their traceback.

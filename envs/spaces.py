@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
-from arena.errors import ConfigError
 
 LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 EXPECTED = "any nesting of Dict and Tuple over Box, Discrete, MultiDiscrete and MultiBinary"

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from arena.colors import to_hex
+from arena.common.colors import to_hex
+from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.touchdown_drawing import Color, draw_field
-from arena.errors import ConfigError
 
 TEAMS = ("blue", "red")
 START = 0.9

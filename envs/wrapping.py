@@ -6,9 +6,9 @@ from typing import Any
 import gymnasium
 import gymnasium.wrappers
 
+from arena.common.errors import ConfigError
+from arena.common.registry import is_reference, load, nearest
 from arena.envs.sources import MISFITS, missing, refused
-from arena.errors import ConfigError
-from arena.registry import is_reference, load, nearest
 
 GYMNASIUM_PREFIX = "gymnasium.wrappers."
 

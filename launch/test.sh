@@ -2,7 +2,7 @@
 # Run the test suite: launch/test.sh [PYTEST ARGUMENT...]
 #
 #   launch/test.sh
-#   launch/test.sh tests/test_touchdown.py -k truncated
+#   launch/test.sh tests/envs/test_touchdown.py -k truncated
 #
 # Sets up .venv beside this checkout like launch/local.sh (see there for ARENA_PYTHON, ARENA_MPI and ARENA_PIP_ARGS),
 # with the tools of development added. Paths in the arguments start at the checkout.

@@ -14,9 +14,9 @@ import torch
 from gymnasium import spaces as gym_spaces
 from torch.nn import functional
 
+from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
-from arena.errors import ConfigError
-from arena.policies.kernels import likeliest, log_softmax, log_softmax_backward
+from arena.policies.compiled.kernels import likeliest, log_softmax, log_softmax_backward
 
 NEVER = -1.0e9  # the logit of what a mask forbids; finite, so that its probability is 0 and its gradient is too
 NOWHERE = 2 * NEVER  # the logit of what does not exist; even less, should a mask forbid all that does

@@ -102,7 +102,7 @@ class Policy(Protocol):
         """Return the values ``[N]`` of observations that end a rollout; unlike ``act`` it leaves the memory alone."""
 
     def learn(self, rollout: Any, group: Reducer) -> dict[str, float]:
-        """Update from one rollout (``arena.rollout.Rollout``), with all workers of the player, and return metrics.
+        """Update from one ``arena.learning.rollout.Rollout``, with all workers of the player, and return metrics.
 
         The metrics are those of the whole group. All workers make the same number of reductions, whatever they hold.
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from arena.checkpoint import read_tensors
+from arena.common.errors import ConfigError
+from arena.common.registry import policy_class, policy_settings_model
 from arena.envs.interface import EntitySpaces
-from arena.errors import ConfigError
 from arena.policies.interface import Policy
-from arena.registry import policy_class, policy_settings_model
+from arena.records.checkpoints import read_tensors
 
 NETWORK = "network."  # in front of the weights' names in a checkpoint, which holds more than weights
 

@@ -8,8 +8,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from arena.envs.interface import EntitySpaces
+from arena.learning.rollout import Rollout
 from arena.policies.interface import Policy, Reducer
-from arena.rollout import Rollout
 
 
 class Alone:

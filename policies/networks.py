@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces as gym_spaces
 from torch import nn
 
-from arena.errors import ConfigError
+from arena.common.errors import ConfigError
 from arena.policies.settings import NetworkSettings
 
 SQRT_2 = math.sqrt(2)

@@ -8,21 +8,21 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
-from arena.errors import ConfigError
-from arena.gradients import FlatGradient
-from arena.policies.adam import FlatAdam, length
+from arena.learning.gradients import FlatGradient
+from arena.learning.rollout import Rollout
+from arena.policies.compiled.adam import FlatAdam, length
+from arena.policies.compiled.kernels import total
+from arena.policies.compiled.mlp import Perceptrons
 from arena.policies.distributions import Categorical, distribution
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.interface import Decision, Reducer
-from arena.policies.kernels import total
 from arena.policies.networks import ActorCritic, Answer, copy_tensors
-from arena.policies.perceptrons import Perceptrons
 from arena.policies.ppo_loss import LOSSES, Batch, loss, slopes
 from arena.policies.returns import advantages
 from arena.policies.settings import PPOSettings
-from arena.rollout import Rollout
-from arena.wire import even_slices, map_tree, tree_leaves
+from arena.protocol.wire import even_slices, map_tree, tree_leaves
 
 KL = LOSSES.index("kl")
 NETWORK = "network."  # in front of the networks' names in a state dict

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from arena.compiled import compiled
+from arena.learning.numba_jit import compiled
 
 
 @compiled(

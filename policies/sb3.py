@@ -13,7 +13,7 @@ from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.vec_env import VecEnv, VecMonitor
 from torch import nn
 
-from arena.errors import ConfigError
+from arena.common.errors import ConfigError
 from arena.policies.loader import explain
 from arena.policies.networks import is_image
 from arena.policies.settings import StableBaselines3Settings

@@ -6,7 +6,9 @@ import time
 import pytest
 
 from benchmarks import micro
-from benchmarks.measuring import (
+from benchmarks.report import write
+from benchmarks.scale import Costs, model
+from benchmarks.tools.measuring import (
     MissingPeerError,
     compare,
     compete,
@@ -16,9 +18,7 @@ from benchmarks.measuring import (
     order_of_turn,
     parse,
 )
-from benchmarks.report import write
-from benchmarks.running import run_peer
-from benchmarks.scale import Costs, model
+from benchmarks.tools.running import run_peer
 from benchmarks.training import figures
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from arena.config import load_config
-from arena.layout import plan
-from arena.preflight import check_environments
+from arena.config.run import load_config
+from arena.launch.preflight import check_environments
+from arena.plan.layout import plan
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "configs").glob("*.yaml"))

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from arena import registry
+from arena.common import registry
 
 ROOT = Path(__file__).parents[1]
 # Folder in the checkout -> folder in an installation.

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from arena.config import load_config
-from arena.database import SCHEMA
+from arena.common.registry import make_environment
+from arena.config.run import load_config
 from arena.envs.contract import EnvironmentContract
 from arena.envs.interface import Environment
-from arena.registry import make_environment
+from arena.records.database import SCHEMA
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"<!-- block: (\S+) -->\n```\w+\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)

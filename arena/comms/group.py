@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arena.comms.boards import make_board
+from arena.common.errors import MatchOver
+from arena.common.waiting import Waiter
 from arena.comms.mpi import MPI
-from arena.comms.shared_average import SharedAverage, shared_average
+from arena.comms.rendezvous import make_board
+from arena.comms.shared_reduce import SharedAverage, shared_average
 from arena.comms.shared_sum import SharedSum, shared_sum
-from arena.errors import MatchOver
-from arena.waiting import Waiter
 
 
 class _Meeting(NamedTuple):

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from arena.common.waiting import Waiter
 from arena.comms.mpi import MPI, take
 from arena.comms.world import ANSWER, DIRECT, MAIL, World
-from arena.waiting import Waiter
 
 
 class Mailbox:

@@ -1,7 +1,7 @@
 """Memory that all members of a communicator have mapped."""
 
 from arena.comms.mpi import MPI
-from arena.memory import MemoryName, find_memory, offer_memory
+from arena.system.shared_memory import MemoryName, find_memory, offer_memory
 
 
 def shared_memory(comm: MPI.Comm, size: int) -> memoryview | None:

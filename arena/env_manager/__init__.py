@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from arena.env_manager.base import BaseEnvManager
+from arena.common.errors import ConfigError
+from arena.common.registry import nearest
+from arena.env_manager.serial import BaseEnvManager
 from arena.env_manager.settings import ManagerSettings
 from arena.env_manager.subprocesses import SubprocessEnvManager
 from arena.envs.interface import Environment
-from arena.errors import ConfigError
-from arena.registry import nearest
 
 MANAGERS: dict[str, type[BaseEnvManager]] = {"serial": BaseEnvManager, "subprocess": SubprocessEnvManager}
 

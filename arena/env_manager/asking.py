@@ -4,9 +4,9 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
+from arena.common.registry import nearest
 from arena.env_manager.faults import CallError
 from arena.envs.interface import Environment
-from arena.registry import nearest
 
 
 def ask(environment: Environment, what: str, name: str, args: tuple, kwargs: Mapping[str, Any]) -> Any:

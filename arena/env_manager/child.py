@@ -6,8 +6,10 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from arena.common.errors import ConfigError
 from arena.env_manager.asking import ask
-from arena.env_manager.channel import (
+from arena.env_manager.faults import CallError, fault_of
+from arena.env_manager.pipe import (
     ASK,
     CLOSE,
     CONFIG,
@@ -22,11 +24,9 @@ from arena.env_manager.channel import (
     Channel,
     GoneError,
 )
-from arena.env_manager.faults import CallError, fault_of
 from arena.env_manager.slot import Slot
 from arena.envs.interface import Environment, Timestep
-from arena.errors import ConfigError
-from arena.memory import map_memory
+from arena.system.shared_memory import map_memory
 
 PATIENCE = 60.0
 """Seconds that a manager may be busy elsewhere while a long answer waits for it."""

@@ -3,9 +3,9 @@
 import traceback
 from typing import NamedTuple
 
+from arena.common.errors import GivenUpError
 from arena.envs.interface import Timestep
-from arena.errors import GivenUpError
-from arena.wire import ShapeError
+from arena.protocol.wire import ShapeError
 
 
 class Fault(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.env_manager.faults import NotANumberError
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.wire import (
+from arena.protocol.wire import (
     ActionMessage,
     ShapeError,
     SlotWriter,

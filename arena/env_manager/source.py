@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from arena import registry
+from arena.common import registry
 from arena.envs.interface import Environment
 
 

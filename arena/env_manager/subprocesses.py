@@ -11,8 +11,12 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from arena.env_manager.base import Answer, BaseEnvManager
-from arena.env_manager.channel import (
+from arena.common.errors import ConfigError
+from arena.common.seeding import derive_seed
+from arena.env_manager.faults import CallError, CopyFault, Fault, RetriesSpentError
+from arena.env_manager.fork_client import NurseryClient
+from arena.env_manager.fork_server import Plans, Start
+from arena.env_manager.pipe import (
     ASK,
     CLOSE,
     CONFIG,
@@ -28,15 +32,11 @@ from arena.env_manager.channel import (
     GoneError,
     pair,
 )
-from arena.env_manager.faults import CallError, CopyFault, Fault, RetriesSpentError
-from arena.env_manager.nursery import Plans, Start
-from arena.env_manager.nursery_client import NurseryClient
+from arena.env_manager.serial import Answer, BaseEnvManager
 from arena.env_manager.settings import ManagerSettings
 from arena.env_manager.slot import Slot
 from arena.envs.interface import Environment
-from arena.errors import ConfigError
-from arena.memory import map_memory, new_memory
-from arena.seeding import derive_seed
+from arena.system.shared_memory import map_memory, new_memory
 
 STARTING, FREE, BUSY, RESTING, SPENT = "start", "free", "busy", "resting", "spent"
 """A copy's process is being made; waits for us; works; will be started at ``deadline``; is given up."""

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from arena import registry
-from arena.errors import ConfigError
+from arena.common import registry
+from arena.common.errors import ConfigError
 from arena.league.payoff import SharedPayoff
 from arena.league.player import ActivePlayer
 from arena.league.settings import PlayerConfig

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from arena.errors import ConfigError
+from arena.common.errors import ConfigError
+from arena.common.registry import nearest
 from arena.league.catalog import create_player, player_type, player_type_id
 from arena.league.payoff import BattleSharedPayoff, SharedPayoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, HistoricalPlayer
 from arena.league.settings import LeagueConfig
-from arena.registry import nearest
 
 WEIGHTS = "players/{player_id}/latest.safetensors"
 

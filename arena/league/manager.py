@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from arena.errors import ConfigError
+from arena.common.errors import ConfigError
+from arena.common.registry import nearest
 from arena.league.founding import check, found_history, found_players
 from arena.league.payoff import BattleSharedPayoff, create_payoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, HistoricalPlayer
 from arena.league.settings import LeagueConfig, checked
-from arena.registry import nearest
 
 logger = logging.getLogger(__name__)
 

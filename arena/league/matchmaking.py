@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from arena.errors import ConfigError
+from arena.common.errors import ConfigError
+from arena.common.registry import nearest
 from arena.league.payoff import BattleSharedPayoff
-from arena.registry import nearest
 
 WEIGHTINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "squared": lambda rates: (1 - rates) ** 2,

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from arena.errors import ConfigError
+from arena.common.errors import ConfigError
+from arena.common.registry import nearest
 from arena.league.ratings import Ratings
 from arena.league.report import Malformed, battle_report, solo_report
 from arena.league.roster import Roster
 from arena.league.settings import BattlePayoffConfig, SoloPayoffConfig, checked
-from arena.registry import nearest
 
 logger = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from arena.errors import ConfigError
+from arena.common.errors import ConfigError
+from arena.common.registry import nearest
+from arena.common.seeding import derive_seed
 from arena.league.matchmaking import NashMixture, draw, nearest_rating, pfsp, round_robin
 from arena.league.payoff import BattleSharedPayoff, SharedPayoff
 from arena.league.settings import BattlePlayerConfig, PlayerConfig, checked
-from arena.registry import nearest
-from arena.seeding import derive_seed
 
 BRANCH = "branch_"  # a method of this beginning is a way of choosing an opponent
 

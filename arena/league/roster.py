@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from arena.errors import ConfigError
+from arena.common.errors import ConfigError
 
 
 class Roster:

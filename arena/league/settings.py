@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from arena.errors import ConfigError
-from arena.validation import Count, Index, Model, Number, problems
+from arena.common.errors import ConfigError
+from arena.common.validation import Count, Index, Model, Number, problems
 
 Probability = Annotated[Number, Field(ge=0, le=1)]
 Weighting = Literal["squared", "variance", "linear", "linear_capped", "uniform"]

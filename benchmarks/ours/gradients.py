@@ -16,9 +16,9 @@ from torch import nn
 mpi4py.rc.thread_level = "funneled"
 from mpi4py import MPI  # noqa: E402
 
+from arena.common.waiting import Waiter, usual_waits  # noqa: E402
 from arena.comms import GroupChannel  # noqa: E402
-from arena.group import Group  # noqa: E402
-from arena.waiting import Waiter, usual_waits  # noqa: E402
+from arena.worker.group import Group  # noqa: E402
 from benchmarks.peers.networks import network  # noqa: E402
 from benchmarks.peers.telling import run_as_program, tell  # noqa: E402
 

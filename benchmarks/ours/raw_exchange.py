@@ -13,7 +13,7 @@ mpi4py.rc.thread_level = "funneled"
 from mpi4py import MPI  # noqa: E402
 
 from arena.envs.interface import EntitySpaces  # noqa: E402
-from arena.wire import ActionMessage, blocks_of, make_record  # noqa: E402
+from arena.protocol.wire import ActionMessage, blocks_of, make_record  # noqa: E402
 from benchmarks.peers.games import make  # noqa: E402
 from benchmarks.peers.telling import run_as_program, tell  # noqa: E402
 

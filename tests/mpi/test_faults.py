@@ -8,7 +8,7 @@ import pytest
 
 from .launching import player, run_arena, succeed
 
-PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'planting.py'}:plant"
+PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'tools' / 'fault_injection.py'}:plant"
 
 
 def configuration(place, faults, policy, **env):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from .launching import run_arena
 
-PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'planting.py'}:plant"
+PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'tools' / 'fault_injection.py'}:plant"
 
 
 def test_an_environment_that_hangs_is_found_with_its_stack_in_a_report_on_every_rank(tmp_path):

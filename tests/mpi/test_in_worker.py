@@ -10,7 +10,7 @@ from benchmarks.determinism import KINDS, fingerprint
 
 from .launching import player, run_arena, succeed
 
-PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'planting.py'}:plant"
+PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'tools' / 'fault_injection.py'}:plant"
 
 
 def cartpole(policy, **env):

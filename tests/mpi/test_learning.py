@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from arena import start
-from arena.checkpoint import read_tensors
+from arena.launch import mpirun as start
+from arena.records.checkpoints import read_tensors
 
 from .launching import PLAYERS, player, run_arena, run_mpirun, succeed, write_config
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arena.checkpoint import read_tensors
-from arena.segments import in_use, segments
+from arena.launch.leftovers import in_use, segments
+from arena.records.checkpoints import read_tensors
 from benchmarks.determinism import descendants
 
 from .launching import player, run_arena, stillborn, succeed, write_config

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from benchmarks.observing import Observed
 from benchmarks.survival import BOUND, configuration, lose, roles
+from benchmarks.tools.observing import Observed
 
 from .launching import OPEN_MPI_AS_ROOT, player, run_arena, run_mpirun, succeed, write_config
 

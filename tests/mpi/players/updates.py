@@ -4,8 +4,8 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.envs.interface import EntitySpaces
+from arena.learning.rollout import Rollout
 from arena.policies.ppo import PPO
-from arena.rollout import Rollout
 
 SPACES = EntitySpaces("x", spaces.Box(-1, 1, (5,), np.float32), spaces.Discrete(3))
 LANES, HORIZON = 4, 16

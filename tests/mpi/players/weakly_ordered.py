@@ -2,8 +2,8 @@
 
 import sys
 
-from arena.comms import links
+from arena.comms import transport
 from arena.launch import main
 
-links.ORDERED = False
+transport.ORDERED = False
 sys.exit(main())

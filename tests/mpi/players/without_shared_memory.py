@@ -2,13 +2,13 @@
 
 import sys
 
-from arena import memory
 from arena.launch import main
+from arena.system import shared_memory
 
 
 def refuse(size):
     raise OSError("this machine has no memory to give")
 
 
-memory.new_memory = refuse
+shared_memory.new_memory = refuse
 sys.exit(main())

@@ -1,0 +1,179 @@
+"""``arena league``: the standing of a run's league and who beats whom, on the terminal, as JSON, and in pictures."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from arena.common.errors import ConfigError
+from arena.config.run import load_config
+from arena.evaluation.exact_games import nash_weights
+from arena.evaluation.exploitability import (
+    Curve,
+    curve_json,
+    curve_table,
+    find_snapshots,
+    game_of,
+    load_strategy,
+    plot_curve,
+)
+from arena.evaluation.exploitability import curve as follow
+from arena.records.league_reader import League, read_league
+from arena.records.reader import open_records
+from arena.records.run_directory import RunDirectory
+from arena.report.league_plots import draw_family, draw_heat_map, draw_ratings
+from arena.report.league_tables import WIDEST, Line, matrix_table, standing_table
+from arena.report.plots import save_figure
+from arena.report.progress import find_terminal, make_console
+
+SHOWN = 24
+"""Lines of a standing without ``--all``: what a screen holds."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``arena league``; return the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        run = RunDirectory.existing(arguments.run)
+        with open_records(run.database) as connection:
+            league = read_league(connection)
+        curve = exploitability(run, league) if arguments.exploitability else None
+        pictures = [] if arguments.plot is None else draw(run, league, curve, arguments.plot, returns=arguments.returns)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if arguments.json:
+        print(json.dumps(league_json(league, curve), indent=1))
+        return 0
+    console = make_console(sys.stdout, find_terminal(sys.stdout))
+    names = league.by_rating() if arguments.all else most_telling(league, SHOWN)
+    notes = ("type", "parent", "steps")
+    console.print(standing_table(f"{run}: league", [_line(league, name) for name in names], notes))
+    if len(names) < len(league.members):
+        console.print(f"  {len(league.members) - len(names)} more snapshots: --all")
+    names = most_telling(league, WIDEST)
+    what = "mean return" if arguments.returns else "win rate"
+    matrix = league.returns(names) if arguments.returns else league.win_rates(names)
+    table = matrix_table(f"{what} of the row against the column", names, matrix, rates=not arguments.returns)
+    if table is not None:
+        console.print(table)
+    if curve is not None:
+        console.print(curve_table("NashConv, computed exactly", curve))
+    for picture in pictures:
+        console.print(f"  {picture}")
+    return 0
+
+
+def most_telling(league: League, count: int) -> list[str]:
+    """Return whoever learns, and the best snapshots, ``count`` in all if there are so many; by rating."""
+    ranked = league.by_rating()
+    snapshots = [name for name in ranked if not league.members[name].active]
+    room = max(count - (len(ranked) - len(snapshots)), 0)
+    left_out = set(snapshots[room:])
+    return [name for name in ranked if name not in left_out]
+
+
+def _line(league: League, name: str) -> Line:
+    member = league.members[name]
+    notes = (member.type if member.active else "", member.parent or "", f"{member.steps:,}")
+    return Line(name, league.ratings.get(name), league.games.get(name, 0), league.counts(name), notes=notes)
+
+
+def draw(run: RunDirectory, league: League, curve: Curve | None, kind: str, *, returns: bool) -> list[Path]:
+    """Draw a league into its run's ``plots/``, as ``kind`` png or svg; return the files."""
+    run.plots.mkdir(exist_ok=True)
+    names = league.by_rating()
+    what = "mean return" if returns else "win rate"
+    matrix = league.returns(names) if returns else league.win_rates(names)
+    note = f"{what} of the row against the column; the best rating first"
+    active = [name for name, member in league.members.items() if member.active]
+    figures = {"payoff": draw_heat_map(f"{run.name}: payoff", note, names, matrix, rates=not returns)}
+    if league.curves:
+        figures["ratings"] = draw_ratings(f"{run.name}: ratings", league.curves, active)
+    figures["family"] = draw_family(f"{run.name}: family", league.family())
+    pictures = [save_figure(figure, run.plots / f"league_{name}.{kind}") for name, figure in figures.items()]
+    if curve is not None:
+        path = run.plots / f"league_exploitability.{kind}"
+        pictures.append(plot_curve(f"{run.name}: exploitability", curve, path))
+    return pictures
+
+
+def exploitability(run: RunDirectory, league: League) -> Curve:
+    """Return how far the league's snapshots are from a Nash equilibrium.
+
+    Raises:
+      ConfigError: the game cannot be solved, or there are no snapshots.
+    """
+    config = load_config(run.config)
+    game, snapshots = game_of(config), find_snapshots(run)
+    strategies = [load_strategy(game, config, snapshot) for snapshot in snapshots]
+    found = follow(game, snapshots, strategies)
+    ids = {member.path: name for name, member in league.members.items()}
+    named = [(ids.get(str(s.path.relative_to(run.path))), mine) for s, mine in zip(snapshots, strategies, strict=True)]
+    # A last snapshot that every run ends with is not in the league.
+    known = [(name, strategy) for name, strategy in named if name is not None]
+    met = [known[number] for number in all_met(league.returns([name for name, _ in known]))]
+    if game.zero_sum and len(met) > 1:
+        weights = nash_weights(np.nan_to_num(league.returns([name for name, _ in met])))  # oneself: 0
+        mixed = game.mixture([strategy for _, strategy in met], weights)
+        found = found._replace(counted=game.nash_conv(mixed), counted_of=len(met))
+    return found
+
+
+def all_met(matrix: np.ndarray) -> list[int]:
+    """Return rows of a matrix ``[N, N]`` of which each two have met, in ascending order.
+
+    Whoever has missed the most of the others is left out first: a snapshot that was made shortly before the end.
+    """
+    chosen = list(range(len(matrix)))
+    while True:
+        unknown = np.isnan(matrix[np.ix_(chosen, chosen)])
+        np.fill_diagonal(unknown, False)
+        missed = unknown.sum(1)
+        if not missed.any():
+            return chosen
+        del chosen[int(missed.argmax())]
+
+
+def league_json(league: League, curve: Curve | None) -> dict[str, object]:
+    """Return a league as JSON values; None where two have not met."""
+
+    def listed(matrix: np.ndarray) -> list[list[float | None]]:
+        return [[None if np.isnan(value) else float(value) for value in row] for row in matrix]
+
+    names = league.by_rating()
+    players = []
+    for name in names:
+        rating = league.ratings.get(name)
+        counts = dict(zip(("wins", "draws", "losses"), league.counts(name), strict=True))
+        player = {"player": name, **league.members[name]._asdict(), "games": league.games.get(name, 0), **counts}
+        players.append({**player, "rating": None if rating is None else rating._asdict()})
+    found: dict[str, object] = {
+        "players": players,
+        "win_rates": listed(league.win_rates(names)),
+        "mean_returns": listed(league.returns(names)),
+    }
+    if curve is not None:
+        found["exploitability"] = curve_json(curve)
+        found["nash_conv_by_counted_returns"] = curve.counted
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("arena league", description="Show the standing of a run's league.")
+    parser.add_argument("run", type=Path, help="a run directory, such as runs/psro_kuhn")
+    parser.add_argument("--all", action="store_true", help=f"every player, not only the {SHOWN} that tell most")
+    parser.add_argument("--returns", action="store_true", help="show mean returns in place of win rates")
+    parser.add_argument("--exploitability", action="store_true", help="how far snapshots are from a Nash equilibrium")
+    parser.add_argument(
+        "--plot", nargs="?", const="png", choices=("png", "svg"), help="draw into the run's plots/ (%(const)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""``arena slurm config.yaml``: writes the batch script of a run, and warns before the queue does."""
+
+import argparse
+import math
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from arena.common.errors import ConfigError
+from arena.common.text import count_of
+from arena.config.run import Round, RunConfig, load_config
+from arena.launch import slurm_script
+from arena.plan.describe import describe, memory_of_nodes
+from arena.plan.layout import Plan, plan, ranks_of_match
+
+SPARE = 1.5
+"""How much more memory the script asks for than the estimate: copies and networks come on top of it."""
+
+
+class Shape(NamedTuple):
+    """What a job asks for.
+
+    Attributes:
+      nodes: how many.
+      tasks: ranks on each.
+    """
+
+    nodes: int
+    tasks: int
+
+    @property
+    def ranks(self) -> int:
+        """All ranks of the job."""
+        return self.nodes * self.tasks
+
+    @property
+    def node_of_rank(self) -> list[int]:
+        """The node of each rank: SLURM fills one after the other."""
+        return [rank // self.tasks for rank in range(self.ranks)]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``arena slurm`` and return the exit code: 0, or 2 for a user error."""
+    args = parse(argv)
+    try:
+        config = load_config(args.config, args.set)
+        shape = choose(config, args.nodes, args.ntasks_per_node)
+        plans = [(round_, plan(round_.rows, shape.node_of_rank, config.spares)) for round_ in _distinct(config)]
+        memory = max(max(memory_of_nodes(planned).values()) for _, planned in plans)  # MB on the fullest node
+        write(args, config, shape, memory)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for round_, planned in plans:
+        print(describe(planned, config, round_))
+    for warning in warnings(plans, config, shape, memory, args.mem, args.gpus_per_node):
+        print(f"warning: {warning}")
+    path = args.output or _default_name(config)
+    print(f"written to {path}; submit it: sbatch {shlex.quote(str(path))}")
+    return 0
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed command line."""
+    parser = argparse.ArgumentParser(
+        prog="arena slurm",
+        description="Write the SLURM batch script of a configuration: it checkpoints before its time is up, goes back "
+        "into the queue and resumes. Says how matches fall on nodes, and warns before the queue does.",
+    )
+    parser.add_argument("config", type=Path, help="the YAML file")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key, as in a run")
+    parser.add_argument("--nodes", type=_positive, metavar="N", help="default: as few as hold the ranks")
+    parser.add_argument(
+        "--ntasks-per-node", type=_positive, metavar="N", help="ranks on each node; default: as few as needed"
+    )
+    parser.add_argument("--time", default="04:00:00", help="of one life, e.g. 8:00:00 or 1-00:00:00 (default: 4 hours)")
+    parser.add_argument("--mem", type=_gigabytes, metavar="GB", help="memory per node, e.g. 8G (default: by estimate)")
+    parser.add_argument("--gpus-per-node", type=_positive, metavar="N")
+    parser.add_argument("--cpus-per-task", type=_positive, metavar="N", help="cores for each rank")
+    parser.add_argument("--partition")
+    parser.add_argument("--account")
+    parser.add_argument(
+        "--sbatch", action="append", default=[], metavar="OPTION", help="any other option, e.g. --sbatch=--qos=long"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="where to write it (default: <name>.sbatch)")
+    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    return parser.parse_args(argv)
+
+
+def choose(config: RunConfig, nodes: int | None, tasks: int | None) -> Shape:
+    """Return how many nodes and tasks to ask for: what was asked, and where nothing was, the least that fits.
+
+    The least is what holds all ranks with no match on several nodes, as far as a node can hold one.
+
+    Raises:
+      ConfigError: what was asked for is too little.
+    """
+    needed = config.ranks_needed()
+    if nodes is not None and tasks is not None:
+        shape = Shape(nodes, tasks)
+        if shape.ranks < needed:
+            raise ConfigError(
+                f"this table needs {needed} ranks, found {count_of(nodes, 'node')} x {count_of(tasks, 'task')} = "
+                f"{shape.ranks}; ask for --nodes {math.ceil(needed / tasks)} or "
+                f"--ntasks-per-node {math.ceil(needed / nodes)}"
+            )
+        return shape
+    if tasks is not None:
+        least = math.ceil(needed / tasks)
+        shapes = [Shape(count, tasks) for count in range(least, 2 * least + 1)]
+    else:
+        nodes = nodes or 1
+        largest = max(ranks_of_match(row) for round_ in config.round_list() for row in round_.rows)
+        least = math.ceil(needed / nodes)
+        shapes = [Shape(nodes, count) for count in range(least, least + largest + 1)]
+    whole = (
+        s for s in shapes if not any(split(plan(r.rows, s.node_of_rank, config.spares)) for r in _distinct(config))
+    )
+    return next(whole, shapes[0])
+
+
+def split(planned: Plan) -> list[int]:
+    """Return the matches whose ranks are on several nodes."""
+    nodes = [one.node for one in planned.assignments]
+    return [match for match, ranks in enumerate(planned.seating) if len({nodes[rank] for rank in ranks}) > 1]
+
+
+def warnings(
+    plans: Sequence[tuple[Round, Plan]],
+    config: RunConfig,
+    shape: Shape,
+    memory: int,
+    asked: int | None,
+    gpus: int | None,
+) -> list[str]:
+    """Return what will go worse than it could.
+
+    Args:
+      plans: of each distinct round.
+      config: the file.
+      shape: what the job asks for.
+      memory: the estimate in MB for the fullest node.
+      asked: GB per node that are asked for.
+      gpus: per node that are asked for.
+    """
+    found: list[str] = []
+    for round_, planned in plans:
+        apart = split(planned)
+        sizes = {match: len(planned.seating[match]) for match in apart}
+        if large := [match for match in apart if sizes[match] > shape.tasks]:
+            found.append(
+                f"round {round_.index + 1}: a match takes {count_of(sizes[large[0]], 'rank')} and a node has "
+                f"{count_of(shape.tasks, 'task')}, so that every step of {count_of(len(large), 'match', 'matches')} "
+                f"crosses the network; ask for --ntasks-per-node {max(sizes.values())} or more"
+            )
+        elif apart:
+            found.append(
+                f"round {round_.index + 1}: {count_of(len(apart), 'match', 'matches')} of {len(planned.matches)} on "
+                "several nodes; another --ntasks-per-node would keep them whole (leave it out, and it is chosen)"
+            )
+        found += _about_gpus(planned, config, gpus)
+    if asked is not None and memory > 1000 * asked:
+        found.append(
+            f"memory: a node needs about {memory / 1000:.1f} GB and {asked} GB are asked for: SLURM would kill the "
+            f"job; ask for --mem {_comfortable(memory)}G"
+        )
+    return found
+
+
+def _about_gpus(planned: Plan, config: RunConfig, gpus: int | None) -> list[str]:
+    if gpus is None:
+        return []
+    learners = Counter(one.node for one in planned.assignments if one.player and config.policies[one.player].learns)
+    most = max(learners.values(), default=0)
+    if most > gpus:
+        return [f"GPUs: {count_of(most, 'learning rank')} on a node share {count_of(gpus, 'GPU')}"]
+    if most < gpus:
+        return [f"GPUs: {count_of(gpus, 'GPU')} on each node for at most {count_of(most, 'learning rank')}"]
+    return []
+
+
+def write(args: argparse.Namespace, config: RunConfig, shape: Shape, memory: int) -> None:
+    """Write the script.
+
+    Raises:
+      ConfigError: the file is there already, or cannot be written.
+    """
+    path = args.output or _default_name(config)
+    if path.exists() and not args.force:
+        raise ConfigError(f"{path} exists; choose another place with --output, or --force to write over it")
+    options = [
+        f"--job-name={config.name}",
+        f"--nodes={shape.nodes}",
+        f"--ntasks-per-node={shape.tasks}",
+        f"--time={args.time}",
+        f"--mem={args.mem or _comfortable(memory)}G",
+        "--output=%x-%j.out",
+        "--dependency=singleton  # two jobs of one name would write into one run directory",
+    ]
+    chosen = {name: getattr(args, name) for name in ("partition", "account", "gpus_per_node", "cpus_per_task")}
+    options += [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items() if value is not None]
+    arguments = [str(args.config), *(part for setting in args.set for part in ("--set", setting))]
+    title = f"{config.name}: {shape.ranks} ranks. Written by `arena slurm`; submit it from where you are now."
+    try:
+        path.write_text(slurm_script.ready(title, [*options, *args.sbatch], arguments), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: expected a file that can be written, found: {error.strerror or error}") from error
+
+
+def _distinct(config: RunConfig) -> list[Round]:
+    """Return the rounds without those that are planned like an earlier one."""
+    distinct: list[Round] = []
+    for round_ in config.round_list():
+        if all(round_.rows != earlier.rows for earlier in distinct):
+            distinct.append(round_)
+    return distinct
+
+
+def _default_name(config: RunConfig) -> Path:
+    return Path(f"{config.name}.sbatch")
+
+
+def _comfortable(memory: int) -> int:
+    """Return the GB to ask for where ``memory`` MB are estimated."""
+    return math.ceil(SPARE * memory / 1000)
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {text!r}")
+    return number
+
+
+def _gigabytes(text: str) -> int:
+    return _positive(text.upper().removesuffix("B").removesuffix("G"))

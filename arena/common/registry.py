@@ -1,0 +1,141 @@
+"""Names to code: the engine reaches environments and policies only through here."""
+
+import difflib
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena.common.errors import ConfigError
+from arena.common.seeding import derive_seed
+
+ENVIRONMENTS = {
+    "touchdown": "arena.envs.touchdown:Touchdown",
+    "matrix_game": "arena.envs.matrix_game:MatrixGame",
+}
+
+
+class PolicyEntry(NamedTuple):
+    """A built-in policy: where its class is, and its settings model in a module that does not import torch."""
+
+    reference: str
+    settings: str
+
+
+POLICIES = {
+    "random": PolicyEntry("arena.policies.random:Random", "arena.policies.settings:RandomSettings"),
+    "ppo": PolicyEntry("arena.policies.ppo:PPO", "arena.policies.settings:PPOSettings"),
+    "sb3": PolicyEntry("arena.policies.sb3:StableBaselines3", "arena.policies.settings:StableBaselines3Settings"),
+}
+
+# Top-level package -> the extra of this project that installs it.
+EXTRAS = {
+    "ale_py": "atari",
+    "cv2": "atari",
+    "mujoco": "mujoco",
+    "Box2D": "box2d",
+    "mpe2": "mpe",
+    "pygame": "pygame",
+    "pyspiel": "openspiel",
+    "stable_baselines3": "sb3",
+    "imageio": "video",
+    "imageio_ffmpeg": "video",
+}
+
+
+def nearest(name: str, valid: Any) -> str:
+    """Return `` (did you mean 'x'?)`` for the valid name closest to ``name``, or an empty string."""
+    close = difflib.get_close_matches(name, list(valid), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def missing_package(error: ImportError, wanted_by: str) -> ConfigError:
+    """Turn a failed import into an error that says what to install."""
+    package = (error.name or "").split(".")[0]
+    if package in EXTRAS:
+        remedy = f"pip install 'arena[{EXTRAS[package]}]'"
+    elif package:
+        remedy = f"pip install {package}"
+    else:
+        remedy = str(error)
+    return ConfigError(f"{wanted_by} needs the package {package!r}, which cannot be imported; install it: {remedy}")
+
+
+def load(reference: str) -> Any:
+    """Return what ``package.module:name`` or ``path/to/file.py:name`` points to.
+
+    Raises:
+      ConfigError: there is no such module, file or name, or a package it imports is missing.
+    """
+    place, _, name = reference.partition(":")
+    if not name:
+        raise ConfigError(f"expected package.module:name or path/to/file.py:name, found {reference!r}")
+    if place.endswith(".py"):
+        module = _load_file(Path(place), reference)
+    else:
+        try:
+            module = importlib.import_module(place)
+        except ImportError as error:
+            if error.name and (place == error.name or place.startswith(error.name + ".")):
+                raise ConfigError(f"{reference!r}: no module named {error.name!r} can be imported from here") from error
+            raise missing_package(error, repr(reference)) from error
+    found = getattr(module, name, None)
+    if found is None:
+        public = [n for n in vars(module) if not n.startswith("_")]
+        raise ConfigError(f"{reference!r}: {place} has no {name!r}{nearest(name, public)}")
+    return found
+
+
+def _load_file(path: Path, reference: str) -> Any:
+    path = path.resolve()
+    if not path.is_file():
+        raise ConfigError(f"{reference!r}: there is no file {path}")
+    # One module per file, however often it is named, so that classes compare equal and pickles resolve.
+    module_name = f"arena_user_{path.stem}_{derive_seed(0, str(path))}"
+    if module_name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(module_name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = module
+        try:
+            spec.loader.exec_module(module)
+        except ImportError as error:
+            del sys.modules[module_name]
+            raise missing_package(error, repr(reference)) from error
+        except BaseException:
+            del sys.modules[module_name]
+            raise
+    return sys.modules[module_name]
+
+
+def is_reference(use: str) -> bool:
+    """Whether ``use`` names a place in code (``module:name``) rather than a registered name."""
+    return ":" in use
+
+
+def policy_class(use: str) -> type:
+    """Return the policy class that ``use`` names; imports torch for most."""
+    return load(POLICIES[use].reference if use in POLICIES else _reference(use, "policy", POLICIES))
+
+
+def policy_settings_model(use: str) -> type | None:
+    """Return the settings model of a built-in policy without importing torch; None for a user's class."""
+    if use in POLICIES:
+        return load(POLICIES[use].settings)
+    _reference(use, "policy", POLICIES)
+    return None
+
+
+def _reference(use: str, kind: str, valid: dict) -> str:
+    if not is_reference(use):
+        raise ConfigError(
+            f"unknown {kind} {use!r}{nearest(use, valid)}; expected one of {', '.join(sorted(valid))}, "
+            f"package.module:name or path/to/file.py:name"
+        )
+    return use
+
+
+def make_environment(use: str, settings: Any, wrappers: Any = (), *, render: bool = False) -> Any:
+    """Return the environment that ``use`` names, behind the one contract (``arena.envs.interface``)."""
+    return importlib.import_module("arena.envs.factory").make_environment(use, settings, wrappers, render=render)

@@ -1,0 +1,304 @@
+"""What carries actions from the seats of a match to its environment process, and records back."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from arena.common.waiting import Waiter
+from arena.comms.mpi import MPI, take
+from arena.comms.semaphores import SOON, SeatBells, Turn
+from arena.comms.transport import ACTIONS_SIDE, RECORD_SIDE, STREAMS, Link, link_batches
+from arena.comms.world import World
+from arena.protocol.wire import STEP, Block, Record
+
+
+class SeatChannel:
+    """The worker's end of its seat: for each batch one message out and one record in."""
+
+    def __init__(
+        self,
+        world: World,
+        environment_rank: int,
+        blocks: Sequence[Block],
+        batch_copies: Sequence[int],
+        waiter: Waiter,
+        memory: memoryview | None,
+        bells: SeatBells | None,
+    ) -> None:
+        """Get ready for both directions.
+
+        Args:
+          world: all ranks.
+          environment_rank: of the other end.
+          blocks: of the seat.
+          batch_copies: of each batch.
+          waiter: how this rank waits.
+          memory: that both ends have mapped, see ``link_batches``.
+          bells: by which the ends wake each other.
+        """
+        self.batches = len(batch_copies)
+        self._comm, self._peer, self._waiter = world.steps, environment_rank, waiter
+        linked = list(link_batches(self._comm, environment_rank, blocks, batch_copies, memory, at_seat=True))
+        self.messages = [batch.message for batch in linked]
+        self.records = [batch.record for batch in linked]
+        self._links = [batch.link for batch in linked]
+        self._sides: list[MPI.Request] = []
+        self._what = lambda: f"the environment process (rank {environment_rank})"
+        self._bells = bells
+
+    def send(self, batch: int, command: int = 0, side: Any = None) -> None:
+        """Send the batch's actions, or a reset with ``side`` (pickled) beside it, and get ready for the answer."""
+        if self._sides:
+            self._sides = [request for request in self._sides if not request.Test()]
+        header = self.messages[batch].header
+        header[0] = command
+        header[1] = 0
+        if side is not None:
+            header[1] = 1
+            self._sides.append(self._comm.isend(side, self._peer, STREAMS * batch + ACTIONS_SIDE))
+        self._links[batch].send()
+        if self._bells is not None:
+            self._bells.environment.ring()
+
+    def receive(self, batch: int) -> Record:
+        """Return the batch's record; it is valid until the next ``send`` of the batch."""
+        if self._bells is not None:
+            if self._sides:
+                self._let_leave()
+            self._waiter.until_rung(self._bells.worker.rung, self._what)
+        arrived = self._links[batch].arrived
+        if not arrived():
+            self._waiter.until(partial(self._meanwhile, arrived) if self._sides else arrived, self._what)
+        return self.records[batch]
+
+    def _meanwhile(self, arrived: Callable[[], bool]) -> bool:
+        """Ask while what lies beside a message leaves, which it might not do without being asked."""
+        self._sides = [request for request in self._sides if not request.Test()]
+        return arrived()
+
+    def _let_leave(self) -> None:
+        """Wait for what lies beside messages."""
+        leaving = partial(MPI.Request.Testall, self._sides)
+        self._waiter.until(leaving, lambda: "the last side messages to leave")
+        self._sides = []
+
+    def receive_side(self, batch: int) -> Any:
+        """Return what came beside the batch's record (its header said so)."""
+        return take(self._comm, self._peer, STREAMS * batch + RECORD_SIDE, self._waiter, "infos")
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._let_leave()
+        for link in self._links:
+            link.close(self._waiter)
+        if self._bells is not None:
+            self._bells.close()
+
+
+class MatchChannel:
+    """The environment process's end of a match: for each batch, all seats' messages in and their records out."""
+
+    def __init__(
+        self,
+        world: World,
+        worker_ranks: Sequence[int],
+        seat_blocks: Sequence[Sequence[Block]],
+        batch_copies: Sequence[int],
+        waiter: Waiter,
+        memories: Sequence[memoryview | None],
+        *,
+        in_turn: bool = False,
+        bells: Sequence[SeatBells] = (),
+        turn: Turn | None = None,
+    ) -> None:
+        """Get ready for the seats' messages.
+
+        Args:
+          world: all ranks.
+          worker_ranks: of the seats.
+          seat_blocks: of each seat.
+          batch_copies: of each batch.
+          waiter: how this rank waits.
+          memories: of each seat, what both ends have mapped, see ``link_batches``.
+          in_turn: whether to take batches in their order, not as they come.
+          bells: of the seats, where the ends wake each other: one batch, or several in turn.
+          turn: where matches share the core.
+        """
+        self._comm, self._workers, self._waiter = world.steps, tuple(worker_ranks), waiter
+        self._in_turn = in_turn
+        seats = [
+            list(link_batches(self._comm, rank, blocks, batch_copies, memory, at_seat=False))
+            for rank, blocks, memory in zip(worker_ranks, seat_blocks, memories, strict=True)
+        ]
+        batches = list(zip(*seats, strict=True))
+        self.messages = [[seat.message for seat in batch] for batch in batches]
+        self.records = [[seat.record for seat in batch] for batch in batches]
+        self._links = [[seat.link for seat in batch] for batch in batches]
+        self._arrived = [_arrived(links) for links in self._links]
+        self._headers = [[message.header for message in messages] for messages in self.messages]
+        self._open = list(range(len(batch_copies)))  # whose turn is next comes first
+        self._held: set[int] = set()
+        self._found = 0
+        self._look = self._find if len(batches) > 1 else self._arrived[0]  # a look is what a wait consists of
+        self._sides: list[MPI.Request] = []
+        self._bells = tuple(bells)
+        self._turn = turn
+        self._rings = [each.worker.ring for each in bells]
+        self._all_seats = range(len(seats))
+        self._to_ring = [set(self._all_seats) for _ in batches]  # of each batch, who has not rung since it was served
+
+    def asked(self, batch: int) -> list[int]:
+        """Return what each seat asks for in its message of this batch; an empty list where all ask for a step."""
+        for header in self._headers[batch]:
+            if header[0] != STEP:
+                return [header[0] for header in self._headers[batch]]
+        return []
+
+    def missing(self) -> str:
+        """Name the workers that have not sent what the match waits for."""
+        late = sorted(
+            {
+                rank
+                for batch in self._open
+                for rank, link in zip(self._workers, self._links[batch], strict=True)
+                if not link.arrived()
+            }
+        )
+        return f"actions from worker ranks {late}"
+
+    def wait_any(self) -> int:
+        """Return a batch for which every seat has sent; batches that are ready take turns."""
+        if self._bells:
+            self._await_rings(self._open[0])
+        elif not self._look():
+            self._waiter.until(self._find_meanwhile if self._sides else self._look, self.missing)
+        return self._accept()
+
+    def _await_rings(self, batch: int) -> None:
+        """Sleep until every seat has rung that is to answer, and until it is this match's turn."""
+        self._let_leave()
+        for seat in reversed(range(len(self._bells))):  # the last to be woken is the last to answer, as a rule
+            if seat in self._to_ring[batch]:
+                self._await_ring(seat)
+        self._to_ring[batch].clear()
+        if not self._arrived[batch]():  # they may have rung for another batch, whose turn it is not yet
+            self._waiter.until(self._arrived[batch], self.missing)
+        self._found = batch
+        if self._turn is not None:
+            self._turn.give_if_over()
+            if not self._turn.held:
+                self._waiter.until_rung(self._turn.take, lambda: "its turn on its core")
+
+    def _await_ring(self, seat: int) -> None:
+        """Sleep until a seat has rung; a message is there then."""
+        if self._turn is not None and self._turn.held:
+            if self._bells[seat].environment.rung(SOON):
+                return
+            self._turn.give()
+        self._waiter.until_rung(self._bells[seat].environment.rung, self.missing)
+
+    def _let_leave(self) -> None:
+        """Wait for what lies beside records, which would not get on while this rank sleeps.
+
+        Whom it goes to may wait for the next match meanwhile.
+        """
+        leaving = partial(MPI.Request.Testall, self._sides)
+        if self._sides and not leaving():
+            if self._turn is not None:
+                self._turn.give()
+            self._waiter.until(leaving, lambda: "the last side messages to leave")
+        self._sides = []
+
+    def find_ready(self) -> int | None:
+        """Return such a batch where there is one now."""
+        return self._accept() if self._find_meanwhile() else None
+
+    def hold(self, batch: int) -> None:
+        """Leave a batch out of what is looked for, until ``release``: it is being answered."""
+        self._open.remove(batch)
+        self._held.add(batch)
+
+    def release(self, batch: int) -> None:
+        """Take a batch back that was held."""
+        self._held.remove(batch)
+        self._open.append(batch)
+
+    def holds_all(self) -> bool:
+        """Whether no batch is left to look for."""
+        return not self._open
+
+    def _find(self) -> bool:
+        for batch in self._open:
+            if self._arrived[batch]():
+                self._found = batch
+                return True
+            if self._in_turn:
+                break
+        return False
+
+    def _find_meanwhile(self) -> bool:
+        """Find a batch while what lies beside records leaves, which it might not do without being asked."""
+        self._sides = [request for request in self._sides if not request.Test()]
+        return self._find()
+
+    def _accept(self) -> int:
+        batch = self._found
+        if self._open[-1] != batch:
+            self._open.remove(batch)
+            self._open.append(batch)
+        return batch
+
+    def take_side(self, batch: int, seat: int) -> Any:
+        """Return what a worker sent beside its message (its header said so)."""
+        tag = STREAMS * batch + ACTIONS_SIDE
+        return take(self._comm, self._workers[seat], tag, self._waiter, "what goes with a reset")
+
+    def put_side(self, batch: int, seat: int, side: Any) -> None:
+        """Send something beside the next record of a seat; its header must say so."""
+        self._sides = [request for request in self._sides if not request.Test()]
+        self._sides.append(self._comm.isend(side, self._workers[seat], STREAMS * batch + RECORD_SIDE))
+
+    def send(self, batch: int) -> None:
+        """Send every seat its record of this batch, and get ready for their next messages."""
+        for link in self._links[batch]:
+            link.send()
+        if self._bells:
+            self._to_ring[batch].update(self._all_seats)
+            for ring in self._rings:
+                ring()
+        if self._turn is not None and not self._turn.suits():
+            self._turn.close()
+            self._turn = None
+
+    def send_to(self, batch: int, seat: int) -> None:
+        """Send one seat its record of this batch, and get ready for its next message."""
+        self._links[batch][seat].send()
+        if self._bells:
+            self._to_ring[batch].add(seat)
+            self._rings[seat]()
+
+    def send_last(self, batch: int) -> bool:
+        """Send every seat the last record of this batch; return whether batches are still open."""
+        for link in self._links[batch]:
+            link.send()
+        for ring in self._rings:
+            ring()
+        self._open.remove(batch)
+        goes_on = bool(self._open or self._held)
+        if self._turn is not None and not goes_on:
+            self._turn.close()
+        return goes_on
+
+    def close(self) -> None:
+        """Wait until the last records have left, and give everything back."""
+        self._let_leave()
+        for links in self._links:
+            for link in links:
+                link.close(self._waiter)
+        for bells in self._bells:
+            bells.close()
+
+
+def _arrived(links: Sequence[Link]) -> Callable[[], bool]:
+    """Return what says whether a message has arrived on each of these."""
+    return links[0].arrived if len(links) == 1 else lambda: all(link.arrived() for link in links)

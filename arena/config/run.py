@@ -1,0 +1,367 @@
+"""The configuration file as a whole: a validated, frozen model, and the rounds that it asks for."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+
+from arena.common.errors import ConfigError
+from arena.common.validation import Count, Index, Model, Problem, problems, refusal
+from arena.config.league import LeagueSection
+from arena.config.sections import (
+    BEST,
+    OTHERS,
+    CheckpointConfig,
+    CountOrAuto,
+    EnvConfig,
+    EnvOverride,
+    PolicyConfig,
+    RecordsConfig,
+    WaitConfig,
+    WrapperConfig,
+    device_name,
+    file_name,
+    not_empty,
+    player_name,
+)
+from arena.config.table import (
+    MatchConfig,
+    Matches,
+    RoundConfig,
+    RoundRobinConfig,
+    Table,
+    exactly_one,
+    listed,
+    named,
+)
+from arena.config.yaml_source import Place, Source, did_you_mean, read, write
+from arena.plan.layout import Seat, ranks_needed
+
+__all__ = [
+    "CheckpointConfig",
+    "EnvConfig",
+    "EnvOverride",
+    "LeagueSection",
+    "MatchConfig",
+    "PolicyConfig",
+    "RecordsConfig",
+    "Round",
+    "RoundConfig",
+    "RoundRobinConfig",
+    "RunConfig",
+    "TableRow",
+    "WaitConfig",
+    "WrapperConfig",
+    "load_config",
+]
+
+TABLES = ("matches", "round_robin", "rounds", "league")  # the ways to say who plays whom: a file has exactly one
+
+
+class TableRow(NamedTuple):
+    """A row of the table, ready for the layout.
+
+    Attributes:
+      seats: who sits where and plays which entities.
+      replicas: how many such matches.
+      env: its environment: what the match changes put over the file's.
+      remapped: whether the match says which entities are played; it may then leave some out.
+    """
+
+    seats: tuple[Seat, ...]
+    replicas: int | Literal["auto"]
+    env: EnvConfig
+    remapped: bool = False
+
+    @property
+    def in_worker(self) -> bool:
+        """Whether the one worker of each match steps the environment itself."""
+        return self.env.in_worker
+
+
+class Round(NamedTuple):
+    """A period in which ranks keep their assignment.
+
+    Attributes:
+      index: position in the run.
+      steps: transition steps for each learning policy.
+      rows: the table.
+      copy: {to: from}, weights to copy when it ends and another round follows, ``best`` and ``others`` as
+        written.
+    """
+
+    index: int  # type: ignore[assignment]  # tuple.index is of no use here
+    steps: int
+    rows: tuple[TableRow, ...]
+    copy: dict[str, str]
+
+
+class RunConfig(Model):
+    """The whole file."""
+
+    name: Annotated[str, BeforeValidator(file_name)] = Field(description="Names the run: its directory is runs/<name>.")
+    seed: Index = Field(1, description="All random streams derive from it.")
+    steps: Count = Field(description="Transition steps for each learning policy, pooled over its workers.")
+    env: EnvConfig = Field(description="The environment.")
+    policies: Annotated[dict[Annotated[str, BeforeValidator(player_name)], PolicyConfig], AfterValidator(not_empty)] = (
+        Field(description="The policies by name; each one is a player.")
+    )
+    matches: Matches | None = Field(None, description="Who plays whom: one item for each match.")
+    round_robin: RoundRobinConfig | None = Field(
+        None, description="Instead of matches: each listed policy against each other one."
+    )
+    rounds: Annotated[tuple[RoundConfig, ...], AfterValidator(not_empty)] | None = Field(
+        None, description="Instead of one table: several, played one after the other."
+    )
+    league: LeagueSection | None = Field(
+        None, description="Instead of a table: a league says what every match plays next."
+    )
+    checkpoint: CheckpointConfig = Field(CheckpointConfig(), description="Checkpoints.")
+    waits: WaitConfig = Field(WaitConfig(), description="How ranks wait for each other.")
+    records: RecordsConfig = Field(RecordsConfig(), description="Logs and scalars.")
+    run_root: str = Field("runs", description="Where run directories are made, from the current directory.")
+    device: Annotated[str, AfterValidator(device_name)] = Field(
+        "auto",
+        description="What learns: auto (a GPU of the node if it has any), cpu, cuda or cuda:<n>.",
+    )
+    verify_replicas: bool = Field(
+        False,
+        strict=True,
+        description="Compare the weights of a group's workers after every update; for debugging, it costs time.",
+    )
+    deterministic: bool = Field(
+        False,
+        strict=True,
+        description="Make everything a function of counts: a run that was interrupted and resumed then ends with the "
+        "weights and records, bit for bit, of one that was not. Not for a league, nor for policies that run "
+        "themselves.",
+    )
+    fault_tolerance: Literal["none", "ulfm"] = Field(
+        "none",
+        description="What happens when a rank dies: the job ends (none), or the others go on without it (ulfm, which "
+        "takes Open MPI, started with --with-ft ulfm). Not with deterministic.",
+    )
+    spares: Index = Field(
+        0, description="Ranks that stay idle until one dies whose place they take; needs fault_tolerance: ulfm."
+    )
+    threads_per_rank: CountOrAuto = Field(
+        "auto",
+        description="Threads of a worker's torch; auto is its share of the cores that its node's ranks were given.",
+    )
+    pin_matches: bool = Field(
+        True,
+        strict=True,
+        description="Where a machine has at least as many matches as cores, all much alike, keep each on one core, "
+        "where its ranks wake each other and the matches take turns; false leaves them to the kernel.",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "RunConfig":
+        wrong = exactly_one(self, TABLES)
+        for each, place in self._rounds():
+            wrong += self._unknown_names(each, place)
+            wrong += self._unplayable(each, place)
+            wrong += self._impossible_copies(each, (*place, "copy"))
+        if wrong:
+            raise refusal(wrong)
+        if self.league is not None:
+            self.league.check(self.seed, self.policies)
+            wrong = self._overridden(self.league.env, ("league",))
+            wrong = wrong or self._unhoused(self.league.env, self.league.sides(self.seed), ("league",))
+        if self.deterministic:
+            wrong += self._undetermined()
+        if self.spares and self.fault_tolerance == "none":
+            text = "expected fault_tolerance: ulfm, without which nobody takes a dead rank's place, found none"
+            wrong.append(Problem(("spares",), text, self.spares))
+        if wrong:
+            raise refusal(wrong)
+        return self
+
+    def _undetermined(self) -> list[Problem]:
+        """Say what cannot be made a function of counts."""
+        if self.fault_tolerance != "none":
+            text = f"expected none in a deterministic run, which no death may change, found {self.fault_tolerance}"
+            return [Problem(("fault_tolerance",), text, self.fault_tolerance)]
+        if self.league is not None:
+            text = "expected a table of matches, found a league, which goes by what it hears first"
+            return [Problem(("deterministic",), text, self.deterministic)]
+        environments: list[tuple[EnvConfig | EnvOverride | None, Place]] = [(self.env, ())]
+        environments += [
+            (match.env, (*place, *where)) for each, place in self._rounds() for match, where in listed(each)
+        ]
+        timed = [
+            Problem((*place, "env", "wait_timeout"), "expected none in a deterministic run, which has no clock")
+            for env, place in environments
+            if env is not None and env.wait_timeout is not None
+        ]
+        return timed + [
+            Problem(
+                (*place, *where),
+                "expected a policy that learns in every match of a deterministic run, since its updates say how long "
+                "the match lasts, found none; leave the match to arena eval",
+            )
+            for each, place in self._rounds()
+            for match, where in listed(each)
+            if not any(self.policies[name].learns for names in match.seats for name in names)
+        ]
+
+    @cached_property
+    def players(self) -> dict[str, PolicyConfig]:
+        """The policy of every player that may learn: of each policy's own in a table, of a league's active ones."""
+        return self.policies if self.league is None else self.league.players(self.seed, self.policies)
+
+    def _rounds(self) -> list[tuple[RoundConfig, Place]]:
+        """Return the tables as they are written, and where; a file without rounds has one, a league none."""
+        if self.league is not None:
+            return []
+        if self.rounds is not None:
+            return [(each, ("rounds", number)) for number, each in enumerate(self.rounds)]
+        return [(RoundConfig.model_construct(matches=self.matches, round_robin=self.round_robin), ())]
+
+    def _unknown_names(self, table: Table, place: Place) -> list[Problem]:
+        return [
+            Problem(
+                (*place, *where),
+                f"there is no policy {name!r} in policies; {did_you_mean(name, list(self.policies))}",
+                name,
+            )
+            for name, where in named(table)
+            if name not in self.policies
+        ]
+
+    def _unplayable(self, table: Table, place: Place) -> list[Problem]:
+        """Check each match's environment once what it changes is put over the file's."""
+        wrong: dict[Problem, None] = {}
+        for match, where in listed(table):
+            found = self._overridden(match.env, (*place, *where))
+            wrong.update(dict.fromkeys(found or self._unhoused(match.env, len(match.seats), (*place, *where))))
+        return list(wrong)
+
+    def _unhoused(self, env: EnvOverride | None, seats: int, place: Place) -> list[Problem]:
+        """Say where a match has no single worker to step its environment."""
+        if seats == 1 or not self._env(env).in_worker:
+            return []
+        inside = (*place, "env", "in_worker") if env is not None and env.in_worker else ("env", "in_worker")
+        return [Problem(inside, f"expected matches of one seat, found one of {seats}")]
+
+    def _overridden(self, env: EnvOverride | None, place: Place) -> list[Problem]:
+        try:
+            if env is not None:
+                env.over(self.env)
+        except ValidationError as error:
+            return [Problem((*place, "env", *found.place), found.text) for found in problems(error, EnvConfig)]
+        return []
+
+    def _impossible_copies(self, each: RoundConfig, place: Place) -> list[Problem]:
+        wrong = []
+        seated = {name: self.policies[name] for name, _ in named(each) if name in self.policies}
+        learning = {name: policy.use for name, policy in seated.items() if policy.learns}
+        for to, source in each.copy_weights.items():
+            for name, word in ((to, OTHERS), (source, BEST)):
+                if name != word and name not in self.policies:
+                    text = f"there is no policy {name!r} in policies; {did_you_mean(name, [*self.policies, word])}"
+                    wrong.append(Problem((*place, to), text))
+            if to == source:
+                wrong.append(Problem((*place, to), f"expected two different policies, found {to!r} twice"))
+            kinds = {name: self.policies[name].use for name in (to, source) if name in self.policies}
+            if to == OTHERS or source == BEST:
+                kinds |= learning
+            if len(set(kinds.values())) > 1:
+                told = ", ".join(f"{name} ({use})" for name, use in kinds.items())
+                wrong.append(Problem((*place, to), f"weights fit policies of the same kind only, found {told}"))
+        return wrong
+
+    def round_list(self) -> tuple[Round, ...]:
+        """Return the rounds in the order they are played; a file without ``rounds`` has one."""
+        if self.league is not None:
+            return (Round(0, self.steps, self._league_rows(self.league), {}),)
+        rounds: list[Round] = []
+        for each, _ in self._rounds():
+            rows = tuple(self._row(match) for match, _ in listed(each))
+            for _ in range(each.repeat):
+                rounds.append(Round(len(rounds), each.steps or self.steps, rows, dict(each.copy_weights)))
+        return tuple(rounds)
+
+    def _row(self, match: MatchConfig) -> TableRow:
+        return TableRow(match.seating(), match.replicas, self._env(match.env), remapped=match.entities is not None)
+
+    def _league_rows(self, league: LeagueSection) -> tuple[TableRow, ...]:
+        """Return the matches of each active player."""
+        env, sides = self._env(league.env), league.sides(self.seed)
+        return tuple(TableRow(league.seats(player, sides), league.matches, env) for player in self.players)
+
+    def _env(self, override: EnvOverride | None) -> EnvConfig:
+        return self.env if override is None else override.over(self.env)
+
+    def ranks_needed(self) -> int:
+        """Return the smallest number of ranks that can play every round, spare ones among them."""
+        return max(ranks_needed(each.rows) for each in self.round_list()) + self.spares
+
+    def to_yaml(self) -> str:
+        """Return the file with all defaults written out; :func:`load_config` reads it back to an equal config."""
+        return write(self.model_dump(by_alias=True))
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a configuration file.
+
+    Args:
+      path: the file.
+      overrides: ``key.key=value`` items that replace what the file says; values are YAML, list items go by index.
+
+    Raises:
+      ConfigError: all that is wrong with the file, one line each: where, what was expected and what was found.
+    """
+    source = read(Path(path), overrides, named=["policies"])
+    context = {"folder": Path(path).resolve().parent}
+    try:
+        return RunConfig.model_validate(source.data, context=context)
+    except ValidationError as error:
+        wrong = problems(error, RunConfig)
+    wrong += _hidden(source.data, wrong, context)
+    wrong.sort(key=lambda problem: source.order(problem.place))
+    raise ConfigError("\n".join(dict.fromkeys(_line(source, problem) for problem in wrong)))
+
+
+def _line(source: Source, problem: Problem) -> str:
+    """Return a problem as ``file.yaml:12: a.b.c: what is wrong``."""
+    origin, key = source.where(problem.place), ".".join(map(str, problem.place))
+    return f"{origin}: {problem.text}" if not key or origin == f"--set {key}" else f"{origin}: {key}: {problem.text}"
+
+
+def _hidden(data: dict[str, Any], wrong: Sequence[Problem], context: dict[str, Any]) -> list[Problem]:
+    """Return what only shows once the problems ``wrong`` are out of the way, so that one start names everything.
+
+    What a section says wrongly is left to its default and the file is checked again. Where that would make up new
+    problems (a list item or a whole section would be missing) the first ones stand alone.
+    """
+    data = deepcopy(data)
+    places = {problem.place for problem in wrong}
+    for place in places:
+        section = _at(data, place[:-1])
+        if len(place) < 2 or place[:-1] == ("policies",) or not isinstance(section, dict):
+            return []
+        section.pop(place[-1], None)
+    try:
+        RunConfig.model_validate(data, context=context)
+    except ValidationError as error:
+        return [
+            problem
+            for problem in problems(error, RunConfig)
+            if _at(data, problem.place) is not None  # else it is missing because it was left out just now
+            and not any(place[: len(problem.place)] == problem.place for place in places)
+        ]
+    return []
+
+
+def _at(data: Any, place: Place) -> Any:
+    """Return what is at a place, None if nothing is."""
+    for part in place:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data

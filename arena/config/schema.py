@@ -1,0 +1,190 @@
+"""The configuration file described for others: a JSON Schema for editors, the README's table of keys for people."""
+
+import argparse
+import json
+import sys
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from arena.common import registry
+from arena.config.league import MANAGED
+from arena.config.run import TABLES, RunConfig
+from arena.league.catalog import PLAYERS, player_type
+from arena.league.settings import BattlePlayerConfig, LeagueConfig, PlayerConfig, SoloPayoffConfig
+
+BEGIN, END = "<!-- config keys: begin -->", "<!-- config keys: end -->"
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the configuration file."""
+    schema = RunConfig.model_json_schema(by_alias=True)
+    schema |= {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The arena's configuration file",
+        "oneOf": [{"required": [key]} for key in TABLES],
+    }
+    definitions = schema["$defs"]
+    cases = []
+    for name in registry.POLICIES:
+        settings = _settings(name).model_json_schema(ref_template="#/$defs/{model}")
+        definitions |= settings.pop("$defs", {})
+        definitions[settings["title"]] = settings
+        cases.append(
+            {
+                "if": {"properties": {"use": {"const": name}}, "required": ["use"]},
+                "then": {"properties": {"settings": {"$ref": f"#/$defs/{settings['title']}"}}},
+            }
+        )
+    definitions["PolicyConfig"]["allOf"] = cases
+    for steps in (schema["properties"]["steps"], definitions["RoundConfig"]["properties"]["steps"]):
+        _allow_underscores(steps)
+    return schema
+
+
+def _allow_underscores(number: dict[str, Any]) -> None:
+    """Let an editor take ``400_000`` too: a number to the arena, a text to readers of YAML 1.2."""
+    plain = [{"type": number.pop("type"), "minimum": number.pop("minimum")}] if "type" in number else number["anyOf"]
+    number["anyOf"] = [
+        *plain,
+        {"type": "string", "pattern": "^[0-9][0-9_]*$"},
+    ]
+
+
+def key_table() -> str:
+    """Return the keys of the file, then the settings of each built-in policy, as Markdown tables."""
+    parts = [_table(_rows(RunConfig, "", set()))]
+    for name in registry.POLICIES:
+        rows = list(_rows(_settings(name), "", set()))
+        if rows:
+            parts.append(f"`settings` of the policy `{name}`:\n\n{_table(rows)}")
+        else:
+            parts.append(f"The policy `{name}` has no settings.")
+    rows = [row for row in _rows(LeagueConfig, "", set()) if row[0].strip("`") not in MANAGED]
+    parts.append(f"`settings` of `league`:\n\n{_table(rows)}")
+    solo = SoloPayoffConfig.model_fields["type"].default
+    parts.append(f"`payoff` of a league of the type `{solo}`:\n\n{_table(_rows(SoloPayoffConfig, '', set()))}")
+    parts.append(f"Settings of every player type (`players.<type>`):\n\n{_table(_rows(PlayerConfig, '', set()))}")
+    battle = [row for row in _rows(BattlePlayerConfig, "", set()) if row[0][1:-1] not in _keys(PlayerConfig)]
+    parts.append(f"And of those that are given opponents:\n\n{_table(battle)}")
+    usual = list(_rows(BattlePlayerConfig, "", set()))
+    for name in PLAYERS:
+        rows = [row for row in _rows(player_type(name).Config, "", set()) if row not in usual]
+        if rows:
+            parts.append(f"The player type `{name}` has besides, or has another default for:\n\n{_table(rows)}")
+    return "\n\n".join(parts)
+
+
+def write_table(page: Path) -> None:
+    """Replace what is between the markers of a page by the table.
+
+    Raises:
+      ValueError: the page has no such markers.
+    """
+    text = page.read_text("utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{page}: expected the lines {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n\n{key_table()}\n\n{END}{after}", "utf-8")
+
+
+def _keys(model: type[BaseModel]) -> set[str]:
+    return {row[0].strip("`") for row in _rows(model, "", set())}
+
+
+def _settings(policy: str) -> type[BaseModel]:
+    model = registry.policy_settings_model(policy)
+    assert model is not None and issubclass(model, BaseModel)
+    return model
+
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| key | type | default | what it means |", "| --- | --- | --- | --- |"]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _rows(model: type[BaseModel], prefix: str, shown: set[type[BaseModel]]) -> Iterator[Sequence[str]]:
+    """Yield key, type, default and meaning of each field; a section's keys follow it, the first time it comes up."""
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{field.alias or name}"
+        section, inside = _section(field.annotation)
+        again = " Its keys are those above." if section in shown else ""
+        meaning = (field.description or "").replace("<", "\\<")  # Markdown takes <id> for a tag
+        yield f"`{key}`", _type(field.annotation), _default(field), f"{meaning}{again}"
+        if section is not None and section not in shown:
+            shown.add(section)
+            yield from _rows(section, f"{key}{inside}.", shown)
+
+
+def _section(annotation: Any) -> tuple[type[BaseModel] | None, str]:
+    """Return the model that a field holds, alone, in a list or by name, and what stands between the two in a key."""
+    annotation = _bare(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation, ""
+    origin = get_origin(annotation)
+    inner = [_section(argument)[0] for argument in get_args(annotation)]
+    section = next((model for model in inner if model is not None), None)
+    if section is None:
+        return None, ""
+    if origin is dict:
+        return section, ".<name>"
+    return section, "[]" if origin is tuple else _section(next(a for a in get_args(annotation) if _section(a)[0]))[1]
+
+
+def _bare(annotation: Any) -> Any:
+    return _bare(get_args(annotation)[0]) if get_origin(annotation) is Annotated else annotation
+
+
+_NAMES = {int: "whole number", float: "number", bool: "true or false", str: "text", type(None): "null", Any: "anything"}
+
+
+def _type(annotation: Any) -> str:
+    """Return a type in words."""
+    annotation = _bare(annotation)
+    if annotation in _NAMES:
+        return _NAMES[annotation]
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return ", ".join(_type(argument) for argument in arguments)
+    if origin is Literal:
+        return ", ".join(f"`{value}`" for value in arguments)
+    if origin in (tuple, list):
+        inner = _bare(arguments[0])
+        if get_origin(inner) is tuple:  # a list of one may be written without its brackets
+            return f"list of {_type(get_args(inner)[0])} or of lists of it"
+        return f"list of {_type(inner)}"
+    return "mapping"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return ""
+    if isinstance(value, float):
+        return f"`{value:g}`"
+    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the schema or the table, or write the table into a page."""
+    parser = argparse.ArgumentParser(prog="python -m arena.config.schema", description=__doc__)
+    parser.add_argument("--table", action="store_true", help="print the Markdown table of keys instead")
+    parser.add_argument("--write", type=Path, metavar="README.md", help="put the table between the markers of a page")
+    args = parser.parse_args(argv)
+    if args.write is not None:
+        write_table(args.write)
+    else:
+        print(key_table() if args.table else json.dumps(json_schema(), indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

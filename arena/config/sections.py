@@ -1,0 +1,370 @@
+"""The sections of the configuration file, each a frozen model that checks itself."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from arena.common import registry
+from arena.common.colors import to_hex
+from arena.common.errors import ConfigError
+from arena.common.validation import Count, Index, Model, Number, Problem, check_settings, refusal
+from arena.config.yaml_source import found
+
+Seconds = Annotated[Number, Field(gt=0)]
+
+BEST, OTHERS = "best", "others"  # words of ``copy`` that are no names of policies
+
+
+def _one_or_auto(value: Any) -> Any:
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    if number != "auto" and (type(number) is not int or number < 1):
+        raise ValueError(f"expected a whole number of at least 1, or auto, found {found(value)}")
+    return number
+
+
+def file_name(value: Any) -> Any:
+    """Refuse a text that cannot name a directory."""
+    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", value):
+        raise ValueError(f"expected letters, digits, '.', '_' and '-' (it names a directory), found {found(value)}")
+    return value
+
+
+def device_name(value: str) -> str:
+    """Refuse a text that names no device."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", value):
+        raise ValueError(f"expected auto, cpu, cuda or cuda:<n>, found {found(value)}")
+    return value
+
+
+def not_empty(value: Any) -> Any:
+    """Refuse an empty list or mapping."""
+    if not value:
+        raise ValueError(f"expected at least one item, found {found(value)}")
+    return value
+
+
+def player_name(value: Any) -> Any:
+    """Refuse a text that cannot name a policy: names are parts of file names and of ``--set`` keys."""
+    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9_-]+", value):
+        raise ValueError(f"expected a policy's name of letters, digits, '_' and '-', found {found(value)}")
+    if value in (BEST, OTHERS):
+        raise ValueError(f"{value!r} cannot name a policy: it has a meaning of its own in copy; choose another name")
+    return value
+
+
+CountOrAuto = Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(_one_or_auto)]
+Settings = dict[str, Any]
+
+
+def existing(place: str, info: ValidationInfo) -> Path:
+    """Return the file or directory ``place``, looked for from the current directory, then beside the config file."""
+    folders = [Path.cwd()]
+    if info.context and "folder" in info.context:
+        folders.append(info.context["folder"])
+    for folder in folders:
+        path = (folder / Path(place).expanduser()).resolve()
+        if path.exists():
+            return path
+    raise ValueError(f"there is no file {place!r} (looked in {', then in '.join(map(str, dict.fromkeys(folders)))})")
+
+
+def located(use: str, info: ValidationInfo) -> str:
+    """Return ``use`` with the absolute path of the file it names, if it names one."""
+    place, colon, name = use.partition(":")
+    if not place.endswith(".py"):
+        return use
+    if not (colon and name):
+        raise ValueError(f"expected path/to/file.py:name, found {found(use)}: say which name of the file to use")
+    return f"{existing(place, info)}:{name}"
+
+
+class WrapperConfig(Model):
+    """A wrapper around each copy of the environment."""
+
+    use: str = Field(
+        description="The wrapper: a name in gymnasium.wrappers, package.module:Class or path/to/file.py:Class."
+    )
+    settings: Settings = Field({}, description="Its keyword arguments.")
+
+    _use = field_validator("use")(located)
+
+
+class EnvConfig(Model):
+    """The environment that a match plays."""
+
+    use: str = Field(
+        description="The environment: a registered name (touchdown, matrix_game), gymnasium:<id>, pettingzoo:<module>, "
+        "openspiel:<game>, package.module:make_env or path/to/file.py:make_env."
+    )
+    settings: Settings = Field({}, description="Its keyword arguments.")
+    num_envs: Count = Field(
+        1, description="Copies in each environment process; 1 is what most environments are written for."
+    )
+    in_worker: bool = Field(
+        False,
+        strict=True,
+        description="Whether the worker of a match of one seat steps the copies itself, between its own decisions, "
+        "instead of an environment process: a match then takes one rank, and hands nothing to another core. For copies "
+        "that take microseconds; they share the worker's process, its random generators and its crashes.",
+    )
+    batches: Count | None = Field(
+        None,
+        description="How many parts the copies step in by turns: while workers decide for one, the next one steps. "
+        "Null: 2 where there is more than one copy, and the match has more than one core (pin_matches, in_worker), "
+        "else 1.",
+    )
+    manager: Literal["serial", "subprocess"] = Field(
+        "serial",
+        description="What holds the copies: serial steps them one after another, subprocess gives each a process, for "
+        "slow environments and such as crash or hang.",
+    )
+    retry: Literal["renew", "reset"] = Field(
+        "renew",
+        description="What follows when a copy fails: renew makes a new one; reset goes on with the old one where it is "
+        "still there (it raised, or returned something wrong).",
+    )
+    max_retry: Index = Field(
+        10,
+        description="Faults of one copy in a row, without a finished episode between them, after which the run ends: "
+        "one that only fails teaches nothing.",
+    )
+    start_timeout: Seconds = Field(
+        60.0, description="Seconds in which a copy must be made; simulators take tens. Subprocesses only, as below."
+    )
+    reset_timeout: Seconds = Field(60.0, description="Seconds that a reset may take; fractions count.")
+    step_timeout: Seconds = Field(60.0, description="Seconds that a step may take; fractions count.")
+    wait_timeout: Seconds | None = Field(
+        None,
+        description="Seconds after which the others play on without a copy that has not answered, which rests until it "
+        "does: for environments of uneven speed, or that hang. Null: all wait for it.",
+    )
+    memory_limit: Annotated[Number, Field(gt=0)] | None = Field(
+        None, description="Megabytes that a copy's process may hold, for environments that leak; null for no limit."
+    )
+    wrappers: tuple[WrapperConfig, ...] = Field((), description="Wrappers around each copy, the first one innermost.")
+    autoreset: Literal["next_step", "same_step"] = Field(
+        "next_step",
+        description="When a copy starts its next episode: with the step after the last one of an episode "
+        "(Gymnasium's default), or within it.",
+    )
+
+    @field_validator("use")
+    @classmethod
+    def _known(cls, use: str, info: ValidationInfo) -> str:
+        return _environment(use, info)
+
+    @model_validator(mode="after")
+    def _batches_fit(self) -> "EnvConfig":
+        if self.batches is not None and self.batches > self.num_envs:
+            raise refusal(
+                [
+                    Problem(
+                        ("batches",), f"expected at most num_envs ({self.num_envs}), found {self.batches}", self.batches
+                    )
+                ]
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _limits_hold(self) -> "EnvConfig":
+        if self.in_worker and self.manager != "serial":
+            text = "expected manager: serial, which steps the copies where they are asked to, found "
+            raise refusal([Problem(("in_worker",), text + self.manager)])
+        if self.in_worker and self.batches not in (None, 1):
+            text = f"expected 1 with in_worker: nothing steps while the worker decides, found {self.batches}"
+            raise refusal([Problem(("batches",), text)])
+        if self.manager == "serial":
+            apart = {"memory_limit": "can tell what a copy holds", "wait_timeout": "can leave a copy alone"}
+            wrong = [
+                Problem((name,), f"expected manager: subprocess, which alone {why}, found serial")
+                for name, why in apart.items()
+                if getattr(self, name) is not None
+            ]
+            if wrong:
+                raise refusal(wrong)
+        if self.wait_timeout is not None and self.autoreset == "same_step":
+            text = "expected autoreset: next_step, in which a copy that is late may begin its episode later, found "
+            raise refusal([Problem(("wait_timeout",), text + self.autoreset)])
+        return self
+
+    @property
+    def batch_count(self) -> int:
+        """How many batches there are, the default resolved."""
+        return self.batches or (1 if self.in_worker else min(2, self.num_envs))
+
+
+def _environment(use: str, info: ValidationInfo) -> str:
+    use = located(use, info)
+    if not registry.is_reference(use) and use not in registry.ENVIRONMENTS:
+        raise ValueError(
+            f"unknown environment {use!r}{registry.nearest(use, registry.ENVIRONMENTS)}; expected "
+            f"{', '.join(sorted(registry.ENVIRONMENTS))}, gymnasium:<id>, pettingzoo:<module>, openspiel:<game>, "
+            "package.module:make_env or path/to/file.py:make_env"
+        )
+    return use
+
+
+class EnvOverride(Model):
+    """What a match changes of the file's ``env``: settings key by key, everything else as a whole.
+
+    Another ``use`` leaves the file's settings and wrappers behind.
+    """
+
+    use: str | None = Field(
+        None, description="Another environment; the file's settings and wrappers then do not apply."
+    )
+    settings: Settings | None = Field(None, description="Merged over the file's settings, key by key.")
+    num_envs: Count | None = Field(None, description="Copies in each environment process of this match.")
+    in_worker: bool | None = Field(None, strict=True, description="Whether this match's worker steps its copies.")
+    batches: Count | None = Field(None, description="Batches of this match.")
+    manager: Literal["serial", "subprocess"] | None = Field(None, description="The manager of this match.")
+    retry: Literal["renew", "reset"] | None = Field(None, description="What follows a fault in this match.")
+    max_retry: Index | None = Field(None, description="Faults in a row of a copy of this match.")
+    start_timeout: Seconds | None = Field(None, description="Seconds to make a copy of this match.")
+    reset_timeout: Seconds | None = Field(None, description="Seconds for a reset in this match.")
+    step_timeout: Seconds | None = Field(None, description="Seconds for a step in this match.")
+    wait_timeout: Seconds | None = Field(None, description="Seconds until this match plays on without a late copy.")
+    memory_limit: Annotated[Number, Field(gt=0)] | None = Field(None, description="Megabytes of a copy of this match.")
+    wrappers: tuple[WrapperConfig, ...] | None = Field(
+        None, description="The wrappers of this match, instead of the file's."
+    )
+    autoreset: Literal["next_step", "same_step"] | None = Field(None, description="The autoreset mode of this match.")
+
+    @field_validator("use")
+    @classmethod
+    def _known(cls, use: str | None, info: ValidationInfo) -> str | None:
+        return None if use is None else _environment(use, info)
+
+    def over(self, env: EnvConfig) -> EnvConfig:
+        """Return ``env`` with this put over it.
+
+        Raises:
+          ValidationError: the two together make no sense.
+        """
+        mine = {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+        theirs = {name: getattr(env, name) for name in EnvConfig.model_fields}
+        if self.use not in (None, env.use):
+            del theirs["settings"], theirs["wrappers"]
+        elif self.settings is not None:
+            mine["settings"] = {**env.settings, **self.settings}
+        return EnvConfig.model_validate({**theirs, **mine})
+
+
+class PolicyConfig(Model):
+    """A policy, and the player that it makes."""
+
+    use: str = Field(description="The algorithm: random, ppo, sb3, package.module:Class or path/to/file.py:Class.")
+    settings: Settings = Field(
+        {}, validate_default=True, description="Its settings, listed below for the built-in ones."
+    )
+    color: str | None = Field(
+        None,
+        description="Its colour in plots and on the terminal, a name or #rrggbb; null takes the next of a palette.",
+    )
+    frozen: bool = Field(
+        False, strict=True, description="Play without learning, for evaluation or as a fixed opponent."
+    )
+    deterministic_actions: bool = Field(
+        False,
+        strict=True,
+        description="Take the most likely action instead of drawing one; false since learning needs to explore.",
+    )
+    warm_start: str | None = Field(
+        None, description="A .safetensors file to take the first weights from, from here or beside the config file."
+    )
+
+    @property
+    def learns(self) -> bool:
+        """Whether the player learns, as far as the file tells: of one of the user's own it is assumed."""
+        return not self.frozen and self.use != "random"
+
+    @field_validator("use")
+    @classmethod
+    def _known(cls, use: str, info: ValidationInfo) -> str:
+        use = located(use, info)
+        try:
+            registry.policy_settings_model(use)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return use
+
+    @field_validator("settings")
+    @classmethod
+    def _valid(cls, settings: Settings, info: ValidationInfo) -> Settings:
+        model = registry.policy_settings_model(info.data["use"]) if "use" in info.data else None
+        return settings if model is None else check_settings(model, settings)
+
+    @field_validator("color")
+    @classmethod
+    def _drawable(cls, color: str | None) -> str | None:
+        try:
+            if color is not None:
+                to_hex(color)
+            return color
+        except ConfigError as error:
+            raise ValueError(str(error).removeprefix("color: ")) from None
+
+    @field_validator("warm_start")
+    @classmethod
+    def _there(cls, path: str | None, info: ValidationInfo) -> str | None:
+        return None if path is None else str(existing(path, info))
+
+
+class CheckpointConfig(Model):
+    """Checkpoints: what resume needs."""
+
+    every: Annotated[Number, Field(gt=0)] = Field(
+        60.0, description="Seconds between them: what an interruption costs at most."
+    )
+    updates: Count = Field(
+        20,
+        description="In a deterministic run, which has no clock: updates between them. Matches begin anew at each.",
+    )
+    keep: Count = Field(3, description="How many are kept; more than one, in case the newest is damaged.")
+
+
+class WaitConfig(Model):
+    """How a rank waits for another one: it spins, then yields, then sleeps, and at last gives up."""
+
+    spin_us: Annotated[Number, Field(ge=0)] | None = Field(
+        None,
+        description="Microseconds to spin. Null decides by whether cores are fewer than ranks beside the root.",
+    )
+    yield_us: Annotated[Number, Field(ge=0)] | None = Field(
+        None,
+        description="Microseconds to let others run between looks, at least 2,000 for workers of one player that "
+        "wait for each other; null decides likewise.",
+    )
+    max_sleep_ms: Annotated[Number, Field(ge=0)] | None = Field(
+        None, description="Longest pause between looks in milliseconds; null decides likewise."
+    )
+    warn_after: Annotated[Number, Field(gt=0)] = Field(
+        60.0, description="Seconds after which a rank says what it waits for; slow resets take tens of seconds."
+    )
+    abort_after: Annotated[Number, Field(gt=0)] = Field(
+        1800.0, description="Seconds after which the job ends with a report, so that no allocation is lost to a hang."
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "WaitConfig":
+        if self.warn_after > self.abort_after:
+            text = f"expected at most abort_after ({self.abort_after:g}), found {self.warn_after:g}"
+            raise refusal([Problem(("warn_after",), text)])
+        return self
+
+
+class RecordsConfig(Model):
+    """What is written beside the database."""
+
+    log: Literal["rank", "node"] = Field(
+        "rank", description="One log file for each rank, or for each node on large machines."
+    )
+    tensorboard: bool = Field(True, strict=True, description="Whether to write TensorBoard scalars.")

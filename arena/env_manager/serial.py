@@ -1,0 +1,442 @@
+"""The serial environment manager: copies of one environment, stepped one after the other in this process."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arena.common.errors import ConfigError
+from arena.common.seeding import derive_seed
+from arena.env_manager.asking import ask
+from arena.env_manager.faults import CopyFault, Fault, RetriesSpentError, cut_short, fault_of
+from arena.env_manager.settings import RETRIES, ManagerSettings, pause_before
+from arena.env_manager.slot import Slot, owned
+from arena.envs.interface import EntitySpaces, Environment, Timestep
+
+EnvIds = int | Iterable[int] | None
+
+FAILURES = (Exception, SystemExit)
+"""What an environment's own code may raise; an interrupt from the keyboard is for us."""
+
+
+class Answer(NamedTuple):
+    """What a copy in another process answered to a question."""
+
+    value: Any
+
+
+class BaseEnvManager:
+    """Holds ``env_num`` copies of an environment; what other managers do elsewhere, this one does in place.
+
+    Without ``env_id``, methods take and return one item per copy, in a list. With ``env_id`` (one index or several)
+    they return a dict by index, and take either that or one item per named index.
+
+    A copy that raises or returns something wrong is replaced: its step returns the last timestep again, truncated, with
+    ``info["restarted"]`` naming the cause, and it must be reset. A reset that fails is tried again. Mistakes of the
+    caller raise at once, before any copy has moved.
+
+    ``begin_step``, ``begin_reset``, ``poll``, ``pending`` and ``result`` are the same in two halves, for an engine that
+    has something else to do meanwhile.
+
+    Attributes:
+      environments: the copies. In place for whoever steps them one by one (managers elsewhere have none).
+      entities: what every copy's entities see and do.
+      turn_based: whether entities may skip steps.
+      env_num: the number of copies.
+      settings: timeouts and limits.
+      on_fault: told of every fault, with the copy: for logs.
+    """
+
+    environments: list[Environment]
+    entities: tuple[EntitySpaces, ...]
+    turn_based: bool
+    env_num: int
+
+    def __init__(
+        self, make: Callable[[int], Environment], env_num: int, settings: ManagerSettings | None = None
+    ) -> None:
+        """Make the copies.
+
+        Args:
+          make: makes the copy with the given index.
+          env_num: how many.
+          settings: timeouts and limits; the defaults where None.
+
+        Raises:
+          ConfigError: there are to be none, the copies differ in their entities, or a setting makes no sense.
+        """
+        self.settings = settings or ManagerSettings()
+        if env_num < 1:
+            raise ConfigError(f"expected at least one environment copy, found {env_num}")
+        if self.settings.retry not in RETRIES:
+            raise ConfigError(f"retry: expected one of {', '.join(RETRIES)}, found {self.settings.retry!r}")
+        self.on_fault: Callable[[int, Fault], None] = lambda env_id, fault: None
+        self._makes = [make] * env_num
+        self.env_num = env_num
+        self.environments = []
+        self._over = [True] * env_num
+        self._closed = False
+        self._in_a_row = [0] * env_num
+        self._ever = [0] * env_num
+        self._seeds: list[int | None] = [None] * env_num
+        self._base = [
+            None if self.settings.seed is None else derive_seed(self.settings.seed, i) for i in range(env_num)
+        ]
+        self._outcomes: list[Timestep | Answer | Exception | None] = [None] * env_num
+        self._last: list[Timestep | None] = [None] * env_num
+        try:
+            self._start()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.close()
+            raise
+
+    def _start(self) -> None:
+        for env_id in range(self.env_num):
+            self.environments.append(self._makes[env_id](env_id))
+            environment = self.environments[env_id]
+            self._check_entities(env_id, environment.entities, environment.turn_based)
+        self._slots = [Slot(self.entities) for _ in range(self.env_num)]
+
+    def _check_entities(self, env_id: int, entities: Iterable[EntitySpaces], turn_based: bool) -> None:
+        found = tuple(entities)
+        if not hasattr(self, "entities"):
+            self.entities, self.turn_based = found, turn_based
+        elif found != self.entities:
+            raise ConfigError(
+                f"expected the same entities in every environment copy, found {found} in copy {env_id} and "
+                f"{self.entities} in copy 0"
+            )
+
+    # What a user of a manager calls -----------------------------------------------------------------------------
+
+    @property
+    def env_done(self) -> list[bool]:
+        """Whether each copy must be reset before it steps: its episode is over, or none was started."""
+        return list(self._over)
+
+    @property
+    def all_done(self) -> bool:
+        """Whether every copy must be reset."""
+        return all(self._over)
+
+    @property
+    def ready(self) -> list[int]:
+        """The copies that may step now: their episode is running, and no step of theirs is under way."""
+        return [i for i in range(self.env_num) if not self._over[i] and not self.pending(i)]
+
+    def reset(
+        self,
+        reset_param: Sequence[Mapping[str, Any] | None] | Mapping[int, Mapping[str, Any] | None] | None = None,
+        env_id: EnvIds = None,
+    ) -> Any:
+        """Start an episode in all copies, or in those that ``env_id`` names.
+
+        Args:
+          reset_param: for each of them the keyword arguments of its reset (``seed``, ``options``), or None.
+          env_id: index or indices of copies.
+
+        Returns:
+          Their timesteps: a list over all copies, or a dict by index where ``env_id`` is given.
+
+        Raises:
+          RetriesSpentError: a copy has failed too often.
+        """
+        ids = self._ids(env_id)
+        params = dict.fromkeys(ids) if reset_param is None else self._by_id(ids, reset_param)
+        for i in ids:
+            unknown = sorted(set(params[i] or ()) - {"seed", "options"})
+            if unknown:
+                raise TypeError(f"copy {i}: expected seed and options for a reset, found {unknown[0]!r}")
+            self._check_settled(i)
+        for i in ids:
+            param = params[i] or {}
+            seed, self._seeds[i] = param.get("seed", self._seeds[i]), None
+            self.begin_reset(i, seed, param.get("options"))
+        self._await(ids)
+        return self._answer(env_id, self._collect(ids))
+
+    def step(self, action: Sequence | Mapping[int, Sequence], env_id: EnvIds = None) -> Any:
+        """Step all copies, or those that ``env_id`` names, each with one action per entity.
+
+        With ``settings.wait_num`` the answer is always a dict by index: of the copies that have answered first, among
+        them some that were sent off by an earlier call. The others are under way; no action is taken for them until
+        they are in an answer. ``step({}, env_id=[])`` collects without sending any.
+
+        Raises:
+          RuntimeError: a copy's episode is over, or was never started, or its last step is still under way.
+          ValueError: actions are missing, left over or of a wrong shape.
+          RetriesSpentError: a copy has failed too often.
+        """
+        ids = self._ids(env_id)
+        actions_of = self._by_id(ids, action)
+        for i in ids:
+            self._check_settled(i)
+            if self._over[i]:
+                raise RuntimeError(f"environment copy {i} has no episode to step in; expected reset(env_id={i}) first")
+        for i in ids:
+            self._slots[i].put_actions(actions_of[i])
+        for i in ids:
+            self.begin_step(i)
+        if self.settings.wait_num is None:
+            self._await(ids)
+            return self._answer(env_id, self._collect(ids))
+        under_way = [i for i in range(self.env_num) if self._outcomes[i] is not None or self.pending(i)]
+        self._await(under_way, self.settings.wait_num, self.settings.wait_timeout)
+        return self._collect([i for i in under_way if not self.pending(i)])
+
+    def seed(self, seeds: int | Sequence[int | None] | Mapping[int, int | None], env_id: EnvIds = None) -> None:
+        """Set the seed of the next reset, and what the seeds after a restart derive from.
+
+        Args:
+          seeds: one per copy, by position or by index; an int seeds the copy with index i with ``seeds + i``, as
+            Gymnasium's vector environments do.
+          env_id: index or indices of copies.
+        """
+        ids = self._ids(env_id)
+        given = [seeds + i for i in ids] if isinstance(seeds, (int, np.integer)) else seeds
+        for i, seed in self._by_id(ids, given).items():
+            self._seeds[i] = self._base[i] = None if seed is None else int(seed)
+
+    def get_attr(self, name: str, env_id: EnvIds = None) -> Any:
+        """Return an attribute of every copy, or of those that ``env_id`` names.
+
+        Raises:
+          AttributeError: they have none of that name.
+        """
+        return self._ask(env_id, "get_attr", name)
+
+    def call(self, name: str, *args: Any, env_id: EnvIds = None, **kwargs: Any) -> Any:
+        """Call a method of every copy, or of those that ``env_id`` names, and return what it returns.
+
+        Raises:
+          AttributeError: they have none of that name.
+          CallError: it raised; the copy is left as it is.
+        """
+        return self._ask(env_id, "call", name, args, kwargs)
+
+    def render(self, env_id: int = 0) -> np.ndarray | None:
+        """Return an RGB array of one copy, or None where it cannot draw."""
+        return self._ask(env_id, "call", "render")[env_id]
+
+    def close(self) -> None:
+        """Close all copies, also when one of them fails to; the first failure is raised in the end. Once."""
+        if self._closed:
+            return
+        self._closed = True
+        failures = []
+        for environment in self.environments:
+            try:
+                environment.close()
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    # The same in two halves ---------------------------------------------------------------------------------------
+
+    def begin_reset(self, env_id: int, seed: int | None = None, options: dict | None = None) -> None:
+        """Have a copy reset; ``result`` gives its timestep."""
+        if seed is not None:
+            self._base[env_id] = seed
+        while True:
+            try:
+                timestep = self.environments[env_id].reset(seed, options)
+                self._slots[env_id].put(timestep)
+                break
+            except ConfigError:
+                raise
+            except FAILURES as error:
+                try:
+                    self.recover(env_id, fault_of(error))
+                except RetriesSpentError as spent:
+                    self._outcomes[env_id] = spent
+                    return
+                seed = self.next_seed(env_id)
+        self._over[env_id] = timestep.over
+        self._outcomes[env_id] = timestep
+
+    def begin_step(self, env_id: int, actions: Sequence[Any] | None = None) -> None:
+        """Have a copy step; ``result`` gives its timestep. None takes the actions that its slot holds."""
+        slot = self._slots[env_id]
+        if actions is not None:
+            slot.put_actions(actions)
+        try:
+            timestep = self.environments[env_id].step(slot.actions())
+            slot.put(timestep)
+        except ConfigError:
+            raise
+        except FAILURES as error:
+            self._outcomes[env_id] = self._failed(env_id, fault_of(error))
+        else:
+            self._settle(env_id, timestep)
+
+    def pending(self, env_id: int) -> bool:
+        """Whether a copy has not answered yet."""
+        return False
+
+    def poll(self, timeout: float = 0.0) -> None:
+        """Take the answers that have come; wait up to ``timeout`` seconds for one where there is none yet."""
+
+    def result(self, env_id: int) -> Timestep:
+        """Return what a copy has answered; arrays are valid until its next step.
+
+        Raises:
+          CopyFault: its step failed; it is being replaced, and must be reset.
+          RetriesSpentError: it has failed too often.
+        """
+        outcome, self._outcomes[env_id] = self._outcomes[env_id], None
+        if isinstance(outcome, Exception):
+            raise outcome
+        assert isinstance(outcome, Timestep), f"copy {env_id} was asked for no timestep"
+        return outcome
+
+    def _failed(self, env_id: int, fault: Fault) -> Exception:
+        try:
+            self.recover(env_id, fault)
+        except RetriesSpentError as spent:
+            return spent
+        return CopyFault(fault)
+
+    def _settle(self, env_id: int, timestep: Timestep) -> None:
+        self._over[env_id] = timestep.over
+        if timestep.over:
+            self.praise(env_id)
+        self._outcomes[env_id] = timestep
+
+    # Faults -------------------------------------------------------------------------------------------------------
+
+    def recover(self, env_id: int, fault: Fault) -> None:
+        """Replace a copy that failed (or keep it, with ``retry: reset``); it must be reset.
+
+        Raises:
+          RetriesSpentError: it has failed too often.
+        """
+        self._over[env_id] = True
+        pause = self._blame(env_id, fault)
+        if self.settings.retry == "renew":
+            self._replace(env_id, pause)
+
+    def _replace(self, env_id: int, pause: float) -> None:
+        while True:
+            time.sleep(pause)
+            try:
+                self._renew(env_id)
+                return
+            except ConfigError:
+                raise
+            except FAILURES as error:
+                pause = self._blame(env_id, fault_of(error))
+
+    def restart(self, env_id: int, make: Callable[[int], Environment] | None = None) -> None:
+        """Replace a copy without its fault, by one that ``make`` makes from now on; it must be reset."""
+        self._makes[env_id] = make or self._makes[env_id]
+        self._over[env_id] = True
+        self._replace(env_id, 0.0)
+
+    def _renew(self, env_id: int) -> None:
+        with contextlib.suppress(*FAILURES):
+            self.environments[env_id].close()
+        environment = self._makes[env_id](env_id)
+        self._check_entities(env_id, environment.entities, environment.turn_based)
+        self.environments[env_id] = environment
+
+    def praise(self, env_id: int) -> None:
+        """Note that a copy has finished an episode: its faults in a row begin anew."""
+        self._in_a_row[env_id] = 0
+
+    def _blame(self, env_id: int, fault: Fault) -> float:
+        """Count a fault; return the seconds to wait before trying again."""
+        self.on_fault(env_id, fault)
+        self._ever[env_id] += 1
+        self._in_a_row[env_id] += 1
+        failed, allowed = self._in_a_row[env_id], self.settings.max_retry
+        if failed > allowed:
+            raise RetriesSpentError(
+                f"environment copy {env_id} failed {failed} times in a row, without finishing an episode between; "
+                f"expected at most {allowed} (max_retry). The last time:\n{fault.text}"
+            )
+        return pause_before(self.settings, failed)
+
+    def next_seed(self, env_id: int) -> int | None:
+        """Return the seed of the reset that follows a fault."""
+        base = self._base[env_id]
+        return None if base is None else derive_seed(base, "fault", self._ever[env_id])
+
+    # Helpers ------------------------------------------------------------------------------------------------------
+
+    def _await(self, ids: Sequence[int], number: int | None = None, timeout: float | None = None) -> None:
+        """Return once ``number`` of these copies have answered (all where None), or one has and the time is up."""
+        wanted = len(ids) if number is None else min(number, len(ids))
+        until = None if timeout is None else time.monotonic() + timeout
+        while (answered := sum(not self.pending(i) for i in ids)) < wanted:
+            left = 0.5 if until is None else until - time.monotonic()
+            if left <= 0 and answered:
+                return
+            self.poll(min(max(left, 0.001), 0.5))
+
+    def _collect(self, ids: Iterable[int]) -> dict[int, Timestep]:
+        """Take all answers, and only then raise where a copy is given up: the others stay usable."""
+        found, failure = {}, None
+        for i in ids:
+            try:
+                found[i] = self._received(i)
+            except RetriesSpentError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return found
+
+    def _received(self, env_id: int) -> Timestep:
+        try:
+            timestep = owned(self.result(env_id))
+        except CopyFault as error:
+            last = self._last[env_id]
+            assert last is not None
+            timestep = cut_short(last, self.turn_based, {"restarted": error.fault.line})
+            if self._seeds[env_id] is None:
+                self._seeds[env_id] = self.next_seed(env_id)
+        self._last[env_id] = timestep
+        return timestep
+
+    def _ask(self, env_id: EnvIds, what: str, name: str, args: tuple = (), kwargs: Mapping[str, Any] = {}) -> Any:
+        ids = self._ids(env_id)
+        for i in ids:
+            self._check_settled(i)
+        return self._answer(env_id, self._asked(ids, what, name, args, kwargs))
+
+    def _asked(self, ids: list[int], what: str, name: str, args: tuple, kwargs: Mapping[str, Any]) -> dict[int, Any]:
+        return {i: ask(self.environments[i], what, name, args, kwargs) for i in ids}
+
+    def _check_settled(self, env_id: int) -> None:
+        if self.pending(env_id) or self._outcomes[env_id] is not None:
+            raise RuntimeError(f"environment copy {env_id} is still under way; expected a step that returns it first")
+
+    def _ids(self, env_id: EnvIds) -> list[int]:
+        if self._closed:
+            raise RuntimeError("the environment manager is closed; make another one")
+        if env_id is None:
+            return list(range(self.env_num))
+        ids = [int(i) for i in ([env_id] if isinstance(env_id, (int, np.integer)) else env_id)]
+        for position, i in enumerate(ids):
+            if not 0 <= i < self.env_num:
+                raise IndexError(f"expected an environment copy from 0 to {self.env_num - 1}, found {i}")
+            if i in ids[:position]:
+                raise IndexError(f"expected each environment copy once, found {i} twice")
+        return ids
+
+    def _by_id(self, ids: list[int], items: Any) -> Mapping[int, Any]:
+        if isinstance(items, Mapping):
+            missing, beyond = [i for i in ids if i not in items], [i for i in items if i not in ids]
+            if missing or beyond:
+                odd = f"none for copy {missing[0]}" if missing else f"one for {beyond[0]}"
+                raise ValueError(f"expected one item for each of the environment copies {ids}, found {odd}")
+            return items
+        if len(items) != len(ids):
+            raise ValueError(f"expected one item for each of the environment copies {ids}, found {len(items)}")
+        return dict(zip(ids, items, strict=True))
+
+    def _answer(self, env_id: EnvIds, by_id: dict[int, Any]) -> Any:
+        return list(by_id.values()) if env_id is None else by_id

@@ -1,0 +1,103 @@
+"""Keeps batches of copies in processes of their own going side by side, while others are served."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from arena.common.waiting import Waiter
+from arena.comms import MatchChannel
+from arena.env_manager import BaseEnvManager
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 2e-5, 5e-4
+"""Seconds between two looks at both sides, copies and seats, while both may have news: from one to the other."""
+
+LOOK_UP = 0.05
+"""Seconds after which the waiter may see to something else."""
+
+
+class Dispatcher:
+    """Sends batches off as soon as their seats have acted, and says which one is back or needs attention.
+
+    Attributes:
+      late: copies without which their batch is back: they are still at what they were asked to do.
+    """
+
+    def __init__(
+        self,
+        channel: MatchChannel,
+        manager: BaseEnvManager,
+        slices: Sequence[slice],
+        send_off: Callable[[int], bool],
+        housekeeping: Callable[[], None],
+        waiter: Waiter,
+        patience: float | None,
+    ) -> None:
+        """Dispatch.
+
+        Args:
+          channel: to the seats.
+          manager: of the copies.
+          slices: the copies of each batch.
+          send_off: has a batch's copies step; False where the batch is to be served at once instead.
+          housekeeping: what to see to meanwhile.
+          waiter: how to wait, for how long at most.
+          patience: seconds after which a batch is back without copies that have not answered; None waits for all.
+        """
+        self._channel, self._manager, self._send_off = channel, manager, send_off
+        self._numbers = [range(s.start, s.stop) for s in slices]
+        self.late: set[int] = set()
+        self._away: dict[int, float] = {}  # since when
+        self._patience = math.inf if patience is None else patience
+        self._found = 0
+        # Spinning would take a core from the copies.
+        self._waiter = waiter.like(spin=0.0, yielding=0.0, on_idle=housekeeping)
+
+    def next_batch(self) -> int:
+        """Return a batch whose copies have all answered, or that is to be served at once."""
+        self._waiter.until(self._look, self._missing)
+        return self._found
+
+    def _look(self) -> bool:
+        until = time.monotonic() + LOOK_UP
+        pause = SHORTEST_PAUSE
+        while True:
+            batch = self._channel.find_ready()
+            if batch is not None:
+                if not self._send_off(batch):
+                    self._found = batch
+                    return True
+                self._channel.hold(batch)
+                self._away[batch] = time.monotonic()
+            elif not self._away:
+                return False
+            elif self._channel.holds_all():
+                self._manager.poll(min(LOOK_UP, self._patience))
+            else:
+                self._manager.poll()
+                time.sleep(pause)
+                pause = min(1.5 * pause, LONGEST_PAUSE)
+            for away in self._away:
+                if self._is_back(away):
+                    del self._away[away]
+                    self._channel.release(away)
+                    self._found = away
+                    return True
+            if time.monotonic() > until:
+                return False
+
+    def _is_back(self, batch: int) -> bool:
+        """Whether all copies of a batch have answered, or those for which it still waits; at least one has."""
+        numbers = self._numbers[batch]
+        pending = [number for number in numbers if self._manager.pending(number)]
+        if pending:
+            if len(pending) == len(numbers) or self._patience == math.inf:
+                return False
+            if time.monotonic() < self._away[batch] + self._patience and not self.late.issuperset(pending):
+                return False
+        self.late.difference_update(numbers)
+        self.late.update(pending)
+        return True
+
+    def _missing(self) -> str:
+        late = [number for batch in self._away for number in self._numbers[batch] if self._manager.pending(number)]
+        return f"environment copies {late}" if late else self._channel.missing()

@@ -1,0 +1,282 @@
+"""What the seats of a match are told of one batch of its copies, in the memory that is sent to them."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arena.env_manager.faults import NotANumberError
+from arena.env_manager.slot import nan_check
+from arena.envs.interface import EntitySpaces, Timestep
+from arena.protocol.wire import PLAIN, Block, Record, SlotWriter, map_tree, plain_view, tree_leaves
+from arena.worker.seat import Side
+
+
+class _SeatRecord(NamedTuple):
+    """One seat's record, with flat memory views (cheaper to assign to than arrays)."""
+
+    record: Record
+    rewards: "memoryview[float]"
+    terminated: "memoryview[bool]"
+    truncated: "memoryview[bool]"
+    acting: "memoryview[bool]"
+    started: "memoryview[bool]"
+    over: "memoryview[bool]"
+
+
+class _Place(NamedTuple):
+    """Where one entity of one copy is told of.
+
+    Attributes:
+      entity: its index.
+      view, shape: the array in which its observation lies, where it is a single one, and its shape; else None.
+      write: writes any observation.
+      mask: of its actions.
+      rewards: of the seat that plays it.
+      seat: the record of that seat.
+      offset: its place in that record's flat views.
+    """
+
+    entity: int
+    view: Any
+    shape: tuple[int, ...] | None
+    write: Callable[[Any], None]
+    mask: np.ndarray | None
+    rewards: "memoryview[float]"
+    seat: _SeatRecord
+    offset: int
+
+
+class PlainPlace(NamedTuple):
+    """Where a copy of one entity is told of in a plain step: there is nothing to tell but observation and reward.
+
+    Attributes:
+      observation: the array for it.
+      rewards, offset: a flat view, and the place in it.
+      steady: by copy, whether the step before was plain too, so that no flag changes.
+      copy: index in ``steady``.
+      tells_infos: whether the seat reads them.
+    """
+
+    observation: np.ndarray
+    rewards: "memoryview[float]"
+    offset: int
+    steady: Sequence[bool]
+    copy: int
+    tells_infos: bool
+
+
+class BatchRecords:
+    """The records of all seats for one batch of copies, which are numbered from 0 here.
+
+    Attributes:
+      copies: how many they are.
+      sides: what goes beside the records of the seats that read infos, where there is something.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[Record],
+        seats: Sequence[Sequence[int]],
+        blocks: Sequence[Sequence[Block]],
+        entities: Sequence[EntitySpaces],
+        *,
+        readers: Collection[int],
+        looks_for_nan: bool,
+    ) -> None:
+        """Take the memory.
+
+        Args:
+          records: of each seat.
+          seats: the entities of each seat.
+          blocks: of each seat.
+          entities: of the environment.
+          readers: the seats that read infos.
+          looks_for_nan: whether nobody has looked at the observations yet.
+        """
+        self.copies = int(records[0].rewards.shape[0])
+        self.sides: dict[int, Side] = {}
+        self._seats, self._readers = seats, tuple(readers)
+        self._voided = self._plain = self._said_plain = self._said_sides = False
+        # Of a copy's last timestep: whether everybody acted, and whether nothing else was to be said either.
+        self._acted, self._steady = [False] * self.copies, [False] * self.copies
+        self._all, self._none = (True,) * len(entities), (False,) * len(entities)
+        self._records = [_seat_record(record) for record in records]
+        self._places: list[list[_Place]] = [[] for _ in range(self.copies)]
+        for seat, own, its in zip(self._records, seats, blocks, strict=True):
+            for copy, places in enumerate(self._places):
+                places += _places(seat, copy, own, its, entities)
+        self._nan_checks = [nan_check(flat) for flat in self._floats(None)] if looks_for_nan else []
+        self._nan_checks_of = [
+            [(nan_check(flat), flat) for flat in self._floats(copy)] if looks_for_nan else []
+            for copy in range(self.copies)
+        ]
+
+    def _floats(self, copy: int | None) -> list[np.ndarray]:
+        """Return flat views of the observations that may be NaN, of all copies or of one."""
+        trees = [tree for seat in self._records for tree in seat.record.observations]
+        floats = [leaf for tree in trees for leaf in tree_leaves(tree) if leaf.dtype.kind == "f" and leaf.size]
+        return [(array if copy is None else array[copy]).reshape(-1) for array in floats]
+
+    def begin(self) -> None:
+        """Begin what is told after an exchange."""
+        self._plain = True
+        if self.sides:
+            self.sides = {}
+        if self._voided:
+            self._voided = False
+            for seat in self._records:
+                seat.record.void.fill(False)
+
+    def finish(self) -> None:
+        """End what is told after an exchange."""
+        plain = self._plain and False not in self._acted  # a copy that rests may not have been written to
+        if plain is not self._said_plain:
+            self._said_plain = plain
+            for seat in self._records:
+                seat.record.header[0] ^= PLAIN
+        if self.sides or self._said_sides:
+            self._said_sides = bool(self.sides)
+            for s in self._readers:
+                self._records[s].record.header[1] = s in self.sides
+
+    def write(self, copy: int, timestep: Timestep, *, started: bool, over: bool = False) -> None:
+        """Write one copy's timestep into every seat's record, and its infos into the sides of seats that read them.
+
+        Raises:
+          ShapeError: an observation does not have the shape of its space.
+          NotANumberError: a reward is not finite.
+        """
+        observations, rewards, terminated, truncated, infos, acting, masks, ended = timestep
+        for entity, view, shape, write, mask, paid, _, offset in self._places[copy]:
+            seen = observations[entity]
+            if type(seen) is np.ndarray and seen.shape == shape:  # as ``write`` would, without the call
+                view[...] = seen
+            else:
+                write(seen)
+            paid[offset] = reward = rewards[entity]
+            if reward - reward != 0:  # cheaper than to ask whether it is finite
+                raise NotANumberError(f"the environment returned a reward that is not finite: {reward}")
+            if mask is not None and masks[entity] is not None:
+                mask[...] = masks[entity]
+        if not (
+            self._steady[copy]
+            and acting == self._all
+            and terminated == truncated == self._none
+            and not (ended or started or over)
+        ):
+            self._write_flags(copy, timestep, started, ended or over)
+        if self._readers and any(infos):
+            self._put_infos(copy, infos)
+
+    def plain_place(self, copy: int) -> PlainPlace | None:
+        """Return where a copy is told of in a plain step; None where that takes more than one entity and one array."""
+        if len(self._all) > 1 or not self._places[copy]:
+            return None
+        ((_, view, _, _, mask, rewards, _, offset),) = self._places[copy]
+        if view is None or mask is not None:
+            return None
+        return PlainPlace(view, rewards, offset, self._steady, copy, bool(self._readers))
+
+    def _write_flags(self, copy: int, timestep: Timestep, started: bool, over: bool) -> None:
+        all_act = False not in timestep.acting
+        steady = all_act and not (started or over or True in timestep.terminated or True in timestep.truncated)
+        if not (steady and self._acted[copy]):
+            self._plain = False
+        self._acted[copy], self._steady[copy] = all_act, steady
+        for entity, *_, seat, offset in self._places[copy]:
+            seat.terminated[offset] = timestep.terminated[entity]
+            seat.truncated[offset] = timestep.truncated[entity]
+            seat.acting[offset] = timestep.acting[entity]
+        for seat in self._records:
+            seat.started[copy] = started
+            seat.over[copy] = over
+
+    def _put_infos(self, copy: int, infos: Sequence[dict]) -> None:
+        for s in self._readers:
+            own = [infos[e] for e in self._seats[s]]
+            if any(own):
+                self.sides.setdefault(s, Side({}, {})).infos[copy] = own
+
+    def put_finals(self, copy: int, final: Timestep) -> None:
+        """Tell the final observations and infos of an episode apart, since the record shows the next one's first."""
+        for s in self._readers:
+            side = self.sides.setdefault(s, Side({}, {}))
+            side.infos.pop(copy, None)
+            side.finals[copy] = [(_copied(final.observations[e]), final.infos[e]) for e in self._seats[s]]
+
+    def rest(self, copy: int) -> None:
+        """Have nobody act in a copy that the job leaves idle, or that is late."""
+        self._plain = self._acted[copy] = self._steady[copy] = False
+        for seat in self._records:
+            record = seat.record
+            record.rewards[copy] = 0.0
+            for flags in (record.terminated, record.truncated, record.acting, record.started, record.over):
+                flags[copy] = False
+
+    def cast(self, copy: int, number: int) -> None:
+        """Say by which cast a copy is played."""
+        for seat in self._records:
+            seat.record.cast[copy] = number
+
+    # Faults ---------------------------------------------------------------------------------------------------
+
+    def has_nan(self) -> bool:
+        """Whether an observation is NaN; ``check`` finds out whose."""
+        for has_nan in self._nan_checks:  # noqa: SIM110 (faster than any() of a generator)
+            if has_nan():
+                return True
+        return False
+
+    def check(self, copy: int) -> None:
+        """Look at a copy's observations.
+
+        Raises:
+          NotANumberError: one of them is NaN.
+        """
+        for has_nan, flat in self._nan_checks_of[copy]:
+            if has_nan():
+                raise NotANumberError(f"the environment returned an observation that is NaN: {flat.tolist()!s:.200}")
+
+    def clean(self, copy: int) -> None:
+        """Take NaN out of a copy's observations, lest it poisons those who only look."""
+        for flat in self._floats(copy):
+            np.nan_to_num(flat, copy=False)
+
+    def void(self, copy: int) -> None:
+        """Mark a copy's transition as spoiled by a fault."""
+        self._voided, self._plain = True, False
+        for seat in self._records:
+            seat.record.void[copy] = True
+
+
+def _seat_record(record: Record) -> _SeatRecord:
+    return _SeatRecord(
+        record,
+        rewards=plain_view(record.rewards),
+        terminated=plain_view(record.terminated),
+        truncated=plain_view(record.truncated),
+        acting=plain_view(record.acting),
+        started=plain_view(record.started),
+        over=plain_view(record.over),
+    )
+
+
+def _places(
+    seat: _SeatRecord, copy: int, own: Sequence[int], blocks: Sequence[Block], entities: Sequence[EntitySpaces]
+) -> Iterator[_Place]:
+    """Yield where the entities of a seat are told of, for one copy."""
+    record = seat.record
+    for b, block in enumerate(blocks):
+        masks = record.action_masks[b]
+        for place, position in enumerate(block.positions):
+            entity = own[position]
+            writer = SlotWriter(record.observations[b], copy, place, entities[entity].name)
+            mask = None if masks is None else masks[copy, place]
+            offset = copy * record.rewards.shape[1] + position
+            yield _Place(entity, writer.plain, writer.shape, writer.write, mask, seat.rewards, seat, offset)
+
+
+def _copied(observation: Any) -> Any:
+    """Return a copy of an observation that the environment may overwrite."""
+    return map_tree(lambda leaf: np.array(leaf) if isinstance(leaf, np.ndarray) else leaf, observation)

@@ -1,0 +1,148 @@
+"""The running episodes of a match, one in each copy, and what the root is told of those that are over."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from arena.environment.job_queue import Cast, Playbill
+from arena.envs.interface import Timestep
+from arena.protocol.messages import Episode, Episodes
+
+REPORT_EVERY = 1.0
+"""Seconds between two reports of finished episodes."""
+
+
+class RunningEpisode:
+    """The running episode of one copy.
+
+    Attributes:
+      last: the timestep of the last step that was not a plain one; None before the first reset.
+      plain: what Gymnasium's own step has returned in a plain one since (``arena.environment.fast_step``); None
+        elsewhere.
+    """
+
+    __slots__ = ("began", "cast", "idle", "last", "length", "over", "plain", "returns", "settings")
+
+    def __init__(self) -> None:
+        self.over = True  # the first exchange resets
+        self.last: Timestep | None = None
+        self.plain: tuple | None = None
+        self.length = 0
+        self.cast: Cast | None = None
+        self.settings: dict[str, Any] = {}  # what the league put over the environment's settings
+
+    def begin(self, timestep: Timestep) -> None:
+        """Begin with what a reset returned."""
+        self.over = False
+        self.last, self.plain = timestep, None
+        self.length = 0
+        self.returns = [0.0] * len(timestep.rewards)
+        self.idle = [0] * len(timestep.rewards)  # steps in which each entity did not act
+        self.began = time.time()
+
+    @property
+    def timestep(self) -> Timestep | None:
+        """The timestep of the last step; None before the first reset."""
+        if self.plain is None or self.last is None:
+            return self.last
+        observation, reward, _, _, info = self.plain
+        return self.last._replace(observations=(observation,), rewards=(float(reward),), infos=(info,))
+
+
+class RunningEpisodes:
+    """The running episode of each copy.
+
+    Attributes:
+      of: them, by copy.
+      stepped: what is to be counted once the seats are served.
+    """
+
+    def __init__(
+        self,
+        match: int,
+        copies: int,
+        players: Sequence[str],
+        playbill: Playbill | None,
+        post: Callable[[Episodes], None],
+        log: logging.Logger,
+    ) -> None:
+        """Begin none.
+
+        Args:
+          match: index of the match.
+          copies: how many.
+          players: of all entities.
+          playbill: of a league.
+          post: what tells the root.
+          log: of this rank.
+        """
+        self.of = [RunningEpisode() for _ in range(copies)]
+        self.stepped: list[tuple[RunningEpisode, Timestep]] = []
+        self._match, self._players, self._playbill = match, tuple(players), playbill
+        self._post, self._log = post, log
+        self._over: list[Episode] = []
+        self._for_jobs = 0
+        self._steps_of_ended = self._steps_told = 0
+        self._next_report = time.monotonic() + REPORT_EVERY
+
+    def count(self) -> None:
+        """Add up what was stepped. The seats need not wait for it, but the end of an episode does."""
+        for running, timestep in self.stepped:
+            assert running.last is not None  # who steps has begun
+            returns, acting, rewards = running.returns, running.last.acting, timestep.rewards
+            if len(rewards) == 1:  # a loop takes twice as long
+                returns[0] += rewards[0]
+            else:
+                for e, reward in enumerate(rewards):
+                    returns[e] += reward
+            if False in acting:
+                for e, acts in enumerate(acting):
+                    if not acts:
+                        running.idle[e] += 1
+            running.length += 1
+            running.last, running.plain = timestep, None
+        self.stepped.clear()
+
+    def finish(self, copy: int, timestep: Timestep, cause: str | None) -> None:
+        """Note that the episode of a copy is over; a cause says that the game itself did not end it."""
+        running = self.of[copy]
+        running.over = True
+        self._steps_of_ended += running.length
+        cast = running.cast
+        now = time.time()
+        self._over.append(
+            Episode(
+                match=self._match,
+                copy=copy,
+                length=running.length,
+                seconds=now - running.began,
+                players=self._players if cast is None else cast.players,
+                returns=tuple(map(float, running.returns)),
+                lengths=tuple([running.length - idle for idle in running.idle]),
+                outcomes=tuple([info.get("outcome") for info in timestep.infos]),
+                truncated=cause is not None or not any(timestep.terminated),
+                cause=cause,
+                ended_at=now,
+                job=cast.job.id if cast is not None and cast.job is not None and cast.counts else None,
+                sides=() if cast is None else cast.sides,
+            )
+        )
+        if self._playbill is not None and cast is not None and cast.job is not None:
+            self._for_jobs += cast.counts
+            if self._playbill.finish(cast):
+                self._log.info("job %d is over; %d episodes for jobs so far", cast.job.id, self._for_jobs)
+                self.report()  # at once: the root has the next job for this match
+
+    def report_if_due(self, now: float) -> None:
+        """Report, unless that was done within the last second; ``now`` is on the monotonic clock."""
+        if now > self._next_report:
+            self.report()
+
+    def report(self) -> None:
+        """Tell the root of the episodes that are over, and of the steps."""
+        steps = self._steps_of_ended + sum(running.length for running in self.of if not running.over)
+        if self._over or steps > self._steps_told:
+            self._post(Episodes(self._match, tuple(self._over), steps - self._steps_told))
+            self._over, self._steps_told = [], steps
+        self._next_report = time.monotonic() + REPORT_EVERY

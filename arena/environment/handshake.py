@@ -1,0 +1,106 @@
+"""How an environment process offers the seats of its match, and gets the way to the workers that take them."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from arena.common.waiting import Waiter
+from arena.comms import Mailbox, MatchChannel, World, agree_on_turn, hang_up, memory_needed
+from arena.envs.interface import EntitySpaces
+from arena.plan.layout import Match
+from arena.protocol.wire import Block
+from arena.system.shared_memory import offer_memory
+from arena.worker.seat import SeatAnswer, SeatOffer
+
+
+class SeatsOnOffer(NamedTuple):
+    """What the seats of a match are like.
+
+    Attributes:
+      entities: of each seat.
+      blocks: of each seat.
+      slices: the copies of each batch.
+      same_step: whether finished episodes restart within the same step.
+      turn_based: whether entities may skip steps.
+    """
+
+    entities: Sequence[tuple[EntitySpaces, ...]]
+    blocks: Sequence[Sequence[Block]]
+    slices: Sequence[slice]
+    same_step: bool
+    turn_based: bool
+
+
+def offer_seats(
+    world: World,
+    mailbox: Mailbox,
+    waiter: Waiter,
+    match: Match,
+    worker_ranks: Sequence[int],
+    seats: SeatsOnOffer,
+    *,
+    in_turn: bool,
+    core_ranks: Sequence[int],
+) -> tuple[MatchChannel, list[SeatAnswer]]:
+    """Offer each worker its seat, with memory for both ends where that is possible, and wait for the answers.
+
+    Args:
+      world: all ranks.
+      mailbox: of this rank.
+      waiter: how it waits.
+      match: whose seats they are.
+      worker_ranks: who is to take them.
+      seats: what they are like.
+      in_turn: whether to take batches in their order, not as they come.
+      core_ranks: of all environment processes that keep to this one's core, if they do.
+
+    Returns:
+      The way to the workers, and what each of them has answered.
+    """
+    batch_copies = [s.stop - s.start for s in seats.slices]
+    # However this ends, nothing that was offered stays on offer: the other ends have it then, or never will.
+    with ExitStack() as offers:
+        memories = []
+        for rank, blocks in zip(worker_ranks, seats.blocks, strict=True):
+            near = world.nodes[rank] == world.nodes[world.rank]
+            memory = offer_memory(memory_needed(blocks, batch_copies)) if near else None
+            memories.append(memory)
+            if memory is not None:
+                offers.callback(memory.withdraw)
+        # Who sleeps until somebody rings must find the message then.
+        bells = hang_up(len(worker_ranks)) if core_ranks and None not in memories else []
+        for each in bells:
+            offers.callback(each.hide)
+        turn = agree_on_turn(mailbox, waiter, world.rank, core_ranks) if core_ranks else None
+        for i, (rank, entities, memory) in enumerate(zip(worker_ranks, seats.entities, memories, strict=True)):
+            offer = SeatOffer(
+                match=match.index,
+                seat=i,
+                seats=len(worker_ranks),
+                entities=entities,
+                copies=sum(batch_copies),
+                batches=len(batch_copies),
+                same_step=seats.same_step,
+                turn_based=seats.turn_based,
+                memory=None if memory is None else memory.name,
+                bells=bells[i].names if bells else None,
+            )
+            mailbox.hand(rank, offer)
+        answers: list[SeatAnswer] = [
+            mailbox.take_answer(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
+        ]
+    channel = MatchChannel(
+        world,
+        worker_ranks,
+        seats.blocks,
+        batch_copies,
+        waiter,
+        [
+            None if memory is None or not answer.has_memory else memory.view
+            for memory, answer in zip(memories, answers, strict=True)
+        ],
+        in_turn=in_turn,
+        bells=bells,
+        turn=turn if bells else None,
+    )
+    return channel, answers

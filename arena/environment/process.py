@@ -1,0 +1,537 @@
+"""The environment process: owns the copies of one match, steps them when all seats have acted, tells every seat."""
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from arena.common.errors import ConfigError
+from arena.common.seeding import derive_seed
+from arena.common.waiting import Waiter
+from arena.comms import Mailbox, World
+from arena.config.run import TableRow
+from arena.config.sections import EnvConfig
+from arena.env_manager import ManagerSettings, create_env_manager
+from arena.env_manager.faults import Fault, NotANumberError, RetriesSpentError, cut_short, fault_of
+from arena.env_manager.serial import FAILURES
+from arena.env_manager.source import EnvironmentSource
+from arena.environment.async_batches import Dispatcher
+from arena.environment.batch_writer import BatchRecords
+from arena.environment.episodes import RunningEpisodes
+from arena.environment.handshake import SeatsOnOffer, offer_seats
+from arena.environment.job_queue import Cast, Playbill
+from arena.environment.stepping import Copies, CopiesApart
+from arena.envs.interface import EntitySpaces, Timestep
+from arena.launch.preflight import check_seats
+from arena.plan.layout import Match
+from arena.protocol.messages import CloseMatch, Job, Note
+from arena.protocol.wire import (
+    DONE,
+    MATCH_OVER,
+    RESET,
+    ShapeError,
+    action_reader,
+    blocks_of,
+    even_slices,
+)
+from arena.worker.seat import ResetRequest
+
+LOOK_EVERY = 0.05
+"""Seconds between two looks into the mailbox: how long a match plays on once the root has closed it."""
+
+MAX_TOLD = 100
+"""Different faults of a match that are logged with their tracebacks."""
+
+
+class EnvironmentProcess:
+    """Serves one match until the root closes it."""
+
+    def __init__(
+        self,
+        world: World,
+        mailbox: Mailbox,
+        waiter: Waiter,
+        *,
+        match: Match,
+        worker_ranks: Sequence[int],
+        row: TableRow,
+        seed: int,
+        log: logging.Logger,
+        league: bool = False,
+        deterministic: bool = False,
+        core_ranks: Sequence[int] = (),
+    ) -> None:
+        """Make the copies and the way to the seats.
+
+        Args:
+          world: all ranks.
+          mailbox: to the root.
+          waiter: how it waits.
+          match: which one it serves.
+          worker_ranks: of its seats.
+          row: of the table: the environment.
+          seed: what random streams derive from.
+          log: of this rank.
+          league: whether a league says what is played.
+          deterministic: whether nothing may depend on what comes first, and the match ends when all seats say so.
+          core_ranks: of all environment processes that keep to the core that its ranks keep to, if they do.
+        """
+        env = row.env
+        if deterministic:  # for environments that draw from the global generators
+            random.seed(derive_seed(seed, "match", match.row, match.replica))
+            np.random.seed(derive_seed(seed, "match", match.row, match.replica))  # noqa: NPY002
+        self._ends_by_seats = deterministic
+        self._world, self._mailbox, self._match = world, mailbox, match
+        name = f"row {match.row} replica {match.replica}"
+        self._told: set[str] = set()
+        self._source = EnvironmentSource(env.use, env.settings, [(w.use, w.settings) for w in env.wrappers])
+        self._manager = create_env_manager(
+            env.manager, self._source, env.num_envs, _manager_settings(env, derive_seed(seed, "match", name))
+        )
+        self._manager.on_fault = self._note_fault
+        self._entities = self._manager.entities
+        check_seats(
+            f"match {match.index} (row {match.row} of the table)",
+            env.use,
+            [entity.name for entity in self._entities],
+            [entity for seat in match.seats for entity in seat.entities],
+            row.remapped,
+        )
+        self._playbill = Playbill(match.seats, len(self._entities)) if league else None
+        self._episodes = RunningEpisodes(
+            match.index,
+            env.num_envs,
+            self._players_of_entities(),
+            self._playbill,
+            lambda episodes: mailbox.post(0, episodes),
+            log,
+        )
+        self._running = self._episodes.of
+        self._seeds: list[int | None] = [derive_seed(seed, "match", name, "copy", c) for c in range(env.num_envs)]
+        self._generator = np.random.default_rng(derive_seed(seed, "match", name, "unclaimed"))
+        self._same_step = env.autoreset == "same_step"
+        # On one core nothing goes on meanwhile. But a deterministic run does not depend on the machine.
+        batches = 1 if core_ranks and not deterministic else env.batch_count
+        self._slices = even_slices(env.num_envs, batches)
+        self._numbers = [tuple(enumerate(range(s.start, s.stop))) for s in self._slices]  # (place in batch, copy)
+        seats = [tuple(self._entities[e] for e in seat.entities) for seat in match.seats]
+        seat_blocks = [blocks_of(entities) for entities in seats]
+        self._channel, answers = offer_seats(
+            world,
+            mailbox,
+            waiter,
+            match,
+            worker_ranks,
+            SeatsOnOffer(seats, seat_blocks, self._slices, self._same_step, self._manager.turn_based),
+            in_turn=deterministic and env.manager == "serial",  # copies apart do not touch each other
+            core_ranks=core_ranks,
+        )
+        places = [(b, copy) for b, s in enumerate(self._slices) for copy in range(s.stop - s.start)]
+        readers = [self._entity_readers(b, copy) for b, copy in places]
+        self._started: dict[int, bool] = {}  # copies that were sent off into an episode, or left idle by the job
+        self._records = [
+            BatchRecords(
+                records,
+                [seat.entities for seat in match.seats],
+                seat_blocks,
+                self._entities,
+                readers=[i for i, answer in enumerate(answers) if answer.wants_infos],
+                looks_for_nan=env.manager == "serial",  # elsewhere the copies look at what they return themselves
+            )
+            for records in self._channel.records
+        ]
+        # By batch: the resets that seats asked for, and of which copies, while others learn that theirs are cut short.
+        self._cut_off: dict[int, tuple[dict[int, ResetRequest], list[bool]]] = {}
+        self._late: set[int] = set()
+        if env.manager == "serial":
+            # In same-step mode each step is looked at before the next episode covers it.
+            plain_places = [None if self._same_step else self._records[b].plain_place(copy) for b, copy in places]
+            self._copies = Copies(self._manager, readers, self._running, plain_places)
+            self._next_batch = self._channel.wait_any
+        else:
+            self._copies = CopiesApart(self._manager, readers, self._running, [None] * env.num_envs)
+            dispatcher = Dispatcher(
+                self._channel,
+                self._manager,
+                self._slices,
+                self._send_off,
+                self.housekeeping,
+                waiter,
+                env.wait_timeout,
+            )
+            self._late = dispatcher.late
+            self._next_batch = dispatcher.next_batch
+        self._workers, self._announced, self._waiter = tuple(worker_ranks), -1, waiter
+        self._closing = False
+        self._next_look = 0.0
+
+    # Setting up -----------------------------------------------------------------------------------------------
+
+    def _players_of_entities(self) -> tuple[str, ...]:
+        players = [""] * len(self._entities)
+        for seat in self._match.seats:
+            for entity in seat.entities:
+                players[entity] = seat.player
+        unclaimed = [e.name for e, player in zip(self._entities, players, strict=True) if not player]
+        if unclaimed:
+            text = f"match {self._match.index}: nobody plays {', '.join(unclaimed)}; random actions are taken there"
+            self._mailbox.post(0, Note(self._world.rank, "WARNING", text))
+        return tuple(player or "(random)" for player in players)
+
+    def _entity_readers(self, batch: int, copy: int) -> list[Callable[[], Any]]:
+        """Return, for each entity, what gives its action in one copy of a batch."""
+        readers: list[Callable[[], Any] | None] = [None] * len(self._entities)
+        for s, seat in enumerate(self._match.seats):
+            for b, block in enumerate(blocks_of([self._entities[e] for e in seat.entities])):
+                for place, position in enumerate(block.positions):
+                    tree = self._channel.messages[batch][s].actions[b]
+                    readers[seat.entities[position]] = action_reader(tree, copy, place)
+        return [r or self._random_reader(self._entities[e], e, batch, copy) for e, r in enumerate(readers)]
+
+    def _random_reader(self, entity: EntitySpaces, index: int, batch: int, copy: int) -> Callable[[], Any]:
+        """Return what gives a random action for an entity that nobody plays."""
+        space = deepcopy(entity.action)
+        space.seed(int(self._generator.integers(2**31)))
+        running = self._running[self._slices[batch].start + copy]
+
+        def sample() -> Any:
+            masks = running.timestep.action_masks if running.timestep else None
+            if not masks or masks[index] is None:
+                return space.sample()
+            if isinstance(space, spaces.MultiDiscrete):
+                return space.sample(tuple(np.split(masks[index], np.cumsum(space.nvec.reshape(-1))[:-1])))
+            return space.sample(masks[index])
+
+        return sample
+
+    # Serving --------------------------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Step the match until it is closed, then report what is left; its copies are closed in any case."""
+        try:
+            self._serve()
+        finally:
+            self._manager.close()
+
+    def _serve(self) -> None:
+        if self._playbill is not None:
+            self._waiter.until(self._has_job, lambda: "the first job of the league")
+        open_batches = True
+        while open_batches:
+            batch = self._next_batch()
+            asked = self._channel.asked(batch)
+            if self._closing or (asked and self._all_done(asked)):
+                open_batches = self._end(batch)
+                continue
+            if asked and self._wants_reset(batch, asked):
+                if not self._reset(batch):
+                    continue
+            else:
+                self._step(batch)
+            self._channel.send(batch)
+            self._episodes.count()
+            now = time.monotonic()
+            if now > self._next_look:
+                self._next_look = now + LOOK_EVERY
+                self.housekeeping()
+                self._episodes.report_if_due(now)
+        self._episodes.report()
+        self._channel.close()
+
+    def _all_done(self, asked: Sequence[int]) -> bool:
+        """Whether no seat needs another step of the batch."""
+        return self._ends_by_seats and bool(asked) and all(command == DONE for command in asked)
+
+    def _wants_reset(self, batch: int, asked: Sequence[int]) -> bool:
+        """Whether a seat asks for a reset that is more than what a step does where every copy's episode is over."""
+        if RESET not in asked:
+            return False
+        numbers = [number for _, number in self._numbers[batch]]
+        return (
+            batch in self._cut_off
+            or self._playbill is not None
+            or not self._late.isdisjoint(numbers)
+            or not all(self._running[number].over for number in numbers)
+            or any(message.header[1] for message in self._channel.messages[batch])  # it says what the reset is to be
+        )
+
+    def housekeeping(self) -> None:
+        """See whether the root closes the match."""
+        while (mail := self._mailbox.poll(CloseMatch, Job)) is not None:
+            if isinstance(mail[1], CloseMatch):
+                self._closing = True
+            elif self._playbill is not None:
+                self._playbill.add(mail[1])
+
+    def _has_job(self) -> bool:
+        self.housekeeping()
+        return self._closing or (self._playbill is not None and self._playbill.ready())
+
+    def _end(self, batch: int) -> bool:
+        taken = self._cut_off.pop(batch, ({}, []))[0]
+        for s, message in enumerate(self._channel.messages[batch]):
+            if message.header[1] and s not in taken:
+                self._channel.take_side(batch, s)
+            header = self._channel.records[batch][s].header
+            header[0] |= MATCH_OVER
+            header[1] = 0
+        return self._channel.send_last(batch)
+
+    # One exchange -----------------------------------------------------------------------------------------------
+
+    def _send_off(self, batch: int) -> bool:
+        """Have the copies of a batch, which are elsewhere, do what the seats ask; False where that is no plain step."""
+        asked = self._channel.asked(batch)
+        if self._closing or self._all_done(asked) or self._wants_reset(batch, asked):
+            return False
+        for copy, number in self._numbers[batch]:
+            if number in self._late:
+                continue
+            if self._running[number].over:
+                self._started[number] = self._order_start(batch, copy)
+            else:
+                self._copies.send(number)
+        return True
+
+    def _step(self, batch: int) -> None:
+        step, same_step, late = self._copies.step, self._same_step, self._late
+        records, stepped = self._records[batch], self._episodes.stepped
+        records.begin()
+        for copy, number in self._numbers[batch]:
+            if late and number in late:
+                records.rest(copy)
+                continue
+            running = self._running[number]
+            if running.over:
+                self._start(batch, copy)
+                continue
+            try:
+                timestep = step[number]()
+                if timestep is None:
+                    continue
+                records.write(copy, timestep, started=False)
+                over = timestep.over
+                if over or same_step:
+                    records.check(copy)
+            except (ConfigError, RetriesSpentError):
+                raise
+            except FAILURES as error:
+                self._fault(batch, copy, fault_of(error))
+                continue
+            stepped.append((running, timestep))
+            if over:
+                self._episodes.count()
+                self._manager.praise(number)
+                self._episodes.finish(number, timestep, None)
+                if same_step:
+                    self._restart(batch, copy, timestep)
+        if records.has_nan():
+            self._episodes.count()
+            self._find_nan(batch)
+        records.finish()
+        if records.sides:
+            self._put_sides(batch)
+
+    def _start(self, batch: int, copy: int) -> None:
+        """Begin the next episode of a copy, unless the job leaves it idle."""
+        number = self._slices[batch].start + copy
+        started = self._started.pop(number, None)
+        if self._order_start(batch, copy) if started is None else started:
+            self._begin(batch, copy)
+
+    def _order_start(self, batch: int, copy: int) -> bool:
+        """Order the reset that begins the next episode of a copy, with whom the league wants in it; False for none."""
+        number = self._slices[batch].start + copy
+        options = None
+        if self._playbill is not None:
+            cast = self._playbill.next(number)
+            if cast is None or cast.job is None:
+                self._records[batch].rest(copy)
+                return False
+            self._put_cast(batch, copy, cast, cast.job)
+            options = cast.job.options
+        seed, self._seeds[number] = self._seeds[number], None
+        self._copies.order_reset(number, seed, options)
+        return True
+
+    def _put_cast(self, batch: int, copy: int, cast: Cast, job: Job) -> None:
+        """Make ready for an episode of a job: its settings, and its number in every record."""
+        running = self._running[self._slices[batch].start + copy]
+        running.cast = cast
+        if job.id > self._announced:
+            self._announced = job.id
+            for rank in self._workers:
+                self._mailbox.hand(rank, job)
+        if running.settings != job.settings:
+            running.settings = job.settings
+            settings = {**self._source.settings, **job.settings}
+            self._copies.restart(self._slices[batch].start + copy, replace(self._source, settings=settings))
+        self._records[batch].cast(copy, cast.number)
+
+    def _begin(self, batch: int, copy: int, final: Timestep | None = None) -> None:
+        """Show the first observation of an episode, in same-step mode beside the outcome of the last one."""
+        number = self._slices[batch].start + copy
+        while True:
+            timestep = shown = self._copies.begun(number)
+            if final is not None:
+                shown = shown._replace(rewards=final.rewards, terminated=final.terminated, truncated=final.truncated)
+            try:
+                self._records[batch].write(copy, shown, started=True, over=final is not None)
+                self._records[batch].check(copy)
+                break
+            except (ShapeError, NotANumberError) as error:
+                self._copies.fail(number, fault_of(error))
+                self._copies.reset_again(number)
+        self._running[number].begin(timestep)
+
+    def _restart(self, batch: int, copy: int, final: Timestep) -> None:
+        """In same-step mode: show the next episode's first observation beside the last one's outcome."""
+        number = self._slices[batch].start + copy
+        self._records[batch].put_finals(copy, final)  # before the reset: the environment may reuse what it returned
+        seed, self._seeds[number] = self._seeds[number], None
+        self._copies.order_reset(number, seed, None)
+        self._begin(batch, copy, final)
+
+    # Faults ---------------------------------------------------------------------------------------------------
+
+    def _find_nan(self, batch: int) -> None:
+        """Treat the copies whose records say NaN as failed."""
+        for copy in range(self._records[batch].copies):
+            try:
+                self._records[batch].check(copy)
+            except NotANumberError as error:
+                self._fault(batch, copy, fault_of(error))
+
+    def _fault(self, batch: int, copy: int, fault: Fault) -> None:
+        """End the episode of a copy that failed, in every seat's record; the next exchange begins another one."""
+        number = self._slices[batch].start + copy
+        self._copies.fail(number, fault)
+        self._seeds[number] = self._manager.next_seed(number)
+        final = self._cut(self._running[number].timestep, {"restarted": fault.line})
+        self._episodes.finish(number, final, f"fault:{fault.what}")
+        if self._same_step:
+            self._restart(batch, copy, final)
+        else:
+            self._records[batch].write(copy, final, started=False)
+            self._records[batch].clean(copy)
+        self._records[batch].void(copy)
+
+    def _note_fault(self, number: int, fault: Fault) -> None:
+        """Put a fault into the log, with its traceback where nobody has seen it yet."""
+        text = fault.line
+        if text not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add(text)
+            text = fault.text
+        told = f"match {self._match.index}, copy {number} ({fault.what}): {text}"
+        self._mailbox.post(0, Note(self._world.rank, "WARNING", told))
+
+    # The records ----------------------------------------------------------------------------------------------
+
+    def _put_sides(self, batch: int, seats: Sequence[int] | None = None) -> None:
+        """Send what goes beside the records, to these seats only where they are named."""
+        for s, side in self._records[batch].sides.items():
+            if seats is None or s in seats:
+                self._channel.put_side(batch, s, side)
+
+    # Resets that a seat asked for -----------------------------------------------------------------------------
+
+    def _requests(self, batch: int, seats: Iterable[int]) -> dict[int, ResetRequest]:
+        """Return the reset of each of these seats that asked for one."""
+        found = {}
+        for s in seats:
+            message = self._channel.messages[batch][s]
+            if message.header[0] == RESET:
+                side = self._channel.take_side(batch, s) if message.header[1] else None
+                found[s] = side or ResetRequest(None, None, None)
+        return found
+
+    def _reset(self, batch: int) -> bool:
+        """Reset copies because a seat said so.
+
+        The other seats first learn that their episodes are truncated. False until all of them have answered that: one
+        that plays several batches may first want to have the record of another one.
+        """
+        seats = range(len(self._match.seats))
+        start, copies, records = self._slices[batch].start, self._records[batch].copies, self._records[batch]
+        if batch in self._cut_off:
+            requests, wanted = self._cut_off.pop(batch)
+            requests.update(self._requests(batch, [s for s in seats if s not in requests]))
+        else:
+            requests = self._requests(batch, seats)
+            wanted = [any(r.mask is None or r.mask[c] for r in requests.values()) for c in range(copies)]
+            others = [s for s in seats if s not in requests]
+            interrupted = [c for c in range(copies) if wanted[c] and not self._running[start + c].over]
+            self._cut_episodes(batch, interrupted, min(requests))
+            if interrupted and others:
+                self._tell_cut(batch, interrupted, others, min(requests))
+                self._cut_off[batch] = requests, wanted
+                return False
+        records.begin()
+        options = next((r.options for r in requests.values() if r.options is not None), None)
+        for copy in range(copies):
+            number = start + copy
+            if wanted[copy]:
+                self._late.discard(number)
+                self._started.pop(number, None)
+                seed, self._seeds[number] = self._seeds[number], None
+                for request in requests.values():
+                    if request.seeds is not None and request.seeds[copy] is not None:
+                        seed = request.seeds[copy]
+                self._copies.order_reset(number, seed, options)
+        for copy in range(copies):
+            number = start + copy
+            if wanted[copy]:
+                self._begin(batch, copy)
+            elif number in self._late:
+                records.rest(copy)
+            else:
+                quiet = self._running[number].timestep._replace(infos=[{}] * len(self._entities))
+                records.write(copy, quiet, started=False)
+        records.finish()
+        self._put_sides(batch)
+        return True
+
+    def _cut_episodes(self, batch: int, copies: Iterable[int], by: int) -> None:
+        """End the episodes of copies that a seat wants to reset in their midst."""
+        start = self._slices[batch].start
+        for copy in copies:
+            running = self._running[start + copy]
+            if running.length:
+                self._episodes.finish(start + copy, self._cut(running.timestep, {}), f"reset_by:{by}")
+
+    def _cut(self, timestep: Timestep | None, info: dict) -> Timestep:
+        """Return the truncated end of an episode that stops at this timestep."""
+        assert timestep is not None
+        return cut_short(timestep, self._manager.turn_based, info)
+
+    def _tell_cut(self, batch: int, copies: Sequence[int], others: Sequence[int], by: int) -> None:
+        """Tell seats that their episodes were truncated."""
+        start = self._slices[batch].start
+        self._records[batch].begin()
+        for copy in range(self._records[batch].copies):
+            final = self._running[start + copy].timestep
+            if copy in copies:
+                final = self._cut(final, {"reset_by": by})
+            self._records[batch].write(copy, final, started=False)
+        self._records[batch].finish()
+        self._put_sides(batch, others)
+        for seat in others:
+            self._channel.send_to(batch, seat)
+
+
+def _manager_settings(env: EnvConfig, seed: int) -> ManagerSettings:
+    return ManagerSettings(
+        retry=env.retry,
+        max_retry=env.max_retry,
+        start_timeout=env.start_timeout,
+        reset_timeout=env.reset_timeout,
+        step_timeout=env.step_timeout,
+        memory_limit=env.memory_limit,
+        seed=seed,
+    )

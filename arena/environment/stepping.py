@@ -1,0 +1,129 @@
+"""The copies of a match as its environment process steps them: in place one by one, or in processes side by side."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+from arena.common.errors import ConfigError
+from arena.env_manager import BaseEnvManager
+from arena.env_manager.faults import Fault, fault_of
+from arena.env_manager.serial import FAILURES
+from arena.environment.batch_writer import PlainPlace
+from arena.environment.episodes import RunningEpisode
+from arena.environment.fast_step import plain_stepper
+from arena.envs.interface import Environment, NativeEnvironment, Timestep
+
+Read = Callable[[], Any]
+
+
+class Copies:
+    """Copies in this process, stepped without a detour through their manager: microseconds count here.
+
+    Attributes:
+      step: for each copy what takes its actions from the seats' messages, steps, and returns the timestep, or None
+        where all is told and counted already (``arena.environment.fast_step``); it raises whatever the environment
+        raises.
+    """
+
+    def __init__(
+        self,
+        manager: BaseEnvManager,
+        readers: Sequence[Sequence[Read]],
+        running: Sequence[RunningEpisode],
+        plain_places: Sequence[PlainPlace | None],
+    ) -> None:
+        """Take the copies.
+
+        Args:
+          manager: has them.
+          readers: for each copy what gives the action of each entity.
+          running: the episode of each copy.
+          plain_places: where each copy is told of in a plain step; None where that is not to be.
+        """
+        self._manager, self._readers = manager, readers
+        self._running, self._plain_places = running, plain_places
+        self._orders: list[tuple[int | None, dict | None]] = [(None, None)] * manager.env_num
+        self.step: list[Callable[[], Timestep | None]] = [self._stepper(number) for number in range(manager.env_num)]
+
+    def _stepper(self, number: int) -> Callable[[], Timestep | None]:
+        environment, readers = self._manager.environments[number], self._readers[number]
+        place, step = self._plain_places[number], environment.step
+        if place is not None and getattr(environment, "native_step", None) is not None:
+            return plain_stepper(cast(NativeEnvironment, environment), readers[0], place, self._running[number])
+        if len(readers) == 1:
+            (read,) = readers
+            return lambda: step((read(),))
+        return lambda: step([read() for read in readers])
+
+    def order_reset(self, number: int, seed: int | None, options: dict | None) -> None:
+        """Have a copy reset; ``begun`` gives the timestep."""
+        self._orders[number] = seed, options
+
+    def begun(self, number: int) -> Timestep:
+        """Return the timestep of the reset that was ordered; one that fails is tried again.
+
+        Raises:
+          RetriesSpentError: it has failed too often.
+        """
+        seed, options = self._orders[number]
+        try:
+            return self._manager.environments[number].reset(seed, options)
+        except ConfigError:
+            raise
+        except FAILURES as error:
+            self.fail(number, fault_of(error))
+        self._manager.begin_reset(number, self._manager.next_seed(number), options)
+        self.step[number] = self._stepper(number)
+        return self._manager.result(number)
+
+    def reset_again(self, number: int) -> None:
+        """Order the reset once more, with another seed."""
+        self.order_reset(number, self._manager.next_seed(number), self._orders[number][1])
+
+    def fail(self, number: int, fault: Fault) -> None:
+        """Replace a copy that failed; it must be reset.
+
+        Raises:
+          RetriesSpentError: it has failed too often.
+        """
+        self._manager.recover(number, fault)
+        self.step[number] = self._stepper(number)
+
+    def send(self, number: int) -> None:
+        """Have a copy begin its step, where it takes it elsewhere."""
+
+    def restart(self, number: int, make: Callable[[int], Environment]) -> None:
+        """Replace a copy by one that ``make`` makes from now on; it must be reset."""
+        self._manager.restart(number, make)
+        self.step[number] = self._stepper(number)
+
+
+class CopiesApart(Copies):
+    """Copies in processes of their own: ``send`` has one step, ``step`` then returns what came of it."""
+
+    def _stepper(self, number: int) -> Callable[[], Timestep | None]:
+        return partial(self._manager.result, number)
+
+    def send(self, number: int) -> None:
+        """Have a copy step with the actions in the seats' messages."""
+        self._manager.begin_step(number, [read() for read in self._readers[number]])
+
+    def order_reset(self, number: int, seed: int | None, options: dict | None) -> None:
+        """Have a copy reset; ``begun`` gives the timestep."""
+        super().order_reset(number, seed, options)
+        while self._manager.pending(number):  # it is late with something that nobody wants any more
+            self._manager.poll(1.0)
+        self._manager.begin_reset(number, seed, options)
+
+    def begun(self, number: int) -> Timestep:
+        """Return the timestep of the reset that was ordered; one that fails is tried again.
+
+        Raises:
+          RetriesSpentError: it has failed too often.
+        """
+        while self._manager.pending(number):
+            self._manager.poll(1.0)
+        return self._manager.result(number)
+
+    def fail(self, number: int, fault: Fault) -> None:
+        """Do nothing: the manager has seen to it."""

@@ -1,0 +1,224 @@
+"""Plays matches in one process and without MPI: trained policies on every seat, nobody learns."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from arena.common.seeding import derive_seed
+from arena.envs.interface import EntitySpaces, Environment, Timestep
+from arena.protocol.wire import ActionMessage, Block, SlotWriter, action_reader, blocks_of, make_record, map_tree
+
+
+class Acting(Protocol):
+    """The part of a policy that plays; see ``arena.policies.interface.Policy``."""
+
+    def act(
+        self,
+        observations: Any,
+        *,
+        action_mask: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+        lanes: slice | None = None,
+        deterministic: bool = False,
+    ) -> Any:
+        """Return a ``Decision`` for N lanes."""
+
+
+class Result(NamedTuple):
+    """How one episode ended.
+
+    Attributes:
+      players: name of the player of each played entity.
+      returns: undiscounted return of each of them.
+      outcomes: what the environment said of each of them, or None.
+      length: environment steps.
+    """
+
+    players: tuple[str, ...]
+    returns: tuple[float, ...]
+    outcomes: tuple[Any, ...]
+    length: int
+
+
+class SeatPlayer:
+    """One player on one seat, in several copies of the environment at once.
+
+    Attributes:
+      player: its name.
+      entities: indices of the environment's entities that it plays.
+    """
+
+    def __init__(
+        self,
+        player: str,
+        entities: Sequence[int],
+        spaces: Sequence[EntitySpaces],
+        copies: int,
+        make_policy: Callable[[Block, int], Acting],
+        *,
+        deterministic: bool,
+    ) -> None:
+        """Take the seat.
+
+        Args:
+          player: its name.
+          entities: indices of the entities it plays.
+          spaces: of each of them.
+          copies: of the environment.
+          make_policy: (block of entities with equal spaces, lanes) -> what plays them.
+          deterministic: whether the policy takes its most likely action.
+        """
+        self.player, self.entities = player, tuple(entities)
+        self._deterministic = deterministic
+        blocks = blocks_of(spaces)
+        self._record = make_record(blocks, copies)
+        message = ActionMessage(blocks, copies)
+        self._lanes = [copies * len(block.positions) for block in blocks]
+        self._policies = [make_policy(block, lanes) for block, lanes in zip(blocks, self._lanes, strict=True)]
+        self._sizes = [len(block.positions) for block in blocks]
+        # Flat views by lane, copies first: what a policy takes and gives.
+        self._observations = [map_tree(_lanes, tree) for tree in self._record.observations]
+        self._masks = [None if mask is None else mask.reshape(-1, mask.shape[-1]) for mask in self._record.action_masks]
+        self._actions = [map_tree(_lanes, tree) for tree in message.actions]
+        self._writers: list[list[tuple[int, SlotWriter, np.ndarray | None]]] = [[] for _ in range(copies)]
+        self._readers: list[list[tuple[int, Callable[[], Any]]]] = [[] for _ in range(copies)]
+        for number, block in enumerate(blocks):
+            for place, position in enumerate(block.positions):
+                entity, mask = self.entities[position], self._record.action_masks[number]
+                for copy in range(copies):
+                    writer = SlotWriter(self._record.observations[number], copy, place, spaces[position].name)
+                    slot = None if mask is None else mask[copy, place]
+                    self._writers[copy].append((entity, writer, slot))
+                    self._readers[copy].append((entity, action_reader(message.actions[number], copy, place)))
+
+    def see(self, copy: int, timestep: Timestep, started: bool) -> None:
+        """Take what the seat's entities observe in one copy."""
+        self._record.started[copy] = started
+        for entity, writer, mask_slot in self._writers[copy]:
+            writer.write(timestep.observations[entity])
+            if mask_slot is not None:
+                mask = timestep.action_masks[entity]
+                mask_slot[...] = 1 if mask is None else mask
+
+    def decide(self) -> None:
+        """Choose the actions of all copies."""
+        for number, policy in enumerate(self._policies):
+            decision = policy.act(
+                self._observations[number],
+                action_mask=self._masks[number],
+                starts=np.repeat(self._record.started, self._sizes[number]),
+                lanes=slice(0, self._lanes[number]),
+                deterministic=self._deterministic,
+            )
+            map_tree(
+                lambda array, values: np.copyto(array, values, casting="same_kind"),
+                self._actions[number],
+                decision.actions,
+            )
+
+    def put(self, copy: int, actions: list[Any]) -> None:
+        """Put the seat's actions for one copy into the list of all entities' actions."""
+        for entity, read in self._readers[copy]:
+            actions[entity] = read()
+
+
+def _lanes(array: np.ndarray) -> np.ndarray:
+    return array.reshape(-1, *array.shape[2:])
+
+
+class _Copy:
+    """One copy of the environment, the episodes it has to play, and the one under way."""
+
+    def __init__(self, environment: Environment, episodes: Iterator[int], seed: int) -> None:
+        self._environment, self._episodes, self._seed = environment, episodes, seed
+        self.timestep: Timestep | None = None
+        self.episode = -1
+        self.started = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Reset for the next episode, or have none."""
+        self.episode = next(self._episodes, -1)
+        if self.episode < 0:
+            self.timestep = None
+            return
+        self.timestep = self._environment.reset(seed=derive_seed(self._seed, "episode", self.episode))
+        self.started = True
+        self.length = 0
+        self.returns = np.zeros(len(self._environment.entities))
+        self.outcomes: list[Any] = [None] * len(self._environment.entities)
+
+    def step(self, actions: Sequence[Any]) -> bool:
+        """Step; return whether the episode is over."""
+        self.timestep = self._environment.step(actions)
+        self.started = False
+        self.length += 1
+        self.returns += self.timestep.rewards
+        for entity, info in enumerate(self.timestep.infos):
+            if "outcome" in info:
+                self.outcomes[entity] = info["outcome"]
+        return self.timestep.over
+
+
+def play(
+    environments: Sequence[Environment],
+    seats: Sequence[SeatPlayer],
+    episodes: int,
+    seed: int,
+    on_step: Callable[[int, bool], None] = lambda copy, over: None,
+) -> Iterator[Result]:
+    """Play a number of episodes in several copies side by side, and yield how each ended.
+
+    Which copy plays which episode is fixed beforehand: taking whichever ends first would prefer short ones.
+
+    Args:
+      environments: the copies.
+      seats: who plays, in as many copies.
+      episodes: how many altogether.
+      seed: each episode's own seed derives from it.
+      on_step: called with the copy, and whether its episode is over, after each reset and step.
+    """
+    count = len(environments)
+    copies = [_Copy(env, iter(range(c, episodes, count)), seed) for c, env in enumerate(environments)]
+    generator = np.random.default_rng(derive_seed(seed, "unclaimed"))
+    played = {entity for seat in seats for entity in seat.entities}
+    unclaimed = [(index, e) for index, e in enumerate(environments[0].entities) if index not in played]
+    for _, entity in unclaimed:
+        entity.action.seed(int(generator.integers(2**31)))
+    for number, copy in enumerate(copies):
+        if copy.timestep is not None:
+            on_step(number, False)
+    while any(copy.timestep is not None for copy in copies):
+        for number, copy in enumerate(copies):
+            if copy.timestep is not None:
+                for seat in seats:
+                    seat.see(number, copy.timestep, copy.started)
+        for seat in seats:
+            seat.decide()
+        for number, copy in enumerate(copies):
+            if copy.timestep is None:
+                continue
+            actions: list[Any] = [None] * len(environments[number].entities)
+            for seat in seats:
+                seat.put(number, actions)
+            for index, entity in unclaimed:
+                mask = copy.timestep.action_masks[index]
+                actions[index] = entity.action.sample() if mask is None else entity.action.sample(mask)
+            over = copy.step(actions)
+            on_step(number, over)
+            if over:
+                yield _result(copy, seats)
+                copy.begin()
+                if copy.timestep is not None:
+                    on_step(number, False)
+
+
+def _result(copy: _Copy, seats: Sequence[SeatPlayer]) -> Result:
+    entities = [(entity, seat.player) for seat in seats for entity in seat.entities]
+    return Result(
+        players=tuple(player for _, player in entities),
+        returns=tuple(float(copy.returns[entity]) for entity, _ in entities),
+        outcomes=tuple(copy.outcomes[entity] for entity, _ in entities),
+        length=copy.length,
+    )

@@ -1,0 +1,215 @@
+"""The players of a run as they can play: policies with their weights, built without a run that goes on."""
+
+import logging
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from arena.common import registry
+from arena.common.errors import ConfigError
+from arena.common.seeding import derive_seed
+from arena.config.run import PolicyConfig, RunConfig, TableRow
+from arena.envs.interface import EntitySpaces, Environment
+from arena.evaluation.play import Acting, SeatPlayer
+from arena.evaluation.stubs import LoneGroup, StandInError, stand_in_env
+from arena.launch.preflight import check_seats
+from arena.protocol.wire import Block
+from arena.records.checkpoints import Checkpoints, read_state
+from arena.records.run_directory import RunDirectory
+from arena.worker.custom_player import UserPlayer
+
+logger = logging.getLogger(__name__)
+
+
+class Contestant(NamedTuple):
+    """Somebody who can play without a run that goes on.
+
+    Attributes:
+      name: of the player, as tables show it.
+      policy: what the configuration says of it.
+      weights: its file; None where it has none.
+      place: where weights were looked for, for messages.
+    """
+
+    name: str
+    policy: PolicyConfig
+    weights: Path | None
+    place: Path
+
+
+def policy_of(config: RunConfig, player: str) -> PolicyConfig:
+    """Return what a run's configuration says of a player's policy.
+
+    Raises:
+      ConfigError: it knows no such player.
+    """
+    if player not in config.players:
+        near = registry.nearest(player, config.players)
+        raise ConfigError(f"there is no player {player!r}{near}; players: {', '.join(config.players)}")
+    return config.players[player]
+
+
+def find_contestant(run: RunDirectory, config: RunConfig, name: str) -> Contestant:
+    """Return a player of a run: ``name`` with its newest weights, ``name@2000`` with its snapshot at 2000 steps.
+
+    Raises:
+      ConfigError: there is no such player or snapshot, or the checkpoints are damaged.
+    """
+    player, at, steps = name.partition("@")
+    active, _, frozen_at = name.rpartition("_")
+    if name not in config.players and active in config.players and frozen_at.isdecimal():
+        player, at, steps = active, "@", frozen_at  # a league's snapshots are called so
+    policy = policy_of(config, player)
+    place = run.players / player
+    if not at:
+        return Contestant(name, policy, newest_weights(run, player, policy), place)
+    known = [path.stem for path in run.snapshots(player)]
+    if steps not in known:
+        listed = ", ".join(known) or "none"
+        raise ConfigError(f"{name}: expected the steps of a snapshot in {place}; there are {listed}")
+    return Contestant(name, policy, run.snapshot(player, int(steps)), place)
+
+
+def seed_libraries(seed: int) -> None:
+    """Seed the generators that users' policies draw from."""
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (users' code may use the global generator)
+    torch.manual_seed(seed)
+
+
+def make_copy(row: TableRow, *, render: bool = False) -> Environment:
+    """Return one copy of a match's environment."""
+    wrappers = [(wrapper.use, wrapper.settings) for wrapper in row.env.wrappers]
+    return registry.make_environment(row.env.use, row.env.settings, wrappers, render=render)
+
+
+def take_seats(
+    row: TableRow,
+    seated: Sequence[Contestant],
+    environments: Sequence[Environment],
+    seed: int,
+    *,
+    deterministic: bool,
+) -> list[SeatPlayer]:
+    """Return who plays a match, in all copies of its environment.
+
+    Args:
+      row: the match.
+      seated: who sits on each of its seats.
+      environments: the copies.
+      seed: the policies' random streams derive from it.
+      deterministic: take the most likely actions, whatever the configuration says.
+
+    Raises:
+      ConfigError: the seats do not fit the environment, or a policy cannot play them or has no weights.
+    """
+    entities = environments[0].entities
+    listed = [entity for seat in row.seats for entity in seat.entities]
+    check_seats("this row", row.env.use, [entity.name for entity in entities], listed, row.remapped)
+    players = []
+    for position, (seat, contestant) in enumerate(zip(row.seats, seated, strict=True)):
+        spaces = [entities[index] for index in seat.entities]
+        maker = PolicyMaker(contestant, spaces, row, derive_seed(seed, "seat", position))
+        likely = deterministic or contestant.policy.deterministic_actions
+        copies = len(environments)
+        players.append(SeatPlayer(contestant.name, seat.entities, spaces, copies, maker, deterministic=likely))
+    return players
+
+
+class PolicyMaker:
+    """Builds what plays a block of a seat's entities, with the player's weights."""
+
+    def __init__(self, contestant: Contestant, spaces: Sequence[EntitySpaces], row: TableRow, seed: int) -> None:
+        """Prepare to build.
+
+        Args:
+          contestant: the player.
+          spaces: of the entities on its seat.
+          row: the match that it plays.
+          seed: of its random streams.
+        """
+        self._contestant, self._policy, self._weights = contestant, contestant.policy, contestant.weights
+        self._spaces, self._row, self._seed = spaces, row, seed
+
+    def __call__(self, block: Block, lanes: int) -> Acting:
+        """Return what plays a block of the seat's entities in ``lanes`` lanes.
+
+        Raises:
+          ConfigError: the player has no weights, they do not fit, or its policy cannot play without a match.
+        """
+        cls = registry.policy_class(self._policy.use)
+        try:
+            if hasattr(cls, "run"):
+                return self._open_door(cls)
+            from arena.policies import loader  # imports torch
+
+            seed = derive_seed(self._seed, "block", *block.positions)
+            policy = loader.build(self._policy.use, block.spaces, self._policy.settings, lanes=lanes, seed=seed)
+            if self._weights is not None:
+                loader.load_weights(policy, self._weights)
+            elif policy.weights():
+                raise ConfigError(self._untrained())
+        except ConfigError as error:
+            raise ConfigError(f"player {self._contestant.name!r}: {error}") from error
+        return policy
+
+    def _untrained(self) -> str:
+        return (
+            f"expected weights in {self._contestant.place} or in a checkpoint, found none; "
+            "train it first, or let it finish its first checkpoint"
+        )
+
+    def _open_door(self, cls: type) -> Acting:
+        if self._weights is None:
+            raise ConfigError(self._untrained())
+        keywords = dict(self._policy.settings)
+        model = registry.policy_settings_model(self._policy.use)
+        if model is not None:
+            keywords = model(**keywords).model_dump()
+        env = stand_in_env(self._spaces, self._row.env.num_envs, self._row.env.autoreset)
+        try:
+            policy = cls(env, LoneGroup(), **keywords)
+        except StandInError as error:
+            raise ConfigError(
+                f"{self._policy.use} cannot be evaluated: it steps its environment while it is built, "
+                "and there is no match here; move that into run"
+            ) from error
+        missing = [name for name in ("act", "load_state_dict") if not callable(getattr(policy, name, None))]
+        if missing:
+            raise ConfigError(
+                f"{self._policy.use} cannot be evaluated: expected methods act(observations) and "
+                f"load_state_dict(state), found no {' and no '.join(missing)}"
+            )
+        policy.load_state_dict(read_state(self._weights))
+        return UserPlayer(policy)
+
+
+def newest_weights(run: RunDirectory, player: str, policy: PolicyConfig) -> Path | None:
+    """Return the file of a player's newest weights: a snapshot, its part of a checkpoint, or its warm start; or None.
+
+    In a league that is still going on, they are what the player has published.
+
+    Raises:
+      ConfigError: there are checkpoints, and all of them are damaged.
+    """
+    snapshots = run.snapshots(player)
+    snapshot = snapshots[-1] if snapshots else None
+    published = run.players / player / "latest.safetensors"
+    if published.is_file() and (snapshot is None or published.stat().st_mtime > snapshot.stat().st_mtime):
+        return published
+    newest = Checkpoints(run.checkpoints).newest()
+    if newest is not None:
+        for warning in newest.warnings:
+            logger.warning(warning)
+        part = newest.path / f"{player}.safetensors"
+        steps = newest.manifest.get("steps", {}).get(player, 0)
+        if part.is_file() and (snapshot is None or steps > int(snapshot.stem)):
+            return part
+    if snapshot is not None:
+        return snapshot
+    return Path(policy.warm_start) if policy.warm_start is not None else None

@@ -1,0 +1,96 @@
+"""What a policy is built with where there is no match: spaces without an environment, a group of one."""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import gymnasium
+from gymnasium.vector.utils import batch_space
+
+from arena.envs.interface import EntitySpaces
+
+
+class StandInError(RuntimeError):
+    """A policy wanted to step the environment that it was only shown."""
+
+
+def _refuse(*_: Any, **__: Any) -> NoReturn:
+    raise StandInError("there is no match to step: the policy is only asked to act")
+
+
+class _Env(gymnasium.Env):
+    def __init__(self, entity: EntitySpaces) -> None:
+        self.metadata = {"render_modes": []}
+        self.observation_space, self.action_space = entity.observation, entity.action
+
+    reset = step = _refuse
+
+
+class _VectorEnv(gymnasium.vector.VectorEnv):
+    def __init__(self, entity: EntitySpaces, copies: int, autoreset: str) -> None:
+        self.num_envs = copies
+        self.single_observation_space, self.single_action_space = entity.observation, entity.action
+        self.observation_space = batch_space(entity.observation, copies)
+        self.action_space = batch_space(entity.action, copies)
+        mode = gymnasium.vector.AutoresetMode
+        self.metadata = {"autoreset_mode": mode.SAME_STEP if autoreset == "same_step" else mode.NEXT_STEP}
+
+    reset = step = _refuse
+
+
+def stand_in_env(entities: Sequence[EntitySpaces], copies: int, autoreset: str) -> Any:
+    """Return something with the spaces, and of the kind, of the proxy that a worker would give to a policy.
+
+    Args:
+      entities: those of the worker's seat.
+      copies: of the environment.
+      autoreset: ``"next_step"`` or ``"same_step"``.
+    """
+    if len(entities) > 1:
+        return _parallel_env(entities)
+    return _Env(entities[0]) if copies == 1 else _VectorEnv(entities[0], copies, autoreset)
+
+
+def _parallel_env(entities: Sequence[EntitySpaces]) -> Any:
+    from pettingzoo import ParallelEnv
+
+    class StandIn(ParallelEnv):
+        reset = step = _refuse
+
+        def __init__(self) -> None:
+            self.metadata = {"name": "stand_in", "render_modes": []}
+            self.possible_agents = self.agents = [entity.name for entity in entities]
+            self.observation_spaces = {entity.name: entity.observation for entity in entities}
+            self.action_spaces = {entity.name: entity.action for entity in entities}
+
+        def observation_space(self, agent: str) -> gymnasium.Space:
+            return self.observation_spaces[agent]
+
+        def action_space(self, agent: str) -> gymnasium.Space:
+            return self.action_spaces[agent]
+
+    return StandIn()
+
+
+class LoneGroup:
+    """A group with one member, without MPI; see ``arena.worker.group.Group``."""
+
+    rank, size = 0, 1
+
+    def average_gradients(self, model: Any, weight: float = 1.0) -> None:
+        """Leave the gradients as they are."""
+
+    def broadcast(self, model: Any) -> None:
+        """Leave the weights as they are."""
+
+    def mean(self, x: Any) -> Any:
+        """Return ``x``."""
+        return x
+
+    sum = mean
+
+    def all(self, flag: bool) -> bool:
+        """Return ``flag``."""
+        return bool(flag)
+
+    def log(self, **scalars: float) -> None:
+        """Record nothing."""

@@ -1,0 +1,192 @@
+"""``python -m arena.launch config.yaml``: arguments to configuration, plan, and this rank's role.
+
+Under mpirun this process becomes one rank of the run; without mpirun it starts itself under mpirun with the ranks
+that the configuration needs, and prints that command.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arena.common.errors import ConfigError
+from arena.launch import mpirun as start
+from arena.system import aslr
+
+if TYPE_CHECKING:
+    from arena.records.run_directory import Resume, RunDirectory
+
+COMMANDS = {
+    "eval": "arena.commands.eval",
+    "tournament": "arena.commands.tournament",
+    "league": "arena.commands.league",
+    "doctor": "arena.commands.doctor.main",
+    "slurm": "arena.commands.slurm",
+}
+"""Commands beside the start of a run, and the modules whose ``main`` they are."""
+
+LOST = (
+    "error: mpirun ended with exit code 0, but the run had not come to its end: most likely a machine was lost "
+    "(mpirun's own words are above); go on from the last checkpoint with --resume"
+)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed command line."""
+    parser = argparse.ArgumentParser(
+        prog="arena",
+        description="Train the policies of a configuration file, over MPI.",
+        epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun it starts itself. "
+        "arena eval runs/NAME plays the trained players of a run, arena tournament runs/NAME rates them, arena league "
+        "runs/NAME shows a league; arena doctor says what would get in a run's way; arena slurm CONFIG writes a batch "
+        "script.",
+    )
+    parser.add_argument("config", type=Path, help="the YAML file")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key, e.g. policies.blue.use=random"
+    )
+    beginning = parser.add_mutually_exclusive_group()
+    beginning.add_argument("--resume", action="store_true", help="go on from the newest checkpoint of the run")
+    beginning.add_argument(
+        "--resume-or-start", action="store_true", help="go on where there is a checkpoint, else start: for batch jobs"
+    )
+    parser.add_argument(
+        "--stopped-code",
+        type=int,
+        default=0,
+        metavar="CODE",
+        help="exit code where a signal ended the run before its budgets were spent (default: 0)",
+    )
+    parser.add_argument(
+        "--restarts",
+        type=int,
+        default=0,
+        metavar="K",
+        help="start again from the newest checkpoint where the run fails, K times at most (default: 0)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print who would do what, and stop; needs no MPI")
+    parser.add_argument("--diagram", type=Path, metavar="OUT.svg", help="with --dry-run: draw the plan")
+    parser.add_argument(
+        "-n", "--ranks", type=int, metavar="N", help="number of ranks (default: what the configuration needs)"
+    )
+    parser.add_argument(
+        "--hosts", metavar="A:N,B:N", help="start on these machines over ssh, N ranks at most on each (Open MPI)"
+    )
+    parser.add_argument(
+        "--ranks-per-node", type=int, metavar="N", help="with --dry-run: how many ranks a node has (default: all)"
+    )
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code: 0 done or stopped in order, 2 for a user error, else 1."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0] in COMMANDS:
+        return importlib.import_module(COMMANDS[arguments[0]]).main(arguments[1:])
+    args = parse(arguments)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load, so before anything else
+    if start.started_by_mpi() is not None and not args.dry_run:
+        if argv is None:  # the process is the arena's own, and may be started again
+            aslr.lay_out_alike()
+        from arena.launch.rank import play
+
+        return play(args.config, args.set, resume=_resume(args), stopped_code=args.stopped_code)
+    try:
+        return dry_run(args) if args.dry_run else start_under_mpi(args)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def dry_run(args: argparse.Namespace) -> int:
+    """Print (and draw) the plan of every round."""
+    from arena.config.run import Round, load_config
+    from arena.plan.describe import describe
+    from arena.plan.layout import plan
+
+    config = load_config(args.config, args.set)
+    ranks = args.ranks or config.ranks_needed()
+    per_node = args.ranks_per_node or ranks
+    shown: list[Round] = []
+    for round_ in config.round_list():
+        same = next((earlier for earlier in shown if earlier.rows == round_.rows), None)
+        if same is not None:
+            print(f"round {round_.index + 1} is planned like round {same.index + 1}")
+            continue
+        shown.append(round_)
+        planned = plan(round_.rows, [rank // per_node for rank in range(ranks)], config.spares)
+        print(describe(planned, config, round_))
+        if args.diagram is not None and round_.index == 0:
+            from arena.common.colors import resolve
+            from arena.plan.diagram import draw_plan
+
+            frozen = [name for name, policy in config.players.items() if not policy.learns]
+            colors = resolve({name: policy.color for name, policy in config.players.items()})
+            args.diagram.write_text(draw_plan(planned, colors, config.name, frozen=frozen), encoding="utf-8")
+            print(f"drawn to {args.diagram}")
+    return 0
+
+
+def start_under_mpi(args: argparse.Namespace) -> int:
+    """Check everything that can be checked beforehand, then start mpirun and wait for it."""
+    from arena.config.run import load_config
+    from arena.launch.preflight import check_environments, check_weights
+    from arena.plan.layout import plan
+    from arena.records.reader import part_of_rank
+    from arena.records.run_directory import RunDirectory
+
+    start.refuse_bare_srun()
+    config = load_config(args.config, args.set)
+    rounds = config.round_list()
+    ranks = args.ranks or config.ranks_needed()
+    start.refuse_too_small_a_job(ranks, config.ranks_needed())
+    for round_ in rounds:
+        plan(round_.rows, [0] * ranks, config.spares)
+    check_environments(config)
+    check_weights(config)
+    run = RunDirectory(config.run_root, config.name)
+    run.check(run.goes_on(_resume(args)))
+    mpirun, tolerant = start.find_mpirun(), config.fault_tolerance == "ulfm"
+    line = start.command(mpirun, ranks, _for_ranks(args), args.hosts, tolerant=tolerant)
+    for number in range(args.restarts + 1):
+        before, _ = _last_life(run)
+        code, asked, stuck = start.run(line, partial(part_of_rank, run))
+        life, ended = _last_life(run)
+        finished = life != before and ended == 0
+        if stuck and finished:
+            code = args.stopped_code if asked else 0
+        elif code == 0 and not finished:  # which Open MPI's mpirun also gives when it has lost a machine
+            print(LOST, file=sys.stderr)
+            code = 1
+        if code in (0, 2) or asked or number == args.restarts:
+            break
+        print(f"restart {number + 1} of {args.restarts}, from the newest checkpoint", file=sys.stderr, flush=True)
+        words = [word for word in _for_ranks(args) if word != "--resume"]
+        again = words if args.resume_or_start else [*words, "--resume-or-start"]
+        line = start.command(mpirun, ranks, again, args.hosts, tolerant=tolerant)
+    return code
+
+
+def _last_life(run: "RunDirectory") -> tuple[int, int | None]:
+    """Return number and exit code of the last life; damaged records tell nothing, and keep nobody back."""
+    from arena.records.reader import read_last_life
+
+    try:
+        return read_last_life(run.database)
+    except ConfigError:
+        return 0, None
+
+
+def _resume(args: argparse.Namespace) -> "Resume":
+    return "always" if args.resume else "if possible" if args.resume_or_start else "never"
+
+
+def _for_ranks(args: argparse.Namespace) -> list[str]:
+    """Return the arguments that each rank gets; the others are mpirun's."""
+    words = [str(args.config), *(word for override in args.set for word in ("--set", override))]
+    words += ["--resume"] * args.resume + ["--resume-or-start"] * args.resume_or_start
+    return words + (["--stopped-code", str(args.stopped_code)] if args.stopped_code else [])

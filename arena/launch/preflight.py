@@ -1,0 +1,95 @@
+"""What can be checked before any rank starts: that every environment of the table exists and fits its seats."""
+
+from arena.common import registry
+from arena.common.errors import ConfigError
+from arena.config.run import EnvConfig, RunConfig
+from arena.envs.interface import EntitySpaces
+from arena.plan.layout import plan, ranks_needed
+
+
+def check_seats(where: str, use: str, names: list[str], listed: list[int], remapped: bool) -> None:
+    """Hold the entities that a match's seats play against those that its environment has.
+
+    Args:
+      where: how messages call the match.
+      use: how they call the environment.
+      names: of the environment's entities.
+      listed: the entities that the seats play.
+      remapped: whether the match says with ``entities:`` which ones are played.
+
+    Raises:
+      ConfigError: a seat plays an entity that does not exist, or entities are left over by mistake.
+    """
+    count = len(names)
+    beyond = [entity for entity in listed if entity >= count]
+    if remapped and beyond:
+        raise ConfigError(
+            f"{where}: entity {beyond[0]} is out of range; {use} has {count} entities, 0 to {count - 1} "
+            f"({', '.join(names)}); correct `entities:` of the match"
+        )
+    if not remapped and len(listed) != count:
+        raise ConfigError(
+            f"{where}: its seats play {len(listed)} entities, but {use} has {count} ({', '.join(names)}); "
+            "list one policy for each entity, or say with `entities:` which ones are played"
+        )
+
+
+def entities_of(env: EnvConfig) -> tuple[EntitySpaces, ...]:
+    """Make the environment once and return its entities.
+
+    Raises:
+      ConfigError: it cannot be made; the message says why.
+    """
+    wrappers = [(wrapper.use, wrapper.settings) for wrapper in env.wrappers]
+    environment = registry.make_environment(env.use, env.settings, wrappers)
+    try:
+        return tuple(environment.entities)
+    finally:
+        environment.close()
+
+
+def check_environments(config: RunConfig) -> None:
+    """Make each distinct environment of the table once and hold the matches against it.
+
+    Raises:
+      ConfigError: an environment cannot be made, or the seats do not fit it.
+    """
+    known: dict[str, list[str]] = {}
+    for round_ in config.round_list():
+        planned = plan(round_.rows, [0] * ranks_needed(round_.rows))
+        for match in planned.matches:
+            if match.replica:
+                continue
+            env = round_.rows[match.row].env
+            key = env.model_dump_json(include={"use", "settings", "wrappers"})
+            if key not in known:
+                known[key] = [entity.name for entity in entities_of(env)]
+            listed = [entity for seat in match.seats for entity in seat.entities]
+            check_seats(f"match row {match.row}", env.use, known[key], listed, round_.rows[match.row].remapped)
+
+
+def check_weights(config: RunConfig) -> None:
+    """Load each weights file that players are to start from into its policy once.
+
+    Builds policies, and so imports torch, where there is such a file; never called in a run's own processes.
+
+    Raises:
+      ConfigError: a file cannot be read, or its tensors do not fit; the player and both shapes are named.
+    """
+    files = {name: policy.warm_start for name, policy in config.players.items() if policy.warm_start is not None}
+    if config.league is not None:
+        files |= config.league.pretrained(config.seed)
+    if not files:
+        return
+    build, load = registry.load("arena.policies.loader:build"), registry.load("arena.policies.loader:load_weights")
+    for round_ in config.round_list():
+        for row in round_.rows:
+            for seat in row.seats:
+                path, policy = files.pop(seat.player, None), config.players[seat.player]
+                if path is None or hasattr(registry.policy_class(policy.use), "run"):
+                    continue
+                spaces = entities_of(row.env)[seat.entities[0]]
+                try:
+                    load(build(policy.use, spaces, policy.settings, lanes=1, seed=0), path)
+                except ConfigError as error:
+                    raise ConfigError(f"player {seat.player!r} cannot start from its weights: {error}") from error

@@ -1,0 +1,407 @@
+"""A run as every rank goes through it: set up the world, then round after round take the role that the plan gives."""
+
+import logging
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from arena.common import registry
+from arena.common.errors import ConfigError, GivenUpError
+from arena.common.logs import open_log
+from arena.common.waiting import HangError, Waiter, do_nothing, usual_waits
+from arena.comms import GroupChannel, Mailbox, World
+from arena.config.run import RunConfig, WaitConfig, load_config
+from arena.launch.fault_tolerance import Survival
+from arena.launch.mpirun import started_by_mpi
+from arena.plan.layout import Role, plan
+from arena.plan.pinning import ANYWHERE, place_of
+from arena.protocol.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
+from arena.records.run_directory import Resume, RunDirectory
+from arena.system.cores import keeping_to
+from arena.system.stack_dump import Inquest, Witness
+from arena.worker.context import Context
+
+ABORT_GRACE = 5.0
+"""Seconds that a failing rank leaves the root to print its message and end the job, before it ends the job itself."""
+
+ALONE = (
+    "the launcher started {ranks} processes, but each of them finds itself alone: it belongs to another MPI than the "
+    "library that mpi4py loads; use the mpirun of that MPI (arena doctor, started in the same way, says which), and "
+    "with SLURM's srun try --mpi=pmix or --mpi=pmi2"
+)
+
+
+def ignore_signals() -> None:
+    """Ignore the signals that ask a run to end."""
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: int = 0) -> int:
+    """Be one rank of a run, from its start to its end.
+
+    Args:
+      path: the configuration file.
+      overrides: ``key=value`` each.
+      resume: whether to go on from a checkpoint.
+      stopped_code: what to exit with where a signal has ended the run before its budgets were spent.
+
+    Returns:
+      The exit code; that of the root counts for the run.
+    """
+    world = World()
+    started = started_by_mpi()
+    if started is not None and world.size == 1 < started[1]:
+        if started[0] == 0:
+            print(f"error: {ALONE.format(ranks=started[1])}", file=sys.stderr, flush=True)
+        return 2
+    setup_waiter = _waiter(world, WaitConfig(), lambda text: print(f"rank {world.rank} {text}", file=sys.stderr))
+    config, goes_on = _agree_on_config(world, setup_waiter, path, overrides, resume)
+    if config is None:
+        return 2
+    mailbox = Mailbox(world)
+    run = RunDirectory(config.run_root, config.name)
+    alone = config.records.log == "rank"
+    log = open_log(run.log, f"rank-{world.rank:05d}" if alone else f"node-{world.nodes[world.rank]:05d}")
+
+    def warn(text: str) -> None:
+        log.warning(text)
+        mailbox.post(0, Note(world.rank, "WARNING", text))
+
+    rank = _Rank(world, mailbox, _waiter(world, config.waits, warn), config, run, log)
+    rank.be_ready_to_testify(setup_waiter)
+    if config.fault_tolerance == "ulfm":
+        rank.survival.prepare(setup_waiter)
+    finished = True
+    if world.rank == 0:
+        finished = rank.be_root(goes_on)
+    else:
+        rank.follow()
+    code = 0 if finished else stopped_code
+    rank.survival.part(code)
+    world.close()
+    return code
+
+
+def _agree_on_config(
+    world: World, waiter: Waiter, path: Path, overrides: Sequence[str], resume: Resume
+) -> tuple[RunConfig | None, bool]:
+    """Have the root alone read the file and make the run directory.
+
+    Returns:
+      The configuration, None on every rank after an error of the user's; and, on the root, whether the run goes on
+      from a checkpoint.
+    """
+    config: RunConfig | None = None
+    goes_on = False
+    if world.rank == 0:
+        try:
+            config = load_config(path, overrides)
+            plans = [plan(round_.rows, world.nodes, config.spares) for round_ in config.round_list()]
+            described = {
+                "ranks": world.size,
+                "hosts": world.hosts,
+                "rounds": [_plan_as_data(p) for p in plans],
+            }
+            run = RunDirectory(config.run_root, config.name)
+            goes_on = run.goes_on(resume)
+            run.create(config.to_yaml(), described, goes_on)
+        except ConfigError as error:
+            config = None
+            print(f"error: {error}", file=sys.stderr, flush=True)
+    return world.share(config, waiter), goes_on
+
+
+def _plan_as_data(planned: Any) -> dict[str, Any]:
+    return {
+        "assignments": [a._asdict() for a in planned.assignments],
+        "matches": [{**m._asdict(), "seats": [s._asdict() for s in m.seats]} for m in planned.matches],
+        "groups": planned.groups,
+    }
+
+
+def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> Waiter:
+    """Return how this rank waits."""
+    usual = usual_waits(world.cores_share)
+    return Waiter(
+        spin=usual.spin if waits.spin_us is None else waits.spin_us / 1e6,
+        yielding=usual.yielding if waits.yield_us is None else waits.yield_us / 1e6,
+        max_sleep=usual.max_sleep if waits.max_sleep_ms is None else waits.max_sleep_ms / 1e3,
+        warn_after=waits.warn_after,
+        abort_after=waits.abort_after,
+        on_warn=on_warn,
+        check=world.stir,
+    )
+
+
+def _part(context: Context) -> str:
+    """Say what a rank does in a round, for its log."""
+    me = context.me
+    if me.match is None:
+        return f"{me.role} on {context.world.host}"
+    match = context.plan.matches[me.match]
+    env = context.round.rows[match.row].env
+    if me.seat is None:
+        seats = ", ".join(seat.player for seat in match.seats)
+        return f"environment process of match {match.index}: {env.use} x{env.num_envs}, seats {seats}"
+    seat = match.seats[me.seat]
+    group = context.plan.groups[seat.player]
+    return (
+        f"worker on seat {me.seat} of match {match.index}, entities {list(seat.entities)}: {seat.player} "
+        f"({context.config.players[seat.player].use}), worker {group.index(me.rank)} of {len(group)}"
+        + (f"; it steps {env.use} x{env.num_envs} itself" if env.in_worker else "")
+    )
+
+
+class _Rank:
+    """This process through all rounds."""
+
+    def __init__(
+        self,
+        world: World,
+        mailbox: Mailbox,
+        waiter: Waiter,
+        config: RunConfig,
+        run: RunDirectory,
+        log: logging.Logger,
+    ) -> None:
+        self.world, self.mailbox, self.waiter = world, mailbox, waiter
+        self.config, self.run, self.log = config, run, log
+        self.rounds = config.round_list()
+        self.role: Role = "root" if world.rank == 0 else "idle"
+        self.player: str | None = None
+        self.worker: Any = None
+        self.survival = Survival(world, mailbox, waiter, config)
+
+    def be_ready_to_testify(self, waiter: Waiter) -> None:
+        """Have a thread that says what this rank is doing should the run hang; on the root, one that asks."""
+        world, present = self.world, self.waiter.present
+        if world.rank == 0:
+            self.inquest = Inquest(socket.gethostname())
+            world.share(self.inquest.address, waiter)
+        else:
+            address = world.share(None, waiter)
+            Witness(address, world.rank, world.nodes[world.rank] == world.nodes[0], lambda: str(present))
+
+    # The root -------------------------------------------------------------------------------------------------
+
+    def be_root(self, resume: bool) -> bool:
+        """Go through all rounds as rank 0; return whether all were played to their end."""
+        root: Any = None
+        try:
+            from arena.records.writer import Records, players_of
+            from arena.report.progress import ProgressView
+            from arena.root.process import Root
+
+            records = Records(
+                self.run,
+                players_of(self.config),
+                host=self.world.host,
+                ranks=self.world.size,
+                tensorboard=self.config.records.tensorboard,
+                deterministic=self.config.deterministic,
+            )
+            view = ProgressView(records, self.config)
+            root = Root(self.world, self.mailbox, self.config, self.run, records, view, self.inquest)
+            root.listen_to_signals()
+            nodes = len(set(self.world.nodes))
+            records.note("INFO", f"{self.run} begins: {self.world.size} ranks on {nodes} node(s), life {records.life}")
+            if resume:
+                root.resume()
+            self._lead(root)
+            view.close()
+            root.describe_ranks()
+            records.close(exit=0)
+            self.inquest.close()
+            self._conclude(records)
+            ignore_signals()  # all is written; Python, as it ends, would die of what it has handled until then
+            return root.finished
+        except BaseException as error:
+            failure = self._failure(error)
+            if root is not None:
+                root.fail(failure)
+            print(f"error: the root failed:\n{failure.text}", file=sys.stderr, flush=True)
+            self.world.abort(1)
+            raise
+
+    def _lead(self, root: Any) -> None:
+        """Announce one round after the other and supervise it."""
+        from arena.root.process import keep_reading
+
+        reading = keep_reading(root, self.waiter)
+        goes_on = True
+        while goes_on:
+            try:
+                goes_on = self._lead_round(root, reading)
+            except Exception as error:
+                self.survival.outlive(error, partial(self.survival.salvage_as_root, root))
+
+    def _lead_round(self, root: Any, reading: Waiter) -> bool:
+        """Play a round, or a stretch of it; False where there was none left."""
+        start: RoundStart = self.world.share(root.next_round(), reading)
+        if start.number < 0:
+            return False
+        planned = self.survival.planned(self.rounds[start.number])
+        self.world.split_group(None, reading)
+        root.supervise(planned)
+        order = root.order_last_checkpoint()
+        self.world.share(order, reading)
+        self.world.meet(reading, "all ranks at the end of the round")
+        root.end_round(order)
+        return True
+
+    def _conclude(self, records: Any) -> None:
+        from arena.report.plots import write_plots
+        from arena.report.summary import write_summary
+
+        write_plots(self.run)
+        print(write_summary(self.run, records), flush=True)
+
+    # The others -----------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Go through all rounds as any other rank."""
+        ignore_signals()  # the root alone decides when one ends the run; the others are told
+        goes_on = True
+        try:
+            while goes_on:
+                try:
+                    goes_on = self._follow_round()
+                except Exception as error:
+                    self.survival.outlive(error, lambda: self.survival.salvage(self.worker, self.log))
+        except BaseException as error:
+            self._give_up(error)
+
+    def _follow_round(self) -> bool:
+        start: RoundStart = self.world.share(None, self.waiter)
+        self.worker = None  # only now: what it has is on disk once the root has begun another round
+        if start.number < 0:
+            return False
+        round_ = self.rounds[start.number]
+        planned = self.survival.planned(round_)
+        me = planned.assignments[self.world.rank]
+        self.role, self.player = me.role, me.player
+        context = Context(self.world, self.mailbox, self.waiter, self.config, round_, start, planned, me, self.log)
+        place = None
+        if me.player is not None:
+            place = sorted(planned.groups).index(me.player), planned.groups[me.player].index(me.rank)
+        channel = self.world.split_group(place, self.waiter)
+        self.log.info("rank %d, round %d: %s", me.rank, start.number, _part(context))
+        home = ANYWHERE
+        if me.match is not None:
+            home = place_of(me.match, planned, round_, self.config, self.world.cores_here)
+        with keeping_to(home.core):
+            if me.role == "environment":
+                self._serve_environment(context, home.neighbours)
+            elif me.role == "worker":
+                self._serve_worker(context, channel)
+        if me.role != "idle":
+            self.mailbox.post(0, RoundOver(self.world.rank, me.role, "torch" in sys.modules))
+        self.mailbox.flush(self.waiter)
+        order: WriteCheckpoint = self.world.share(None, self.waiter)
+        if self.worker is not None:
+            self.worker.write_part(order)
+            if order.last:
+                self.worker.write_snapshot(self.run)
+            self.worker.seat.close()
+        if channel is not None:
+            channel.close()
+        self.world.meet(self.waiter, "all ranks at the end of the round")
+        return True
+
+    def _serve_environment(self, context: Context, core_ranks: Sequence[int]) -> None:
+        from arena.environment.process import EnvironmentProcess
+
+        assert context.me.match is not None
+        match = context.plan.matches[context.me.match]
+        _, workers = context.plan.match_ranks(match.index)
+        process = EnvironmentProcess(
+            self.world,
+            self.mailbox,
+            context.waiter,
+            match=match,
+            worker_ranks=workers,
+            row=context.round.rows[match.row],
+            seed=context.seed,
+            log=self.log,
+            league=self.config.league is not None,
+            deterministic=self.config.deterministic,
+            core_ranks=core_ranks,
+        )
+        context.waiter.on_idle = process.housekeeping
+        process.serve()
+        context.waiter.on_idle = do_nothing
+
+    def _serve_worker(self, context: Context, channel: GroupChannel | None) -> None:
+        # Imported here: they load torch, which root and environment processes stay without.
+        from arena.worker.act_learn import InnerDoorWorker
+        from arena.worker.custom_loop import OpenDoorWorker
+
+        assert channel is not None and context.me.match is not None and context.me.player is not None
+        policy_class = registry.policy_class(self.config.players[context.me.player].use)
+        door = OpenDoorWorker if hasattr(policy_class, "run") else InnerDoorWorker
+        if door is OpenDoorWorker:
+            self._refuse_a_policy_that_runs_itself(context, self.config.players[context.me.player].use)
+        environment, _ = context.plan.match_ranks(context.me.match)
+        if environment != self.world.rank:
+            self.worker = door(context, channel, environment)
+            self.worker.serve()
+            return
+        from arena.environment.colocated import environment_in_worker
+
+        def serve(waiter: Waiter) -> None:
+            self._serve_environment(context._replace(waiter=waiter), ())
+
+        with environment_in_worker(serve, self.waiter, self.log) as waiter:
+            self.worker = door(context._replace(waiter=waiter), channel, environment)
+            self.worker.serve()
+
+    def _refuse_a_policy_that_runs_itself(self, context: Context, use: str) -> None:
+        """Refuse a policy with the open door where the run asks for what only the inner one can do.
+
+        Raises:
+          ConfigError: it does.
+        """
+        assert context.me.match is not None
+        env = context.round.rows[context.plan.matches[context.me.match].row].env
+        for key, asked, why in (
+            ("league.policy", self.config.league is not None, "; it cannot play as an opponent"),
+            ("deterministic", self.config.deterministic, ": where it stands between two updates only it could say"),
+            ("env.wait_timeout", env.wait_timeout is not None, " and takes every copy to be in step"),
+        ):
+            if asked:
+                raise ConfigError(
+                    f"{key}: expected policies that separate act from learn (such as ppo), found {use}, which runs "
+                    f"itself{why}"
+                )
+
+    # Failing --------------------------------------------------------------------------------------------------
+
+    def _failure(self, error: BaseException) -> Failure:
+        known = isinstance(error, ConfigError)
+        told = known or isinstance(error, GivenUpError)
+        text = str(error) if told else "".join(traceback.format_exception(error))
+        hang = isinstance(error, HangError)
+        return Failure(self.world.rank, self.world.host, self.role, self.player, known, text, hang)
+
+    def _give_up(self, error: BaseException) -> None:
+        """Tell the root why this rank cannot go on; the root prints it and ends the job."""
+        failure = self._failure(error)
+        self.log.error("cannot go on: %s", failure.text)
+        patience = time.monotonic() + ABORT_GRACE
+        try:
+            self.mailbox.post(0, failure)
+            while time.monotonic() < patience:
+                self.mailbox.poll()  # lets the message leave
+                time.sleep(0.01)
+        except Exception as another:
+            if not self.survival.concerns(another):
+                raise
+        print(f"error: rank {self.world.rank} failed:\n{failure.text}", file=sys.stderr, flush=True)
+        self.world.abort(2 if failure.user_error else 1)

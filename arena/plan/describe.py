@@ -1,0 +1,177 @@
+"""A plan as text: what ``--dry-run`` prints."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from arena.common.text import count_of, ranges
+from arena.config.run import Round, RunConfig
+from arena.plan.layout import Assignment, Plan, Seat
+
+MOST_RANKS = 40  # more are folded: a line for each row of the table and node, not for each rank
+MOST_LINES = 60  # of any table
+MOST_NODES = 8  # that are named one by one
+
+# Proportional share of a process in MB, measured on Linux with the CPU build of torch.
+MEMORY = {"root": 60, "environment": 45, "worker": 165, "idle": 45}
+
+
+def describe(plan: Plan, config: RunConfig, round_: Round, node_names: Sequence[str] | None = None) -> str:
+    """Return a plan as text for people: who does what, group by group, and how much memory that may take.
+
+    Args:
+      plan: the plan.
+      config: the file that it follows from.
+      round_: the round that it is for.
+      node_names: the name of each node by its number; ``node 0``, ... without them.
+    """
+    nodes = _Nodes(plan, node_names)
+    folded = len(plan.assignments) > MOST_RANKS
+    table = _folded(plan, round_, nodes) if folded else _rank_by_rank(plan, round_, nodes)
+    lines = [_title(config, round_), "", *_columns(table), "", summary(plan), *_groups(plan, config)]
+    if plan.idle:
+        least = min(map(len, plan.seating))
+        lines.append(f"idle: {nodes.ranks(plan.idle)}; the smallest match takes {count_of(least, 'rank')}")
+    return "\n".join([*lines, _memory(plan, nodes), ""])
+
+
+def summary(plan: Plan) -> str:
+    """Return the plan in a line: how many ranks there are of what, and how many matches."""
+    roles = Counter(one.role for one in plan.assignments)
+    replicas = Counter(match.row for match in plan.matches)
+    matches = count_of(len(plan.matches), "match", "matches")
+    each = set(replicas.values())
+    if len(plan.matches) > len(replicas):
+        times = f" x {each.pop()} replicas" if len(each) == 1 else f", {min(each)} to {max(each)} replicas of each"
+        matches += f" of {count_of(len(replicas), 'pairing')}{times}"
+    return (
+        f"{count_of(len(plan.assignments), 'rank')}: {roles['root']} root, "
+        f"{count_of(roles['environment'], 'environment process', 'environment processes')}, "
+        f"{count_of(roles['worker'], 'worker')}, {roles['idle']:,} idle; {matches}"
+    )
+
+
+def versus(seats: Sequence[Seat]) -> str:
+    """Return who plays whom, for example ``blue,blue vs red,[red red]``: brackets are one worker with two entities."""
+    sides = []
+    for player, side in groupby(seats, key=lambda seat: seat.player):
+        sides.append(
+            ",".join(player if len(s.entities) == 1 else f"[{' '.join([player] * len(s.entities))}]" for s in side)
+        )
+    return " vs ".join(sides)
+
+
+class _Nodes:
+    """Names of nodes, and which ranks are where."""
+
+    def __init__(self, plan: Plan, names: Sequence[str] | None) -> None:
+        self._names = names
+        self._node_of = [one.node for one in plan.assignments]
+        self.all = sorted(set(self._node_of))
+
+    def name(self, node: int) -> str:
+        return self._names[node] if self._names else f"node {node}"
+
+    def of(self, ranks: Iterable[int]) -> str:
+        """Return the nodes of some ranks."""
+        nodes = sorted({self._node_of[rank] for rank in ranks})
+        if len(nodes) == 1:
+            return self.name(nodes[0])
+        if len(nodes) > MOST_NODES:
+            return f"{len(nodes):,} nodes"
+        return ", ".join(map(self.name, nodes)) if self._names else f"nodes {ranges(nodes)}"
+
+    def ranks(self, ranks: Sequence[int]) -> str:
+        """Return some ranks and where they are."""
+        return f"{'rank' if len(ranks) == 1 else 'ranks'} {_shortened(ranks)} ({self.of(ranks)})"
+
+
+def _title(config: RunConfig, round_: Round) -> str:
+    rounds = len(config.round_list())
+    which = f", round {round_.index + 1} of {rounds}" if rounds > 1 else ""
+    copies = (
+        f", then copy {', '.join(f'{source} over {to}' for to, source in round_.copy.items())}" if round_.copy else ""
+    )
+    return f"{config.name}{which}: {round_.steps:,} transition steps for each learning policy{copies}"
+
+
+def _rank_by_rank(plan: Plan, round_: Round, nodes: _Nodes) -> list[Sequence[str]]:
+    lines: list[Sequence[str]] = [("rank", "node", "role", "match", "seat", "entities", "player")]
+    lines += [(str(one.rank), nodes.name(one.node), one.role, *_part(one, plan, round_)) for one in plan.assignments]
+    return lines
+
+
+def _part(one: Assignment, plan: Plan, round_: Round) -> tuple[str, str, str, str]:
+    """Return match, seat, entities and player of a rank; an environment process shows what it holds instead."""
+    if one.match is None:
+        return "", "", "", ""
+    match = plan.matches[one.match]
+    if one.seat is None:
+        return str(one.match), "", "", _environment(round_, match.row)
+    steps = f", steps {_environment(round_, match.row)}" if one.in_worker else ""
+    return str(one.match), str(one.seat), ranges(match.seats[one.seat].entities), f"{one.player}{steps}"
+
+
+def _environment(round_: Round, row: int) -> str:
+    env = round_.rows[row].env
+    return f"{env.use} x{env.num_envs}" if env.num_envs > 1 else env.use
+
+
+def _folded(plan: Plan, round_: Round, nodes: _Nodes) -> list[Sequence[str]]:
+    """Return a line for each row of the table."""
+    lines: list[Sequence[str]] = [("matches", "row", "players", "environment", "ranks", "where")]
+    lines.append(("", "", "root", "", "0", nodes.of([0])))
+    rows = [(row, list(group)) for row, group in groupby(plan.matches, key=lambda match: match.row)]
+    for row, group in rows[:MOST_LINES]:
+        ranks = [rank for match in group for rank in plan.seating[match.index]]
+        numbers = ranges(match.index for match in group)
+        times = f"row {row} x{len(group)}" if len(group) > 1 else f"row {row}"
+        lines.append(
+            (numbers, times, versus(group[0].seats), _environment(round_, row), _shortened(ranks), nodes.of(ranks))
+        )
+    if len(rows) > MOST_LINES:
+        lines.append((f"and {count_of(len(rows) - MOST_LINES, 'more row')}", "", "", "", "", ""))
+    return lines
+
+
+def _shortened(ranks: Iterable[int], most: int = 6) -> str:
+    """Return ranges of ranks, or how many there are where there are too many ranges."""
+    ranks = list(ranks)
+    text = ranges(ranks)
+    return text if text.count(",") < most else f"{len(ranks):,} of {min(ranks)}-{max(ranks)}"
+
+
+def _columns(table: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+
+
+def _groups(plan: Plan, config: RunConfig) -> list[str]:
+    """Return a line for each player: its workers, and what they run."""
+    lines = []
+    for player, ranks in plan.groups.items():
+        policy = config.players[player]
+        frozen = ", frozen" if policy.frozen else ""
+        lines.append(f"group {player}: {count_of(len(ranks), 'worker')} of {policy.use}{frozen}")
+    idle = [player for player in config.players if player not in plan.groups]
+    lines += [f"group {player}: no worker" for player in idle]
+    return lines
+
+
+def memory_of_nodes(plan: Plan) -> Counter[int]:
+    """Return about how many MB the processes on each node take, without what copies and networks hold."""
+    need = Counter[int]()
+    for one in plan.assignments:
+        need[one.node] += MEMORY[one.role]
+    return need
+
+
+def _memory(plan: Plan, nodes: _Nodes) -> str:
+    need = memory_of_nodes(plan)
+    total, (fullest, most) = sum(need.values()), need.most_common(1)[0]
+    where = f", {most / 1000:.1f} GB of it on {nodes.name(fullest)}, the most on one node" if len(nodes.all) > 1 else ""
+    return (
+        f"memory: about {total / 1000:.1f} GB{where}; an estimate from {MEMORY['root']} MB for the root, "
+        f"{MEMORY['environment']} MB for an environment process and {MEMORY['worker']} MB for a worker; "
+        "what the copies and the networks themselves hold comes on top"
+    )

@@ -1,0 +1,26 @@
+"""A plan as a picture: ``draw_plan`` for any plan, and the shapes that the pictures of the structure share."""
+
+from collections.abc import Collection, Mapping
+
+from arena.common.colors import resolve
+from arena.plan.diagram.rows import Rows
+from arena.plan.diagram.tiles import Tiles
+from arena.plan.diagram.view import PlanView
+from arena.plan.layout import Plan
+
+
+def draw_plan(plan: Plan, colors: Mapping[str, str | None], title: str, *, frozen: Collection[str] = ()) -> str:
+    """Return the plan as an SVG page, about 900 pixels wide.
+
+    A few matches are drawn in full: one row for each, one column for each player. More become a grid, one line for
+    each row of the table with its replicas side by side; far more are folded, one tile for each row of the table.
+
+    Args:
+      plan: who does what.
+      colors: colour of each player, as for ``arena.common.colors.resolve``; missing ones get one.
+      title: written on top; also the page's accessible title.
+      frozen: players that do not learn, and so exchange no gradients.
+    """
+    seen = PlanView(plan, resolve({player: colors.get(player) for player in plan.groups}), frozenset(frozen))
+    rows = Rows(seen, title)
+    return rows.draw() if rows.readable else Tiles(seen, title).draw()

@@ -1,0 +1,132 @@
+"""A plan looked at from where the drawing needs it, and the parts that both kinds of drawing share."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from arena.plan.diagram.sheet import Sheet, text_width
+from arena.plan.diagram.styles import IDLE, MUTED
+from arena.plan.layout import Match, Plan, Seat
+
+
+def rank_ranges(ranks: Iterable[int]) -> str:
+    """Return for example ``1–5, 7`` for the ranks 1, 2, 3, 4, 5 and 7."""
+    runs = []
+    for _, run in groupby(enumerate(sorted(ranks)), key=lambda pair: pair[1] - pair[0]):
+        members = [rank for _, rank in run]
+        runs.append(str(members[0]) if len(members) == 1 else f"{members[0]}–{members[-1]}")
+    return ", ".join(runs)
+
+
+def ranks_of(ranks: Sequence[int]) -> str:
+    """Return for example ``rank 7`` or ``ranks 1–5``."""
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {rank_ranges(ranks)}"
+
+
+def count_of(number: int, what: str, many: str | None = None) -> str:
+    """Return for example ``1 node`` or ``2,000 nodes``."""
+    return f"{number:,} {what if number == 1 else many or what + 's'}"
+
+
+class Worker(NamedTuple):
+    """A worker in its match.
+
+    Attributes:
+      rank: its rank.
+      number: of its seat in the match.
+      seat: who sits there and plays which entities.
+      away: whether it is on another node than its environment process, so that its steps cross the network.
+    """
+
+    rank: int
+    number: int
+    seat: Seat
+    away: bool
+
+
+class PlanView:
+    """A plan by match, by node and by player.
+
+    Attributes:
+      plan: the plan.
+      colors: ``#rrggbb`` of each player.
+      frozen: players that do not learn.
+      workers: of each match, in the order of its seats.
+      idle: node -> its idle ranks.
+      nodes: all nodes, in order.
+      split: whether any worker is away from its environment process.
+    """
+
+    def __init__(self, plan: Plan, colors: dict[str, str], frozen: frozenset[str]) -> None:
+        self.plan, self.colors, self.frozen = plan, colors, frozen
+        self.workers = [self._workers(match) for match in plan.matches]
+        self.split = any(worker.away for workers in self.workers for worker in workers)
+        self.nodes = sorted({one.node for one in plan.assignments})
+        self.idle: dict[int, list[int]] = {}
+        for rank in plan.idle:
+            self.idle.setdefault(self.node_of(rank), []).append(rank)
+
+    def _workers(self, match: Match) -> list[Worker]:
+        home, ranks = self.node(match), self.plan.match_ranks(match.index)[1]
+        return [
+            Worker(rank, number, seat, self.node_of(rank) != home)
+            for number, (rank, seat) in enumerate(zip(ranks, match.seats, strict=True))
+        ]
+
+    def node_of(self, rank: int) -> int:
+        """Return the node of a rank."""
+        return self.plan.assignments[rank].node
+
+    def node(self, match: Match) -> int:
+        """Return the node of a match's environment process."""
+        return self.node_of(self.environment(match))
+
+    def environment(self, match: Match) -> int:
+        """Return the rank of a match's environment process, or of the worker that steps its environment."""
+        return self.plan.match_ranks(match.index)[0]
+
+    def is_in_worker(self, match: Match) -> bool:
+        """Whether the worker of a match steps its environment."""
+        return self.plan.assignments[self.environment(match)].in_worker
+
+    def exchange(self, player: str) -> Literal["gradients", "learns alone", "frozen"]:
+        """Return what the workers of a player exchange."""
+        if player in self.frozen:
+            return "frozen"
+        return "gradients" if len(self.plan.groups[player]) > 1 else "learns alone"
+
+    def summary(self) -> str:
+        """Return the plan in a line: how many ranks there are, and of what."""
+        roles = Counter(one.role for one in self.plan.assignments)
+        parts = [
+            count_of(roles["root"], "root"),
+            count_of(roles["environment"], "environment process", "environment processes"),
+            count_of(roles["worker"], "worker process", "worker processes"),
+        ]
+        parts += [f"{roles['idle']:,} idle"] if roles["idle"] else []
+        ranks = count_of(len(self.plan.assignments), "rank")
+        return f"{ranks} on {count_of(len(self.nodes), 'node')}: " + ", ".join(parts)
+
+    def draw_idle(self, sheet: Sheet, x: float, y: float, room: float, nodes: Iterable[int], most: int = 6) -> float:
+        """Draw the idle ranks of some nodes, a chip for each node, and return where the next thing may start."""
+        nodes = sorted(node for node in nodes if node in self.idle)
+        texts = [self._idle_text(node, room - 20) for node in nodes]
+        if len(texts) > most:
+            hidden = len(texts) - most + 1
+            texts = [*texts[: most - 1], f"and idle ranks on {hidden:,} more nodes"]
+        left = x
+        for text in texts:
+            width = min(room, text_width(text, 11.5) + 20)
+            if left > x and left + width > x + room:
+                left, y = x, y + 32
+            sheet.card(left, y, width, 24, IDLE)
+            sheet.text(left + width / 2, y + 16, text, 11.5, fill=MUTED, anchor="middle", room=width - 12)
+            left += width + 8
+        return y + 32 if texts else y
+
+    def _idle_text(self, node: int, room: float) -> str:
+        """Return which ranks of a node are idle, or how many where their numbers take too much room."""
+        where = "idle" if len(self.nodes) == 1 else f"idle on node {node}"
+        text = f"{where}: {ranks_of(self.idle[node])}"
+        return text if text_width(text, 11.5) <= room else f"{where}: {count_of(len(self.idle[node]), 'rank')}"

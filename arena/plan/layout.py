@@ -1,0 +1,249 @@
+"""Who does what: a table of matches and the nodes of the ranks in, one assignment for each rank out; pure."""
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from arena.common.errors import ConfigError
+from arena.common.text import count_of
+
+Role = Literal["root", "environment", "worker", "idle"]
+ROOT = 0
+
+
+class Seat(NamedTuple):
+    """A place in a match.
+
+    Attributes:
+      player: name of the player who sits there.
+      entities: indices of the environment's entities that its one worker plays, in the worker's order.
+    """
+
+    player: str
+    entities: tuple[int, ...]
+
+
+class Row(Protocol):
+    """What the layout reads of a line of the table (``arena.config.run.TableRow``)."""
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        """The seats of each match of this row."""
+
+    @property
+    def replicas(self) -> int | Literal["auto"]:
+        """How many matches this row stands for; auto: as many as the ranks allow, one at least."""
+
+    @property
+    def in_worker(self) -> bool:
+        """Whether the one worker of each match steps the environment itself."""
+
+
+class Match(NamedTuple):
+    """One environment and its seats.
+
+    Attributes:
+      index: position in ``Plan.matches``.
+      row: which row of the table it comes from.
+      replica: which of the row's replicas it is.
+      seats: its seats, one worker each.
+    """
+
+    index: int  # type: ignore[assignment]  # tuple.index is of no use here
+    row: int
+    replica: int
+    seats: tuple[Seat, ...]
+
+
+class Assignment(NamedTuple):
+    """What one rank does.
+
+    Attributes:
+      rank: the MPI rank.
+      node: number of the node it runs on.
+      role: what it is.
+      match: index of its match; None for the root and idle ranks.
+      seat: index of its seat in the match; None unless it is a worker.
+      player: who sits on that seat; None unless it is a worker.
+      in_worker: whether this is a worker that steps the environment of its match itself.
+    """
+
+    rank: int
+    node: int
+    role: Role
+    match: int | None = None
+    seat: int | None = None
+    player: str | None = None
+    in_worker: bool = False
+
+
+def describe_part(me: Assignment) -> str:
+    """Say what a rank does, in a few words."""
+    if me.match is None:
+        return me.role
+    if me.seat is None:
+        return f"environment process of match {me.match}"
+    its = ", with its environment" if me.in_worker else ""
+    return f"worker of player {me.player!r} on seat {me.seat} of match {me.match}{its}"
+
+
+class Plan(NamedTuple):
+    """The whole job.
+
+    Attributes:
+      assignments: one for each rank, in rank order.
+      matches: all matches: row after row of the table, and in a row replica after replica.
+      groups: player -> ranks of its workers (frozen players too), in the order of matches and seats. A worker's
+        position in it does not depend on how many nodes there are, so random streams and checkpoints may use it.
+      seating: for each match its ranks: the environment process, then one worker for each seat; or a single one, the
+        worker that steps the environment itself.
+    """
+
+    assignments: tuple[Assignment, ...]
+    matches: tuple[Match, ...]
+    groups: dict[str, tuple[int, ...]]
+    seating: tuple[tuple[int, ...], ...]
+
+    def match_ranks(self, match: int) -> tuple[int, tuple[int, ...]]:
+        """Return the rank where the environment of match number ``match`` is, and those of its workers by seat."""
+        environment, *workers = self.seating[match]
+        return environment, tuple(workers) or (environment,)
+
+    @property
+    def idle(self) -> tuple[int, ...]:
+        """The ranks that have nothing to do."""
+        return tuple(assignment.rank for assignment in self.assignments if assignment.role == "idle")
+
+
+def ranks_needed(rows: Iterable[Row]) -> int:
+    """Return the smallest number of ranks that can play the table; ``auto`` counts as one replica."""
+    return 1 + sum(_least(row) * ranks_of_match(row) for row in rows)
+
+
+def reduced(rows: Sequence[Row], ranks: int) -> list[int]:
+    """Return how many replicas of each row so few ranks can play: those of the most numerous row go first.
+
+    Returns:
+      The replicas of each row, 0 for rows that must go: the last ones, where each has one left.
+    """
+    replicas = [_least(row) for row in rows]
+    sizes = [ranks_of_match(row) for row in rows]
+    while 1 + sum(map(operator.mul, replicas, sizes)) > ranks and any(replicas):
+        most = max(range(len(rows)), key=lambda number: (replicas[number], number))
+        replicas[most] -= 1
+    return replicas
+
+
+def plan(
+    rows: Sequence[Row], node_of_rank: Sequence[int], spares: int = 0, replicas: Sequence[int] | None = None
+) -> Plan:
+    """Assign every rank.
+
+    Rank 0 is the root. A match stays inside one node where one has room for it: larger matches choose first, each
+    takes the first node that fits; those that fit nowhere come last and span nodes in order.
+
+    Args:
+      rows: the table.
+      node_of_rank: the number of the node of each rank, from 0; the ranks of a node need not be neighbours.
+      spares: how many ranks stay idle although ``auto`` could use them.
+      replicas: of each row, where they are not those that it asks for (``reduced``).
+
+    Raises:
+      ConfigError: there are too few ranks; the message names the needed number.
+    """
+    if replicas is None:
+        matches = _matches(rows, len(node_of_rank), spares)
+    else:
+        matches = _repeated(rows, replicas)
+    seating = _seat([ranks_of_match(rows[match.row]) for match in matches], node_of_rank)
+    assignments = [Assignment(rank, node, "idle") for rank, node in enumerate(node_of_rank)]
+    assignments[ROOT] = Assignment(ROOT, node_of_rank[ROOT], "root")
+    groups: dict[str, list[int]] = {}
+    for match, (environment, *workers) in zip(matches, seating, strict=True):
+        if workers:
+            assignments[environment] = Assignment(environment, node_of_rank[environment], "environment", match.index)
+        for number, (rank, seat) in enumerate(zip(workers or (environment,), match.seats, strict=True)):
+            node, inside = node_of_rank[rank], rank == environment
+            assignments[rank] = Assignment(rank, node, "worker", match.index, number, seat.player, inside)
+            groups.setdefault(seat.player, []).append(rank)
+    return Plan(
+        assignments=tuple(assignments),
+        matches=tuple(matches),
+        groups={player: tuple(ranks) for player, ranks in groups.items()},
+        seating=tuple(seating),
+    )
+
+
+def ranks_of_match(row: Row) -> int:
+    """Return how many ranks a match of a row takes."""
+    return len(row.seats) + (not row.in_worker)
+
+
+def _least(row: Row) -> int:
+    return 1 if row.replicas == "auto" else row.replicas
+
+
+def _matches(rows: Sequence[Row], ranks: int, spares: int) -> list[Match]:
+    needed = ranks_needed(rows) + spares
+    if ranks < needed:
+        environments = sum(_least(row) for row in rows if not row.in_worker)
+        parts = [
+            "1 root",
+            *([count_of(environments, "environment process", "environment processes")] if environments else []),
+            count_of(needed - 1 - environments - spares, "worker"),
+            *([count_of(spares, "spare")] if spares else []),
+        ]
+        raise ConfigError(
+            f"this table needs {count_of(needed, 'rank')} ({' + '.join(parts)}), found {ranks:,}; "
+            f"start it with mpirun -n {needed}"
+        )
+    return _repeated(rows, _replicas(rows, ranks - needed))
+
+
+def _repeated(rows: Sequence[Row], replicas: Sequence[int]) -> list[Match]:
+    matches: list[Match] = []
+    for number, (row, times) in enumerate(zip(rows, replicas, strict=True)):
+        matches += [Match(len(matches) + replica, number, replica, row.seats) for replica in range(times)]
+    return matches
+
+
+def _replicas(rows: Sequence[Row], spare: int) -> list[int]:
+    """Return the replicas of each row: those with ``auto`` take turns at the ``spare`` ranks until none fits."""
+    replicas = [_least(row) for row in rows]
+    automatic = [number for number, row in enumerate(rows) if row.replicas == "auto"]
+    turn = sum(ranks_of_match(rows[number]) for number in automatic)
+    while automatic:
+        full_turns = spare // turn
+        spare -= full_turns * turn
+        for number in automatic:
+            fits = ranks_of_match(rows[number]) <= spare
+            replicas[number] += full_turns + fits
+            spare -= fits * ranks_of_match(rows[number])
+        automatic = [number for number in automatic if ranks_of_match(rows[number]) <= spare]
+        turn = sum(ranks_of_match(rows[number]) for number in automatic)
+    return replicas
+
+
+def _seat(sizes: Sequence[int], node_of_rank: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the ranks of each match, given how many each needs."""
+    free: dict[int, list[int]] = {node: [] for node in sorted(set(node_of_rank))}
+    for rank in reversed(range(ROOT + 1, len(node_of_rank))):
+        free[node_of_rank[rank]].append(rank)  # lowest rank last, so that pop() gives it first
+    nodes = list(free.values())
+    seating: list[tuple[int, ...]] = [()] * len(sizes)
+    spanning: list[int] = []
+    size, node = 0, 0
+    for match in sorted(range(len(sizes)), key=lambda match: -sizes[match]):
+        if sizes[match] != size:
+            size, node = sizes[match], 0
+        # Rooms only shrink: a node that was too small for this size stays so, and is never looked at again.
+        while node < len(nodes) and len(nodes[node]) < size:
+            node += 1
+        if node < len(nodes):
+            seating[match] = tuple(nodes[node].pop() for _ in range(size))
+        else:
+            spanning.append(match)
+    left = (ranks.pop() for ranks in nodes for _ in range(len(ranks)))
+    for match in sorted(spanning):
+        seating[match] = tuple(next(left) for _ in range(sizes[match]))
+    return seating

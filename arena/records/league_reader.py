@@ -1,0 +1,137 @@
+"""Reads the league of a run back from its records: who is in it, who beats whom, and how ratings went."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from arena.common.errors import ConfigError
+from arena.league.ratings import Rating
+from arena.report.league_plots import RatingCurve, Relative
+
+
+class Member(NamedTuple):
+    """A player of the league.
+
+    Attributes:
+      type: name of its class, or of what it was trained as.
+      category: its category.
+      parent: whom it was frozen from; None for active players.
+      active: whether it learns.
+      steps: its transition steps.
+      path: its weights, relative to the run directory.
+    """
+
+    type: str
+    category: str
+    parent: str | None
+    active: bool
+    steps: int
+    path: str
+
+
+class Record(NamedTuple):
+    """What two players know of each other, as the first of them sees it; counts decay with every game.
+
+    Attributes:
+      wins, draws, losses, games: decayed counts.
+      margin: mean return of the first one against the other, None where it is not known.
+    """
+
+    wins: float
+    draws: float
+    losses: float
+    games: float
+    margin: float | None
+
+    def turned(self) -> "Record":
+        """Return the same as the other one sees it."""
+        return Record(self.losses, self.draws, self.wins, self.games, None if self.margin is None else -self.margin)
+
+
+class League(NamedTuple):
+    """A league as its records have it.
+
+    Attributes:
+      members: by id, in order of arrival.
+      records: of each two who met, from both sides.
+      ratings: the newest one of each player who has any.
+      games: that each of these has played.
+      curves: how ratings went.
+    """
+
+    members: dict[str, Member]
+    records: dict[tuple[str, str], Record]
+    ratings: dict[str, Rating]
+    games: dict[str, int]
+    curves: dict[str, RatingCurve]
+
+    def by_rating(self) -> list[str]:
+        """Return all ids, the best rating first, those without one last."""
+        return sorted(self.members, key=lambda name: -self.ratings[name].mu if name in self.ratings else np.inf)
+
+    def counts(self, name: str) -> tuple[float, float, float]:
+        """Return a player's wins, draws and losses against all others."""
+        found = [record[:3] for (home, _), record in self.records.items() if home == name]
+        wins, draws, losses = np.sum(found, axis=0).tolist() if found else (0.0, 0.0, 0.0)
+        return wins, draws, losses
+
+    def win_rates(self, names: Sequence[str]) -> np.ndarray:
+        """Return the win rate of each against each, ``[N, N]``, draws as one half; NaN where two have not met."""
+        return self._matrix(names, lambda record: (record.wins + record.draws / 2) / record.games)
+
+    def returns(self, names: Sequence[str]) -> np.ndarray:
+        """Return the mean return of each against each, ``[N, N]``; NaN where it is not known."""
+        return self._matrix(names, lambda record: np.nan if record.margin is None else record.margin)
+
+    def _matrix(self, names: Sequence[str], value: Callable[[Record], float]) -> np.ndarray:
+        matrix = np.full((len(names), len(names)), np.nan)
+        for i, home in enumerate(names):
+            for j, away in enumerate(names):
+                record = self.records.get((home, away))
+                if record is not None and record.games:
+                    matrix[i, j] = value(record)
+        return matrix
+
+    def family(self) -> dict[str, Relative]:
+        """Return everybody's place in the family tree."""
+        return {name: Relative(member.parent, member.steps, member.active) for name, member in self.members.items()}
+
+
+def read_league(connection: sqlite3.Connection) -> League:
+    """Return the league of a run.
+
+    Raises:
+      ConfigError: the run has none.
+    """
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    rows = []
+    if "league_players" in tables:
+        columns = "player, type, category, parent, active, steps, path"
+        rows = connection.execute(f"SELECT {columns} FROM league_players ORDER BY created, player").fetchall()
+    if not rows:
+        raise ConfigError(
+            "expected a run with a league, found none in its records; arena eval and arena tournament play its players"
+        )
+    members = {
+        name: Member(kind, category, parent, bool(active), steps, path)
+        for name, kind, category, parent, active, steps, path in rows
+    }
+    records = {}
+    for home, away, *found in connection.execute(
+        "SELECT home, away, wins, draws, losses, games, home_return FROM payoff"
+    ):
+        records[home, away] = Record(*found)
+        records[away, home] = records[home, away].turned()
+    ratings: dict[str, Rating] = {}
+    games: dict[str, int] = {}
+    series: dict[str, list[tuple[float, float, float]]] = {}
+    (began,) = connection.execute("SELECT min(time) FROM ratings").fetchone()
+    query = "SELECT time, player, games, mu, sigma, elo FROM ratings ORDER BY time, rowid"
+    for time, player, played, mu, sigma, elo in connection.execute(query):
+        if player in members:
+            ratings[player], games[player] = Rating(mu, sigma, elo), played
+            series.setdefault(player, []).append(((time - began) / 60, mu, sigma))
+    curves = {player: RatingCurve(*np.array(points).T) for player, points in series.items()}
+    return League(members, records, ratings, games, curves)

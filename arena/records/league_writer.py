@@ -1,0 +1,104 @@
+"""The league in the records: its players, jobs, payoff and ratings, as tables that anybody may read meanwhile."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from arena.common.waiting import Pacer
+from arena.records.database import Database
+
+WRITE_EVERY = 2.0
+"""Seconds between two updates of the standing: more often than anybody looks."""
+
+
+class LeagueRecords:
+    """Writes what has changed, now and then; only the root process has one.
+
+    Attributes:
+      games: how many counted episodes each player has been in.
+    """
+
+    def __init__(self, database: Database, life: int) -> None:
+        """Prepare to write into an open database, for one life of the run."""
+        self._database, self._life = database, life
+        self._pacer = Pacer(WRITE_EVERY)
+        self._known: dict[str, int] = {}  # player -> steps as written
+        self._pairs: set[tuple[str, str]] = set()
+        self.games: dict[str, int] = {}
+        self._changed: set[str] = set()
+
+    def begin(self, league: Any, games: Mapping[str, int]) -> None:
+        """Write the standing as a whole; what an earlier life has written beyond its checkpoint goes.
+
+        Args:
+          league: its manager.
+          games: how many each player has played so far.
+        """
+        self.games = dict(games)
+        for table in ("league_players", "payoff"):
+            self._database.add(f"DELETE FROM {table}", ())
+        self._database.add("DELETE FROM jobs WHERE ended IS NULL", ())
+        self._known = {}
+        roster = league.payoff.roster
+        self._changed = {player.player_id for player in roster.players}
+        if hasattr(league.payoff, "records"):
+            self._pairs = {(home, away) for home, away, *_ in league.payoff.records()}
+        self.update(league, force=True)
+
+    def met(self, casts: Iterable[Sequence[str]]) -> None:
+        """Note who has played whom."""
+        for players in casts:
+            present = sorted(set(players))
+            self._changed.update(present)
+            self._pairs.update(combinations(present, 2))
+            for player in present:
+                self.games[player] = self.games.get(player, 0) + 1
+
+    def update(self, league: Any, *, force: bool = False) -> None:
+        """Write what has changed since the last time."""
+        if not force and not self._pacer.due():
+            return
+        now = time.time()
+        payoff = league.payoff
+        for player in payoff.roster.players:
+            if self._known.get(player.player_id) != player.total_agent_step:
+                self._known[player.player_id] = player.total_agent_step
+                self._changed.add(player.player_id)
+                parent = None if player.active else player.parent_id
+                row = (player.player_id, player.origin.__name__, player.category, parent, player.active)
+                self._database.add(
+                    "INSERT INTO league_players VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+                    "ON CONFLICT (player) DO UPDATE SET steps = excluded.steps",
+                    (*row, player.total_agent_step, player.checkpoint_path, now),
+                )
+        if hasattr(payoff, "record"):
+            self._write_battles(payoff, now)
+        self._changed.clear()
+        self._pairs.clear()
+
+    def _write_battles(self, payoff: Any, now: float) -> None:
+        known = payoff.roster
+        for home, away in self._pairs:
+            if home not in known or away not in known:
+                continue
+            counts = payoff.record(home, away).counts()
+            row = (home, away, *counts, payoff.margin(home, away))
+            self._database.add("INSERT OR REPLACE INTO payoff VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        for player in sorted(self._changed):
+            if player in known:
+                rating = payoff.ratings[player]
+                steps = known.players[known.index(player)].total_agent_step
+                row = (now, player, steps, self.games.get(player, 0), *rating)
+                self._database.add("INSERT INTO ratings VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def job_began(self, job: dict[str, Any], match: int) -> None:
+        """Note a job that is handed out."""
+        row = (job["job_id"], self._life, match, time.time(), json.dumps(job))
+        self._database.add("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, NULL, ?, NULL)", row)
+
+    def job_ended(self, job_id: int, results: int) -> None:
+        """Note that a job is over, and how many episodes of it count."""
+        row = (time.time(), json.dumps({"episodes": results}), job_id)
+        self._database.add("UPDATE jobs SET ended = ?, result = ? WHERE id = ?", row)

@@ -1,0 +1,270 @@
+"""What is known of each player while the run goes on: counts, recent returns, speed, and its course so far."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from arena.common.outcomes import scores_of
+
+RECENT = 100
+"""Episodes that a mean return is taken over: what the field reports."""
+
+SPEED_WINDOW = 30.0
+"""Seconds that a speed is measured over: long against one update, short against a coffee."""
+
+SPEED_STEP = 0.1
+"""Seconds between two readings that are kept: episodes may end by the thousand in a second."""
+
+
+class PlayerInfo(NamedTuple):
+    """What the configuration says of a player.
+
+    Attributes:
+      use: the policy it plays by.
+      color: ``#rrggbb``.
+      learns: whether it has a budget of transition steps; a frozen player has none.
+      budget: that number of steps, for all rounds together; None where it does not learn.
+    """
+
+    use: str
+    color: str
+    learns: bool = True
+    budget: int | None = None
+
+
+class Speed:
+    """How fast a counter grows, over the last ``SPEED_WINDOW`` seconds."""
+
+    def __init__(self) -> None:
+        """Start without a reading."""
+        self._readings: deque[tuple[float, float]] = deque()
+
+    def read(self, now: float, count: float) -> None:
+        """Note that the counter stands at ``count`` at the time ``now`` (seconds)."""
+        readings = self._readings
+        if readings and count < readings[-1][1]:
+            readings.clear()
+        if len(readings) > 1 and now < readings[-2][0] + SPEED_STEP:
+            readings[-1] = now, count
+        else:
+            readings.append((now, count))
+        while len(readings) > 2 and readings[1][0] < now - SPEED_WINDOW:
+            readings.popleft()
+
+    def per_second(self, now: float) -> float:
+        """Return the growth per second; it falls when no reading comes for longer than usual."""
+        if len(self._readings) < 2:
+            return 0.0
+        (start, first), (end, last) = self._readings[0], self._readings[-1]
+        usual = (end - start) / (len(self._readings) - 1)
+        overdue = now - end > 3 * usual + 1.0
+        seconds = (now if overdue else end) - start
+        return (last - first) / seconds if seconds > 0 else 0.0
+
+
+class Course:
+    """A long series of values as at most ``LIMIT`` means of equally many values each."""
+
+    LIMIT = 256
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._means: list[float] = []
+        self._stride = 1
+        self._sum, self._count = 0.0, 0
+
+    def add(self, value: float) -> None:
+        """Append a value."""
+        self._sum += value
+        self._count += 1
+        if self._count < self._stride:
+            return
+        self._means.append(self._sum / self._count)
+        self._sum, self._count = 0.0, 0
+        if len(self._means) == self.LIMIT:
+            pairs = zip(self._means[::2], self._means[1::2], strict=True)
+            self._means = [(left + right) / 2 for left, right in pairs]
+            self._stride *= 2
+
+    def points(self, number: int) -> list[float]:
+        """Return at most ``number`` means that cover the whole series, oldest first."""
+        means = self._means
+        if len(means) <= number:
+            return list(means)
+        edges = [round(index * len(means) / number) for index in range(number + 1)]
+        return [sum(means[a:b]) / (b - a) for a, b in pairwise(edges)]
+
+    def state(self) -> list[Any]:
+        """Return the series as JSON values."""
+        return [self._stride, self._sum, self._count, self._means]
+
+    def restore(self, state: Sequence[Any]) -> None:
+        """Load what ``state`` returned."""
+        self._stride, self._sum, self._count, means = state
+        self._means = list(means)
+
+
+class PlayerStatistics:
+    """Counts and recent results of one player.
+
+    The return of an episode is the mean over the player's entities in it.
+
+    Attributes:
+      steps: transition steps so far.
+      updates: gradient updates so far.
+      episodes: episodes that count (those that a fault cut do not).
+      returns, lengths: of the last ``RECENT`` episodes.
+      round_returns: of the last ``RECENT`` episodes of this round.
+      best: the best mean over ``RECENT`` episodes in a row; None before there were so many.
+      wins, draws, losses: outcomes against other players.
+      metrics: the latest value of each.
+      course: the returns from the first episode on.
+    """
+
+    def __init__(self, info: PlayerInfo) -> None:
+        """Start at nothing."""
+        self.info = info
+        self.steps = self.updates = self.episodes = 0
+        self.wins = self.draws = self.losses = 0
+        self.returns: deque[float] = deque(maxlen=RECENT)
+        self.lengths: deque[int] = deque(maxlen=RECENT)
+        self.round_returns: deque[float] = deque(maxlen=RECENT)
+        self.best: float | None = None
+        self.metrics: dict[str, float] = {}
+        self.course = Course()
+        self._speed = Speed()
+        self._steps_of_worker: dict[int, int] = {}
+        self._reported = False
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the last ``RECENT`` episodes; None before the first."""
+        return _mean(self.returns)
+
+    @property
+    def mean_length(self) -> float | None:
+        """Mean number of environment steps of the last ``RECENT`` episodes; None before the first."""
+        return _mean(self.lengths)
+
+    def steps_per_second(self, now: float) -> float:
+        """Return the player's present speed; ``now`` is on the clock that ``progress`` was given."""
+        return self._speed.per_second(now)
+
+    def seconds_left(self, now: float) -> float | None:
+        """Return how long the budget lasts at the present speed; None where that cannot be said."""
+        speed = self.steps_per_second(now)
+        if self.info.budget is None or speed <= 0:
+            return None
+        return max(self.info.budget - self.steps, 0) / speed
+
+    def begin_round(self, goes_on: bool = False) -> None:
+        """Have workers count from zero again; unless the round ``goes_on``, its returns too: weights may be others."""
+        self._steps_of_worker.clear()
+        if not goes_on:
+            self.round_returns.clear()
+
+    def progress(self, now: float, worker: int, steps: int, updates: int, pooled: bool) -> None:
+        """Take a report of a worker's own steps in this round, or (``pooled``) of its whole group's in the run."""
+        if pooled:
+            self.steps = steps
+        else:
+            before = self._steps_of_worker.get(worker, 0)
+            self.steps += steps - before
+            self._steps_of_worker[worker] = steps
+        self._reported = True
+        self.updates = max(self.updates, updates)
+        self._speed.read(now, self.steps)
+
+    def finish(
+        self, now: float, episode_return: float, length: int, transitions: int, outcome: str | None = None
+    ) -> None:
+        """Take an episode that counts.
+
+        Args:
+          now: seconds on any clock that runs evenly.
+          episode_return: mean over the player's entities.
+          length: environment steps.
+          transitions: transition steps of all the player's entities together.
+          outcome: ``"win"``, ``"draw"``, ``"loss"`` or None.
+        """
+        self.episodes += 1
+        # Only where more comes than goes the mean may be the best so far.
+        grows = len(self.returns) < RECENT or episode_return > self.returns[0]
+        self.returns.append(episode_return)
+        self.round_returns.append(episode_return)
+        self.lengths.append(length)
+        self.course.add(episode_return)
+        if outcome is not None:
+            self.wins += outcome == "win"
+            self.draws += outcome == "draw"
+            self.losses += outcome == "loss"
+        if grows and len(self.returns) == RECENT:
+            mean = sum(self.returns) / RECENT
+            self.best = mean if self.best is None else max(self.best, mean)
+        if not self._reported:  # nobody reports for this player: its finished episodes say how far it is
+            self.steps += transitions
+            self._speed.read(now, self.steps)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed run goes on from, as JSON values."""
+        counts = {name: getattr(self, name) for name in _COUNTS}
+        recent = {name: list(getattr(self, name)) for name in _RECENT}
+        return {**counts, **recent, "reported": self._reported, "course": self.course.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Load what ``state`` returned."""
+        for name in _COUNTS:
+            setattr(self, name, state[name])
+        for name in _RECENT:
+            setattr(self, name, deque(state[name], maxlen=RECENT))
+        self.course.restore(state["course"])
+        self._reported = state["reported"]
+
+
+_COUNTS = ("steps", "updates", "episodes", "wins", "draws", "losses", "best")
+_RECENT = ("returns", "lengths", "round_returns")
+
+
+@lru_cache(maxsize=1024)
+def entities_by_player(players: tuple[str, ...]) -> Mapping[str, tuple[int, ...]]:
+    """Return the entities of each player, in order of appearance; ``players`` has one for each entity.
+
+    Episodes by the thousand have few line-ups: each is worked out once.
+    """
+    return {name: tuple(e for e, player in enumerate(players) if player == name) for name in dict.fromkeys(players)}
+
+
+def outcomes_of(players: Sequence[str], returns: Sequence[float], outcomes: Sequence[Any]) -> dict[str, str | None]:
+    """Return how an episode ended for each player: ``"win"``, ``"draw"``, ``"loss"``, or None if it met no other.
+
+    Args:
+      players: the player of each entity.
+      returns: the return of each entity.
+      outcomes: what the environment said for each entity (a word, or a rank with 0 as the best), or None. Where it
+        said nothing for some player, the players' mean returns decide.
+    """
+    entities = entities_by_player(tuple(players))
+    if len(entities) < 2:
+        return dict.fromkeys(entities)
+    groups = list(entities.values())
+    said = [next((outcomes[e] for e in group if outcomes[e] is not None), None) for group in groups]
+    if all(isinstance(outcome, str) for outcome in said):
+        return dict(zip(entities, map(str, said), strict=True))
+    scores = dict(zip(entities, scores_of(groups, returns, outcomes), strict=True))
+    best = max(scores.values())
+    winners = [name for name in entities if scores[name] == best]
+    top = "win" if len(winners) == 1 else "draw"
+    return {name: top if name in winners else "loss" for name in entities}
+
+
+def mean_by_player(players: Sequence[str], values: Sequence[float]) -> dict[str, float]:
+    """Return the mean value of each player's entities."""
+    entities = entities_by_player(tuple(players))
+    return {player: sum([values[e] for e in own]) / len(own) for player, own in entities.items()}
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return sum(found) / len(found) if found else None

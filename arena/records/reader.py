@@ -1,0 +1,122 @@
+"""Reads the records of a run back: each player's episodes and metrics, along the line of lives that led to its end."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from arena.common.errors import ConfigError
+from arena.plan.layout import Assignment, describe_part
+from arena.records.player_statistics import PlayerInfo
+from arena.records.run_directory import RunDirectory
+
+NO_FAULT = "(episodes.cause IS NULL OR episodes.cause NOT LIKE 'fault%')"
+
+
+class Series(NamedTuple):
+    """One player's values in the order they were recorded; all arrays are ``[N]``.
+
+    Attributes:
+      steps: the player's transition steps at that moment.
+      times: Unix time.
+      values: returns (mean over the player's entities in an episode), or a metric.
+    """
+
+    steps: np.ndarray
+    times: np.ndarray
+    values: np.ndarray
+
+
+@contextmanager
+def open_records(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the records of a run, that may be going on, for reading.
+
+    Raises:
+      ConfigError: there are none, or they cannot be read.
+    """
+    if not path.is_file():
+        raise ConfigError(f"{path}: expected the records of a run, found no such file")
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as connection:
+            yield connection
+    except sqlite3.DatabaseError as error:
+        raise ConfigError(f"{path}: expected the records of a run, found: {error}") from error
+
+
+def read_last_life(path: Path) -> tuple[int, int | None]:
+    """Return (number, exit code) of a run's last life; (0, None) before the first, and no code while it goes on.
+
+    Raises:
+      ConfigError: the records cannot be read.
+    """
+    if not path.is_file():
+        return 0, None
+    with open_records(path) as connection:
+        try:
+            found = connection.execute("SELECT life, exit FROM runs ORDER BY life DESC LIMIT 1").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise ConfigError(f"{path}: expected the records of a run, found: {error}") from error
+    return found or (0, None)
+
+
+def part_of_rank(run: RunDirectory, rank: int) -> str:
+    """Return what a rank did in the round that was played last, in a few words; nothing where that is not known."""
+    try:
+        with open_records(run.database) as connection:
+            number = connection.execute("SELECT round FROM rounds ORDER BY life DESC, round DESC LIMIT 1").fetchone()
+        played = json.loads(run.plan.read_text("utf-8"))["rounds"][number[0] if number else 0]
+        return describe_part(Assignment(**played["assignments"][rank]))
+    except (ConfigError, OSError, ValueError, LookupError, TypeError, sqlite3.Error):
+        return "root" if rank == 0 else ""
+
+
+def read_players(connection: sqlite3.Connection) -> dict[str, PlayerInfo]:
+    """Return the players in the order of the configuration."""
+    rows = connection.execute('SELECT player, "use", color, learns, budget FROM players ORDER BY rowid')
+    return {player: PlayerInfo(use, color, bool(learns), budget) for player, use, color, learns, budget in rows}
+
+
+def read_returns(connection: sqlite3.Connection) -> dict[str, Series]:
+    """Return the returns of each player's episodes, but of those that a fault has cut."""
+    rows = connection.execute(
+        "SELECT player, '', life, steps, ended_at, avg(return) "
+        f"FROM episode_entities JOIN episodes ON episodes.id = episode WHERE {NO_FAULT} "
+        "GROUP BY episode, player ORDER BY episode"
+    )
+    return {player: series for (player, _), series in _series(connection, rows).items()}
+
+
+def read_metrics(connection: sqlite3.Connection) -> dict[str, dict[str, Series]]:
+    """Return each player's metrics by name."""
+    rows = connection.execute("SELECT player, name, life, steps, time, value FROM metrics ORDER BY rowid")
+    found: dict[str, dict[str, Series]] = {}
+    for (player, name), series in _series(connection, rows).items():
+        found.setdefault(player, {})[name] = series
+    return found
+
+
+def _series(connection: sqlite3.Connection, rows: Iterable[tuple]) -> dict[tuple[str, str], Series]:
+    """Gather rows (player, name, life, steps, time, value), without what a resumed run left behind."""
+    left_behind = _left_behind(connection)
+    columns: dict[tuple[str, str], tuple[list, list, list]] = {}
+    for player, name, life, steps, at, value in rows:
+        if value is None or steps > left_behind.get((life, player), steps):
+            continue
+        lists = columns.setdefault((player, name), ([], [], []))
+        for column, item in zip(lists, (steps, at, value), strict=True):
+            column.append(item)
+    return {key: Series(*(np.array(column, np.float64) for column in lists)) for key, lists in columns.items()}
+
+
+def _left_behind(connection: sqlite3.Connection) -> dict[tuple[int, str], int]:
+    """Return (life, player) -> the steps that the run went on from afterwards: what came later was played again."""
+    limits: dict[tuple[int, str], int] = {}
+    for life, resumed in connection.execute("SELECT life, resumed FROM runs WHERE resumed IS NOT NULL"):
+        for player, steps in json.loads(resumed).items():
+            for earlier in range(1, life):
+                limits[earlier, player] = min(limits.get((earlier, player), steps), steps)
+    return limits

@@ -1,0 +1,252 @@
+"""The run directory: where each thing of a run lies, and whether it can be made there."""
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from arena.common.errors import ConfigError
+from arena.records.checkpoints import Checkpoints, write_text
+
+Resume = Literal["never", "always", "if possible"]
+"""Whether a start goes on from a checkpoint; ``if possible``: where there is one, and begins anew elsewhere."""
+
+
+class RunDirectory:
+    """The directory ``<root>/<name>`` of one run.
+
+    Attributes:
+      name: name of the run.
+      path: the directory.
+    """
+
+    def __init__(self, root: Path | str, name: str) -> None:
+        """Only name the places; ``create`` makes them.
+
+        Raises:
+          ConfigError: ``name`` cannot be the name of a directory.
+        """
+        if not name or name in (".", "..") or name != os.path.basename(name) or "\0" in name:
+            raise ConfigError(f"name: expected a plain name for the run directory, found {name!r}; it may hold no '/'")
+        self.name = name
+        self.path = Path(root) / name
+
+    def __str__(self) -> str:
+        """Return the path, as messages show it."""
+        return str(self.path)
+
+    @classmethod
+    def existing(cls, path: Path | str) -> "RunDirectory":
+        """Return the run directory at ``path`` (``runs/quickstart``).
+
+        Raises:
+          ConfigError: there is none.
+        """
+        path = Path(path) if Path(path).name not in ("", "..") else Path(path).resolve()
+        run = cls(path.parent, path.name)
+        if not run.config.is_file():
+            raise ConfigError(f"{path}: expected a run directory, found no {run.config.name} there{_others(path)}")
+        return run
+
+    @property
+    def config(self) -> Path:
+        """The configuration as it was asked for, with every ``--set`` in it."""
+        return self.path / "config.yaml"
+
+    @property
+    def plan(self) -> Path:
+        """Who did what."""
+        return self.path / "plan.json"
+
+    @property
+    def database(self) -> Path:
+        """The records; only root writes them."""
+        return self.path / "arena.sqlite"
+
+    @property
+    def tensorboard(self) -> Path:
+        """A directory of event files for each player."""
+        return self.path / "tensorboard"
+
+    @property
+    def checkpoints(self) -> Path:
+        """A directory for each checkpoint; ``arena.records.checkpoints`` looks after it."""
+        return self.path / "checkpoints"
+
+    @property
+    def log(self) -> Path:
+        """One log file per node, or per rank."""
+        return self.path / "log"
+
+    @property
+    def arena_log(self) -> Path:
+        """The readable log of the whole run."""
+        return self.log / "arena.log"
+
+    @property
+    def hang_report(self) -> Path:
+        """What every rank was doing when the run hung."""
+        return self.log / "hang-report.txt"
+
+    @property
+    def plots(self) -> Path:
+        """Pictures."""
+        return self.path / "plots"
+
+    @property
+    def summary(self) -> Path:
+        """The end table as a text; ``summary.json`` lies beside it."""
+        return self.path / "summary.txt"
+
+    @property
+    def players(self) -> Path:
+        """A directory of snapshots for each player."""
+        return self.path / "players"
+
+    def snapshot(self, player: str, steps: int) -> Path:
+        """Return the place of ``player``'s weights after ``steps`` transition steps; its directory may not exist."""
+        return self.players / player / f"{steps}.safetensors"
+
+    def snapshots(self, player: str) -> list[Path]:
+        """Return ``player``'s snapshots, oldest first."""
+        directory = self.players / player
+        if not directory.is_dir():
+            return []
+        found = [path for path in directory.glob("*.safetensors") if path.stem.isdecimal()]
+        return sorted(found, key=lambda path: int(path.stem))
+
+    def create(self, config_yaml: str, plan: Mapping[str, Any], resume: bool) -> None:
+        """Make the directory and everything in it, or take the one to go on in. Root calls it, once.
+
+        A configuration or plan of an earlier life that differs is kept as ``config.<n>.yaml`` or ``plan.<n>.json``.
+
+        Raises:
+          ConfigError: the run exists (without ``resume``), has nothing to go on from (with it), or nothing can be
+            written there.
+        """
+        if self.path.is_dir() and any(self.path.iterdir()):
+            self._refuse_what_cannot_go_on(resume)
+        elif resume:
+            raise ConfigError(
+                f"{self}: expected a run to resume, found none there; start it without --resume{_others(self.path)}"
+            )
+        try:
+            for directory in (self.path, self.tensorboard, self.players, self.checkpoints, self.log, self.plots):
+                directory.mkdir(parents=True, exist_ok=True)
+            # Permissions say little to root, and less about a full or read-only disk: only writing tells.
+            _keep_and_write(self.config, config_yaml)
+            _keep_and_write(self.plan, json.dumps(plan, indent=1) + "\n")
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def goes_on(self, resume: Resume) -> bool:
+        """Return whether this start goes on from a checkpoint.
+
+        Where it may begin anew, what a life has left that ended before its first checkpoint is removed: a job that
+        was preempted so early would find its name taken for ever.
+        """
+        if resume != "if possible":
+            return resume == "always"
+        if self._has_checkpoint():
+            return True
+        if self.config.is_file():
+            self.forget()
+        return False
+
+    def check(self, resume: bool) -> None:
+        """Raise what ``create`` would raise, as far as that can be told before, and leave nothing behind.
+
+        Raises:
+          ConfigError: see ``create``.
+        """
+        self._is_new(resume)
+        existing = next(place for place in (self.path, *self.path.absolute().parents) if place.exists())
+        try:
+            with tempfile.TemporaryFile(dir=existing) as file:
+                file.write(b"arena")
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def _is_new(self, resume: bool) -> bool:
+        if self.path.is_dir() and any(self.path.iterdir()):
+            self._refuse_what_cannot_go_on(resume)
+            return False
+        if resume:
+            raise ConfigError(
+                f"{self}: expected a run to resume, found none there; start it without --resume{_others(self.path)}"
+            )
+        return True
+
+    def forget(self) -> None:
+        """Remove what a run has made that ended with a user error before anything was learned.
+
+        So the corrected configuration can be started under the same name. Checkpoints and snapshots are never removed,
+        nor are files of somebody else's.
+        """
+        if self._has_checkpoint() or any(self.players.glob("*/*")):
+            return
+        for directory in (self.tensorboard, self.players, self.checkpoints, self.log, self.plots):
+            shutil.rmtree(directory, ignore_errors=True)
+        for file in (self.config, self.plan, *self.path.glob(f"{self.database.name}*")):
+            file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
+    def _has_checkpoint(self) -> bool:
+        """Whether there is a complete one, whole or damaged."""
+        return any(manifest.parent.name.isdecimal() for manifest in self.checkpoints.glob("*/manifest.json"))
+
+    def _refuse_what_cannot_go_on(self, resume: bool) -> None:
+        found = Checkpoints(self.checkpoints).newest() if resume else self._has_checkpoint()
+        if resume and not found:
+            raise ConfigError(
+                f"{self}: expected a complete checkpoint to resume from, found none; "
+                f"remove it (rm -r {self}) and start again without --resume, or choose another name (--set name=...)"
+            )
+        if not resume and found:
+            raise ConfigError(f"{self} exists: continue it with --resume, or choose another name (--set name=...)")
+        if not resume:
+            raise ConfigError(
+                f"{self} exists, and has no checkpoint to resume from: "
+                f"remove it (rm -r {self}), or choose another name (--set name=...)"
+            )
+
+    def _cannot_write(self, error: OSError) -> ConfigError:
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            in_the_way = next((place for place in (self.path, *self.path.parents) if place.is_file()), error.filename)
+            return ConfigError(
+                f"{self}: expected a directory, found the file {in_the_way} in the way; "
+                f"remove it, or choose another place (--set run_root=..., --set name=...)"
+            )
+        remedy = {
+            errno.ENOSPC: "free some space there, or",
+            errno.EDQUOT: "free some of your quota there, or",
+            errno.EACCES: "change its permissions, or",
+            errno.EPERM: "change its permissions, or",
+        }.get(error.errno or 0, "it may be read-only:")
+        return ConfigError(
+            f"{self}: expected a directory that can be written, found: {error.strerror or error}; "
+            f"{remedy} choose another place (--set run_root=...)"
+        )
+
+
+def _others(path: Path) -> str:
+    """Return a hint that names the runs lying beside ``path``, or an empty string."""
+    if not path.parent.is_dir():
+        return ""
+    runs = sorted(config.parent.name for config in path.parent.glob("*/config.yaml"))
+    return f"; runs in {path.parent}: {', '.join(runs)}" if runs else ""
+
+
+def _keep_and_write(path: Path, text: str) -> None:
+    if path.is_file() and path.read_text(encoding="utf-8") != text:
+        number = 1
+        while (kept := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
+            number += 1
+        os.rename(path, kept)
+    write_text(path, text)

@@ -1,0 +1,366 @@
+"""The records of a run: every episode, metric and fault goes to SQLite and TensorBoard, and into live statistics."""
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import arena
+from arena.common import colors
+from arena.config.run import RunConfig
+from arena.protocol.messages import Episode, Episodes, Failure, Progress
+from arena.records.database import Database
+from arena.records.league_writer import LeagueRecords
+from arena.records.player_statistics import (
+    PlayerInfo,
+    PlayerStatistics,
+    Speed,
+    entities_by_player,
+    mean_by_player,
+    outcomes_of,
+)
+from arena.records.run_directory import RunDirectory
+from arena.records.tensorboard import EventFiles
+
+logger = logging.getLogger(__name__)
+
+ALL_UPDATES = 2000
+"""Updates of a player whose metrics are all kept. Later ones are kept once a second: weeks of training stay small."""
+
+LATER_UPDATES = 10
+"""Each so manieth of the later ones is kept in a deterministic run, which knows no seconds."""
+
+
+def players_of(config: RunConfig) -> dict[str, PlayerInfo]:
+    """Return what the configuration says of every player; budgets are summed over the rounds that it plays in."""
+    chosen = colors.resolve({name: policy.color for name, policy in config.players.items()})
+    budgets = dict.fromkeys(config.players, 0)
+    for round_ in config.round_list():
+        for player in {seat.player for row in round_.rows for seat in row.seats}:
+            budgets[player] += round_.steps
+    players = {}
+    for name, policy in config.players.items():
+        budget = budgets[name] if policy.learns else None
+        players[name] = PlayerInfo(policy.use, chosen[name], policy.learns, budget)
+    return players
+
+
+class _ArenaLog(logging.FileHandler):
+    """Appends to ``arena.log``; a full disk costs lines, not the run."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's own name)
+        """Drop the line: what went wrong with the disk is said elsewhere."""
+
+
+def open_arena_log(path: Path) -> logging.Handler:
+    """Have everything that this process logs below ``arena`` written to ``path`` too."""
+    handler = _ArenaLog(path, delay=True, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    arena_logger = logging.getLogger("arena")
+    arena_logger.setLevel(logging.INFO)
+    arena_logger.addHandler(handler)
+    return handler
+
+
+class Records:
+    """Takes what processes tell the root. Trouble with the disk is warned of, and never ends the training.
+
+    Attributes:
+      life: number of this life of the run, from 1.
+      round: index of the round that is played.
+      players: live statistics of each player, in the order of the configuration.
+      environment_steps: steps of all environment copies so far.
+      faults: number of faults so far in this life.
+      league: the tables of a league.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        players: Mapping[str, PlayerInfo],
+        *,
+        host: str,
+        ranks: int,
+        tensorboard: bool = True,
+        deterministic: bool = False,
+    ) -> None:
+        """Open the records of a run directory that was created, and begin another life in them.
+
+        Args:
+          run: where to.
+          players: every player of the run.
+          host: machine of the root.
+          ranks: number of processes.
+          tensorboard: whether to write event files too.
+          deterministic: whether what is recorded may depend on counts alone, never on what came first.
+
+        Raises:
+          ConfigError: the records cannot be opened.
+        """
+        self.run = run
+        self.players = {name: PlayerStatistics(info) for name, info in players.items()}
+        self.round = 0
+        self.environment_steps = 0
+        self.faults = 0
+        self.started = time.time()
+        self._ended: float | None = None
+        self._seconds_before = 0.0
+        self._speed = Speed()
+        self._log = open_arena_log(run.arena_log)
+        self._database = Database(run.database)
+        self.life = self._database.highest("life", "runs") + 1
+        self._episode = self._database.highest("id", "episodes")
+        self._events = EventFiles(run.tensorboard, self.life) if tensorboard else None
+        self._deterministic = deterministic
+        self._held: list[Episode] = []
+        self._next_show = 0.0
+        self._unshown: dict[str, list[tuple[float, int]]] = {}
+        self._updates_kept: dict[str, tuple[int, float]] = {}
+        self._database.add(
+            "INSERT INTO runs VALUES (?, ?, ?, NULL, ?, ?, ?, NULL, NULL, NULL)",
+            (self.life, run.name, self.started, host, arena.__version__, ranks),
+        )
+        for name, info in players.items():
+            row = (name, info.use, info.color, info.learns, info.budget)
+            self._database.add("INSERT OR REPLACE INTO players VALUES (?, ?, ?, ?, ?)", row)
+        self._database.flush(force=True)
+        self.league = LeagueRecords(self._database, self.life)
+
+    def restore(self, state: Mapping[str, Any], checkpoint: int | None = None) -> None:
+        """Go on from a checkpoint, before anything else is reported.
+
+        What was recorded after that checkpoint stays, as part of the earlier life; in a deterministic run it goes, for
+        it will be recorded again.
+
+        Args:
+          state: what ``state`` returned when it was made.
+          checkpoint: its number.
+        """
+        self.round = state["round"]
+        self.environment_steps = state["environment_steps"]
+        self._seconds_before = state["seconds"]
+        for name, statistics in state["players"].items():
+            if name in self.players:
+                self.players[name].restore(statistics)
+        if self._deterministic:
+            self._forget_beyond(state["episode"])
+        missing = state["episode"] - self._episode
+        if missing > 0:
+            text = f"{missing} episodes before the checkpoint are not on record: they could not be written"
+            if self._database.aside is not None:
+                text = f"{missing} episodes before the checkpoint are not on record; see {self._database.aside}"
+            self._fault(None, None, "records", text)
+            self.note("WARNING", f"{self.run.database}: {text}")
+            self._episode = state["episode"]
+        # The payoff that the league goes on from has no episode beyond the checkpoint.
+        self._database.add("UPDATE episodes SET counted = 0 WHERE id > ?", (state["episode"],))
+        resumed = {name: statistics.steps for name, statistics in self.players.items()}
+        row: tuple[Any, ...] = (checkpoint, json.dumps(resumed), self.life)
+        self._database.add("UPDATE runs SET checkpoint = ?, resumed = ? WHERE life = ?", row)
+        if self._events is not None:
+            self._events.hide_beyond(resumed)
+
+    def _forget_beyond(self, episode: int) -> None:
+        """Take back what was recorded after the checkpoint: the run will record it again."""
+        self._episode = min(self._episode, episode)
+        self._database.add("DELETE FROM episodes WHERE id > ?", (self._episode,))
+        self._database.add("DELETE FROM episode_entities WHERE episode > ?", (self._episode,))
+        for name, statistics in self.players.items():
+            row = (name, statistics.updates)
+            self._database.add("DELETE FROM metrics WHERE player = ? AND updates > ?", row)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the run so far, that of earlier lives up to the checkpoint included."""
+        return self._seconds_before + (self._ended or time.time()) - self.started
+
+    def state(self) -> dict[str, Any]:
+        """Return, as JSON values for a checkpoint's manifest, what the statistics of a resumed run go on from."""
+        return {
+            "round": self.round,
+            "environment_steps": self.environment_steps,
+            "seconds": self.seconds,
+            "episode": self._episode,
+            "players": {name: statistics.state() for name, statistics in self.players.items()},
+        }
+
+    def note(self, level: str, text: str) -> None:
+        """Put a line into ``arena.log`` (and onto the terminal); ``level`` is a name of the ``logging`` module."""
+        logger.log(getattr(logging, level, logging.INFO), text)
+
+    def begin_round(self, index: int, copies: Mapping[str, str] | None = None, *, goes_on: bool = False) -> None:
+        """Note that a round begins.
+
+        Args:
+          index: of the round, from 0.
+          copies: player -> the player whose weights it was given before.
+          goes_on: whether a part of it has been played already.
+        """
+        self.round = index
+        for statistics in self.players.values():
+            statistics.begin_round(goes_on)
+        self._database.add(
+            "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, NULL, ?)",
+            (self.life, index, time.time(), json.dumps(dict(copies)) if copies else None),
+        )
+
+    def end_round(self) -> None:
+        """Note that the round is over."""
+        row = (time.time(), self.life, self.round)
+        self._database.add("UPDATE rounds SET ended = ? WHERE life = ? AND round = ?", row)
+
+    def round_returns(self) -> dict[str, float]:
+        """Return each player's mean return over the last episodes of this round; minus infinity where it had none."""
+        recent = {name: statistics.round_returns for name, statistics in self.players.items()}
+        return {name: sum(found) / len(found) if found else float("-inf") for name, found in recent.items()}
+
+    def steps(self, player: str) -> int:
+        """Return how many transition steps a player has taken in the run."""
+        return self.players[player].steps
+
+    def episodes(self, message: Episodes) -> None:
+        """Take an environment process's report."""
+        self.environment_steps += message.environment_steps
+        self._speed.read(time.monotonic(), self.environment_steps)
+        if self._deterministic:
+            self._held += message.episodes
+            return
+        for episode in message.episodes:
+            self.episode(episode)
+
+    def release(self) -> None:
+        """Take the episodes that a deterministic run has held back, in an order that does not depend on the time."""
+        held, self._held = self._held, []
+        for episode in sorted(held, key=lambda episode: (episode.match, episode.copy)):
+            self.episode(episode)
+
+    def episode(self, episode: Episode) -> None:
+        """Take a finished episode. One that a fault has cut is recorded and left out of the statistics."""
+        if episode.faulted:
+            self._fault(None, None, "environment", f"match {episode.match}, copy {episode.copy}: {episode.cause}")
+        else:
+            self._count(episode)
+        self._episode += 1
+        self._database.add(
+            "INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                self._episode,
+                self.life,
+                self.round,
+                int(episode.match),
+                int(episode.copy),
+                float(episode.ended_at),
+                int(episode.length),
+                float(episode.seconds),
+                bool(episode.truncated),
+                episode.cause,
+                episode.job,
+                episode.job is not None and not episode.faulted,
+            ),
+        )
+        entities = zip(episode.players, episode.returns, episode.lengths, episode.outcomes, strict=True)
+        for entity, (player, total, length, outcome) in enumerate(entities):
+            steps = self.players[player].steps if player in self.players else 0
+            said = None if outcome is None else str(outcome)
+            row = (self._episode, entity, player, float(total), int(length), said, steps)
+            self._database.add("INSERT INTO episode_entities VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def _count(self, episode: Episode) -> None:
+        now = time.monotonic()
+        outcomes = outcomes_of(episode.players, episode.returns, episode.outcomes)
+        means = mean_by_player(episode.players, episode.returns)
+        length = int(episode.length)
+        for player, entities in entities_by_player(episode.players).items():
+            if player not in self.players:
+                continue
+            total = float(means[player])
+            steps = int(sum([episode.lengths[e] for e in entities]))
+            self.players[player].finish(now, total, length, steps, outcomes[player])
+            if self._events is not None:
+                self._unshown.setdefault(player, []).append((total, length))
+
+    def progress(self, message: Progress) -> None:
+        """Take a worker's report: the player's counts, and its metrics."""
+        statistics = self.players.get(message.player)
+        if statistics is None:
+            logger.warning("a report names %r, who is no player of this run", message.player)
+            return
+        now = time.monotonic()
+        statistics.progress(now, message.worker, int(message.steps), int(message.updates), message.pooled)
+        if not message.metrics:
+            return
+        metrics = {name: float(value) for name, value in message.metrics.items()}
+        statistics.metrics.update(metrics)
+        if not self._keeps(message, now):
+            return
+        at = time.time()
+        for name, value in metrics.items():
+            row = (self.life, message.player, statistics.steps, statistics.updates, at, name, value)
+            self._database.add("INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        if self._events is not None:
+            speed = {"steps_per_second": statistics.steps_per_second(now)}
+            self._events.scalars(message.player, {**metrics, **speed}, statistics.steps, at)
+
+    def _keeps(self, message: Progress, now: float) -> bool:
+        """Whether an update's metrics go on record."""
+        if self._deterministic:
+            return message.updates <= ALL_UPDATES or message.updates % LATER_UPDATES == 0
+        kept, last = self._updates_kept.get(message.player, (0, 0.0))
+        if kept >= ALL_UPDATES and now - last < 1.0:
+            return False
+        self._updates_kept[message.player] = (kept + 1, now)
+        return True
+
+    def fault(self, failure: Failure) -> None:
+        """Note that a rank cannot go on."""
+        self._fault(failure.rank, failure.host, failure.role, failure.text)
+
+    def lost(self, rank: int, what: str) -> None:
+        """Note that a rank has died, without which the run goes on; ``what`` it was."""
+        self._fault(rank, None, what, "died")
+
+    def _fault(self, rank: int | None, host: str | None, role: str, what: str) -> None:
+        self.faults += 1
+        row = (self.life, time.time(), rank, host, role, what)
+        self._database.add("INSERT INTO faults VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def environment_steps_per_second(self) -> float:
+        """Return the present speed of all environment copies together."""
+        return self._speed.per_second(time.monotonic())
+
+    def flush(self, force: bool = False) -> bool:
+        """Write what waits, at most once a second unless forced; return whether nothing waits any more."""
+        now = time.monotonic()
+        if self._events is not None and (force or now >= self._next_show):
+            self._next_show = now + 1.0
+            self._show_episodes()
+            self._events.flush(force)
+        return self._database.flush(force)
+
+    def close(self, exit: int) -> None:  # noqa: A002 (named like the column)
+        """Note how this life ends, and write everything."""
+        self._ended = time.time()
+        row = (self._ended, exit, self.life)
+        self._database.add("UPDATE runs SET ended = ?, exit = ? WHERE life = ?", row)
+        if self._events is not None:
+            self._show_episodes()
+            self._events.close()
+        self._database.close()
+        logging.getLogger("arena").removeHandler(self._log)
+        self._log.close()
+
+    def _show_episodes(self) -> None:
+        """Write one point per player for the episodes since the last one: TensorBoard needs no more in a second."""
+        assert self._events is not None
+        at = time.time()
+        for player, finished in self._unshown.items():
+            statistics = self.players[player]
+            values = {
+                "return": sum(total for total, _ in finished) / len(finished),
+                "return_mean_100": statistics.mean_return or 0.0,
+                "length": sum(length for _, length in finished) / len(finished),
+            }
+            self._events.scalars(player, values, statistics.steps, at)
+        self._unshown.clear()

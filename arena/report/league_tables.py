@@ -1,0 +1,90 @@
+"""Tables of a league on the terminal: the standing, and who beats whom."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from arena.league.ratings import Rating
+from arena.report.progress_table import number
+
+WIDEST = 16
+"""Players up to which a matrix is printed: more columns than that fit no terminal."""
+
+
+class Line(NamedTuple):
+    """A player's line in a standing.
+
+    Attributes:
+      player: its name.
+      rating: None if it has none yet.
+      games: how many were played (decayed ones where they are counted so).
+      counts: wins, draws and losses.
+      mean_return: and its standard error; None leaves the column out.
+      notes: what else there is to say, one text for each further column.
+    """
+
+    player: str
+    rating: Rating | None
+    games: float
+    counts: tuple[float, float, float]
+    mean_return: tuple[float, float] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def standing_table(title: str, lines: Sequence[Line], notes: Sequence[str] = ()) -> Table:
+    """Return a table with a line for each player; ``notes`` are the titles of the further columns."""
+    table = _table(title)
+    table.add_column("player")
+    for name in notes:
+        table.add_column(name, justify="right" if name == "steps" else "left")
+    means = any(line.mean_return is not None for line in lines)
+    for name in ("rating", "Elo", "games", "win / draw / loss", *(["mean return"] if means else [])):
+        table.add_column(name, justify="right")
+    for line in lines:
+        rating = ("", "") if line.rating is None else (_with_error(line.rating), f"{line.rating.elo:.0f}")
+        cells = [line.player, *line.notes, *rating, f"{line.games:,.0f}", _shares(line.counts)]
+        if line.mean_return is not None:
+            cells.append(f"{number(line.mean_return[0])} ± {number(line.mean_return[1])}")
+        table.add_row(*cells)
+    return table
+
+
+def matrix_table(title: str, names: Sequence[str], matrix: np.ndarray, *, rates: bool) -> Table | None:
+    """Return a matrix ``[N, N]`` as a table, columns called by the numbers of the rows; None where it is too wide.
+
+    Args:
+      title: above it.
+      names: of the players.
+      matrix: win rates, or mean returns; NaN is left empty.
+      rates: whether these are win rates.
+    """
+    if len(names) > WIDEST:
+        return None
+    table = _table(title)
+    table.add_column("", justify="right")
+    table.add_column("player")
+    for column in range(len(names)):
+        table.add_column(str(column + 1), justify="right")
+    for row, name in enumerate(names):
+        shown = ["" if np.isnan(v) else f"{v:.0%}" if rates else number(round(float(v), 2) + 0.0) for v in matrix[row]]
+        table.add_row(str(row + 1), name, *shown)
+    return table
+
+
+def _table(title: str) -> Table:
+    # A title would be broken at the width of a narrow table.
+    return Table(
+        box=SIMPLE_HEAD, title=f"[bold]{title}[/bold]", title_justify="left", title_style="", min_width=len(title)
+    )
+
+
+def _with_error(rating: Rating) -> str:
+    return f"[bold]{rating.mu:.1f}[/bold] ± {rating.sigma:.1f}"
+
+
+def _shares(counts: tuple[float, float, float]) -> str:
+    total = sum(counts)
+    return " / ".join(f"{count / total:.0%}" for count in counts) if total else ""

@@ -1,0 +1,215 @@
+"""Pictures of a run: every player's reward curve, and how each one's learning went."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from arena.common.errors import ConfigError
+from arena.records.checkpoints import write_atomically
+from arena.records.player_statistics import RECENT, PlayerInfo
+from arena.records.reader import Series, open_records, read_metrics, read_players, read_returns
+from arena.records.run_directory import RunDirectory
+
+if TYPE_CHECKING:  # slow to import, and needed at the end of a run only
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+logger = logging.getLogger(__name__)
+
+INK, FAINT, GRID = "#1f2937", "#6b7280", "#e5e7eb"
+MAX_POINTS = 1500
+"""Points drawn of a curve: more than pixels would only cost time."""
+
+DOTS = 1200
+"""Single episodes shown behind a curve."""
+
+PANELS = (
+    ("Policy loss", ("loss/policy", "policy_loss")),
+    ("Value loss", ("loss/value", "value_loss")),
+    ("Entropy", ("entropy",)),
+    ("KL divergence per update", ("kl", "approx_kl")),
+    ("Explained variance", ("explained_variance",)),
+    ("Clipped fraction", ("clip_fraction",)),
+)
+"""The panels of a player's picture, and the metrics that belong there under any of these names."""
+
+
+def write_plots(run: RunDirectory) -> list[Path]:
+    """Draw a run as far as that can be done: what was learned is not lost because a picture is."""
+    try:
+        return draw_plots(run)
+    except (OSError, ConfigError, ImportError) as error:
+        logger.warning("the plots of %s cannot be drawn: %s", run, error)
+        return []
+
+
+def draw_plots(run: RunDirectory) -> list[Path]:
+    """Draw ``plots/returns.png`` and a ``plots/<player>.png`` for each player that has metrics.
+
+    Returns:
+      The pictures, the reward curves first; none where there is nothing to draw.
+
+    Raises:
+      ConfigError: the run has no records.
+      OSError: the disk is full or refuses.
+    """
+    with open_records(run.database) as connection:
+        players, returns, metrics = read_players(connection), read_returns(connection), read_metrics(connection)
+    pictures = []
+    run.plots.mkdir(exist_ok=True)
+    if returns:
+        pictures.append(save_figure(draw_returns(run.name, players, returns), run.plots / "returns.png"))
+    for player, named in metrics.items():
+        figure = draw_metrics(run.name, player, players[player].color, named)
+        if figure is not None:
+            pictures.append(save_figure(figure, run.plots / f"{player}.png"))
+    return pictures
+
+
+def draw_returns(title: str, players: Mapping[str, PlayerInfo], returns: Mapping[str, Series]) -> "Figure":
+    """Return every player's mean return against its transition steps: a curve over single episodes as light dots."""
+    figure, (axes,) = new_figure(1, 1, (9.0, 5.2))
+    for number, (player, info) in enumerate(players.items()):
+        if player not in returns:
+            continue
+        steps, _, values = returns[player]
+        shown = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), DOTS)).astype(int))
+        axes.plot(steps[shown], values[shown], ".", color=info.color, alpha=0.13, markersize=4, markeredgewidth=0)
+        # A mean of the first two or three episodes is noise that would set the scale.
+        skipped = min(len(values) // 2, RECENT // 10)
+        x, y = thin(steps[skipped:], running_mean(values, RECENT)[skipped:])
+        # Few points would be no line at all; the first players lie on top.
+        marker = "o" if len(x) < 3 else ""
+        axes.plot(x, y, color=info.color, linewidth=2.2, label=_label(player, info), zorder=50 - number, marker=marker)
+    axes.set_title(title, loc="left", fontsize=15, fontweight="bold", color=INK, pad=26)
+    axes.text(
+        0, 1.03, f"return of an episode, mean of the last {RECENT}; dots are single episodes",
+        transform=axes.transAxes, fontsize=10, color=FAINT,
+    )  # fmt: skip
+    axes.set_xlabel("transition steps of the player")
+    axes.set_ylabel("return")
+    columns = min(len(returns), 4)
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=columns, frameon=False, labelcolor=INK, fontsize=10
+    )
+    return figure
+
+
+def draw_metrics(title: str, player: str, color: str, metrics: Mapping[str, Series]) -> "Figure | None":
+    """Return a picture with a panel for each known metric of a player; None where it has none of them."""
+    found = [(name, next((metrics[key] for key in keys if key in metrics), None)) for name, keys in PANELS]
+    panels = [(name, series) for name, series in found if series is not None]
+    if not panels:
+        return None
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    figure, axes = new_figure(rows, columns, (4.0 * columns, 2.9 * rows + 0.7))
+    for panel, (name, series) in zip(axes, panels, strict=False):
+        width = max(len(series.values) // 40, 1)
+        x, y = thin(series.steps, series.values)
+        panel.plot(x, y, color=color, alpha=0.3, linewidth=0.9)
+        panel.plot(*thin(series.steps, running_mean(series.values, width)), color=color, linewidth=2)
+        panel.set_title(name, loc="left", fontsize=11, fontweight="bold", color=INK)
+    for panel in axes[len(panels) :]:
+        panel.set_visible(False)
+    for panel in axes[max(len(panels) - columns, 0) : len(panels)]:
+        panel.set_xlabel("transition steps")
+    figure.suptitle(f"{title}: {player}", x=0.015, ha="left", fontsize=15, fontweight="bold", color=INK)
+    return figure
+
+
+def running_mean(values: np.ndarray, window: int) -> np.ndarray:
+    """Return the mean over each value and up to ``window - 1`` before it, ``[N]``."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - window, 0)
+    return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+def thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return at most ``MAX_POINTS`` points of a curve: the means of neighbours with the same, or nearly the same, x."""
+    if len(x) < 2 or x[-1] <= x[0]:
+        return x[-1:], y[-1:]
+    place = ((x - x.min()) / (x.max() - x.min()) * (MAX_POINTS - 1)).astype(int)
+    counts = np.bincount(place)
+    filled = counts > 0
+    return np.bincount(place, x)[filled] / counts[filled], np.bincount(place, y)[filled] / counts[filled]
+
+
+def _label(player: str, info: PlayerInfo) -> str:
+    policy = info.use.rpartition(":")[2].rpartition("/")[2]
+    return f"{player} ({policy})" if info.learns or policy == "random" else f"{player} ({policy}, frozen)"
+
+
+def new_figure(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, list[Axes]]":
+    """Return an empty picture in the style of all of them, and its panels row by row; ``size`` is in inches."""
+    # No pyplot: it keeps global state and looks for a screen.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    figure = Figure(
+        size,
+        dpi=150,
+        facecolor="white",
+        layout=ConstrainedLayoutEngine(w_pad=0.14, h_pad=0.12, wspace=0.02, hspace=0.03),
+    )
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for panel in axes:
+        panel.spines[["top", "right", "left"]].set_visible(False)
+        panel.spines["bottom"].set_color(GRID)
+        panel.grid(axis="y", color=GRID, linewidth=0.9)
+        panel.set_axisbelow(True)
+        panel.tick_params(colors=FAINT, length=0, labelsize=9.5)
+        panel.xaxis.label.set_color(FAINT)
+        panel.yaxis.label.set_color(FAINT)
+        panel.xaxis.set_major_formatter(FuncFormatter(_steps_tick))
+        panel.xaxis.set_major_locator(MaxNLocator(6 if columns == 1 else 4))
+        panel.margins(x=0.02)
+    return figure, axes
+
+
+def _steps_tick(value: float, _position: Any = None) -> str:
+    """Return a number of steps as short as an axis wants it: 20k."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
+
+
+def save_figure(figure: "Figure", path: Path) -> Path:
+    """Write a picture as PNG or SVG, by the suffix of ``path``, and return the path.
+
+    Raises:
+      ConfigError: the suffix is another one.
+      OSError: the disk is full or refuses.
+    """
+    kind = path.suffix[1:].lower()
+    if kind not in ("png", "svg"):
+        raise ConfigError(f"{path}: expected a name that ends in .png or .svg")
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind))
+    return path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draw the pictures of a run again, from its records."""
+    parser = argparse.ArgumentParser("python -m arena.report.plots", description=main.__doc__)
+    parser.add_argument("run", type=Path, help="a run directory, such as runs/quickstart")
+    try:
+        for picture in draw_plots(RunDirectory.existing(parser.parse_args(argv).run)):
+            print(picture)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

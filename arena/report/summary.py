@@ -1,0 +1,123 @@
+"""The table at the end of a run: what every player has done, and where to find the rest."""
+
+import io
+import json
+import logging
+import shutil
+import sys
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from arena.records.checkpoints import write_text
+from arena.records.player_statistics import RECENT
+from arena.records.run_directory import RunDirectory
+from arena.records.writer import Records
+from arena.report.progress import Terminal, find_terminal, make_console
+from arena.report.progress_table import compact, duration, number
+
+logger = logging.getLogger(__name__)
+
+OUTCOMES = "win / draw / loss"
+
+WIDE = 104
+"""Characters that the whole table needs; narrower terminals get it without policies, updates and speeds."""
+
+
+def write_summary(run: RunDirectory, records: Records) -> str:
+    """Write ``summary.txt`` and ``summary.json``, and return the text for the terminal, in colours if it has them."""
+    summary = summarise(records)
+    try:
+        write_text(run.summary, render(run, summary, Terminal(False)))
+        write_text(run.summary.with_suffix(".json"), json.dumps(summary, indent=1) + "\n")
+    except OSError as error:
+        logger.warning("the summary of %s cannot be written: %s", run, error)
+    terminal = find_terminal(sys.stdout)
+    if terminal.interactive and terminal.width is None:
+        terminal = Terminal(True, *shutil.get_terminal_size())
+    return render(run, summary, terminal)
+
+
+def summarise(records: Records) -> dict[str, Any]:
+    """Return the end of a run as JSON values."""
+    seconds = records.seconds
+    players = {}
+    for name, player in records.players.items():
+        players[name] = {
+            "policy": player.info.use,
+            "color": player.info.color,
+            "learns": player.info.learns,
+            "steps": player.steps,
+            "updates": player.updates,
+            "episodes": player.episodes,
+            "mean_return": player.mean_return,
+            "best_mean_return": player.best,
+            "mean_length": player.mean_length,
+            "wins": player.wins,
+            "draws": player.draws,
+            "losses": player.losses,
+            "steps_per_second": player.steps / seconds if seconds else 0.0,
+        }
+    return {
+        "run": records.run.name,
+        "seconds": seconds,
+        "environment_steps": records.environment_steps,
+        "faults": records.faults,
+        "players": players,
+    }
+
+
+def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> str:
+    """Return what ``summarise`` says as a table, and where things are."""
+    stream = io.StringIO()
+    console = make_console(stream, terminal)
+    console.print(_table(summary, narrow=console.width < WIDE))
+    steps, seconds = summary["environment_steps"], summary["seconds"]
+    faults = f", {summary['faults']} faults" if summary["faults"] else ""
+    per_second = compact(steps / seconds) if seconds else "0"
+    console.print(
+        f"  {duration(seconds)} of wall time, {compact(steps)} environment steps ({per_second} per second){faults}"
+    )
+    lines = [("run directory", str(run.path))]
+    if (run.plots / "returns.png").is_file():
+        lines.append(("plots", str(run.plots / "returns.png")))
+    if any(run.tensorboard.glob("*")):
+        lines.append(("curves", f"tensorboard --logdir {run.tensorboard}"))
+    if any(run.players.glob("*/*.safetensors")) or any(run.checkpoints.glob("*/manifest.json")):
+        lines.append(("play them", f"arena eval {run.path}"))
+    for what, where in lines:
+        console.print(f"  [dim]{what:<14}[/dim] {where}", soft_wrap=True)
+    return stream.getvalue()
+
+
+def _table(summary: dict[str, Any], *, narrow: bool) -> Table:
+    players: dict[str, dict[str, Any]] = summary["players"]
+    outcomes = any(player[kind] for player in players.values() for kind in ("wins", "draws", "losses"))
+    table = Table(box=SIMPLE_HEAD, title=f"[bold]{summary['run']}[/bold]", title_justify="left", title_style="")
+    cells = {name: _cells(name, player) for name, player in players.items()}
+    left_out = {"policy", "updates", "steps/s"} if narrow else set()
+    left_out |= set() if outcomes else {OUTCOMES}
+    for title in next(iter(cells.values())):
+        if title not in left_out:
+            table.add_column(title, justify="left" if title in ("player", "policy") else "right", no_wrap=True)
+    for row in cells.values():
+        table.add_row(*(cell for title, cell in row.items() if title not in left_out))
+    return table
+
+
+def _cells(name: str, player: dict[str, Any]) -> dict[str, str]:
+    policy = player["policy"].rpartition(":")[2]
+    mean, best = player["mean_return"], player["best_mean_return"]
+    games = max(player["wins"] + player["draws"] + player["losses"], 1)
+    return {
+        "player": f"[{player['color']}]●[/] [bold]{name}[/bold]",
+        "policy": policy if player["learns"] or policy == "random" else f"{policy}, frozen",
+        "steps": f"{player['steps']:,}",
+        "updates": f"{player['updates']:,}" if player["learns"] else "",
+        "episodes": f"{player['episodes']:,}",
+        f"last {RECENT}": "–" if mean is None else f"[bold]{number(mean)}[/bold]",
+        f"best {RECENT}": "–" if best is None else number(best),
+        OUTCOMES: " / ".join(f"{player[kind] / games:.0%}" for kind in ("wins", "draws", "losses")),
+        "steps/s": compact(player["steps_per_second"]),
+    }

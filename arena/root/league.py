@@ -1,0 +1,272 @@
+"""The league in the run: turns the manager's jobs into messages, and what processes report into results for it."""
+
+import os
+import shutil
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from arena.common.errors import ConfigError
+from arena.common.outcomes import ranks_of, scores_of
+from arena.common.waiting import Pacer
+from arena.comms import Mailbox
+from arena.config.run import RunConfig
+from arena.plan.layout import Plan
+from arena.protocol.messages import Episode, Episodes, Job, Published, Restart
+from arena.records.league_writer import LeagueRecords
+from arena.records.run_directory import RunDirectory
+
+KEPT = 4
+"""Published weights of a player that are kept although no job names them: a worker may be about to load them."""
+
+
+COMPLAIN_EVERY = 60.0
+"""Seconds between two warnings of a disk that refuses."""
+
+
+class LeagueOffice:
+    """The root's side of a league.
+
+    Active players publish their weights as files; a snapshot is another name for the newest of them, so it is on disk
+    the moment it exists. Nothing is frozen or restarted while a checkpoint is being written: what it holds of the
+    players belongs to what it holds of the league.
+
+    Attributes:
+      records: where the league's standing is written.
+      begun: whether the first jobs are out. Before that nobody plays, and so nobody could write a checkpoint.
+      holding: whether nothing may be frozen or restarted.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        run: RunDirectory,
+        mailbox: Mailbox,
+        plan: Plan,
+        records: LeagueRecords,
+        note: Callable[[str, str], None],
+        state: Mapping[str, Any] | None,
+    ) -> None:
+        """Found the league, or continue from ``state``.
+
+        Raises:
+          ConfigError: a player has more matches than jobs.
+        """
+        assert config.league is not None
+        self._config, self._section, self._run = config, config.league, run
+        self._mailbox, self._plan, self._note = mailbox, plan, note
+        self.records = records
+        self._matches: dict[str, list[int]] = {player: [] for player in plan.groups}
+        for match in plan.matches:
+            self._matches[match.seats[0].player].append(match.index)
+        self._manager = config.league.manager(
+            config.seed, self._save, self._load, self._launch, max_active_player_job=self._jobs_at_once()
+        )
+        self._policies = {
+            player.player_id: str(config.league.policy_of(type(player), config.policies))
+            for player in self._manager.active_players
+        }
+        self._published: dict[str, Published] = {}
+        self._files: dict[str, deque[str]] = {player: deque() for player in plan.groups}
+        self._restarts: dict[str, tuple[int, int]] = {}
+        self._left: dict[int, int] = {}  # job in flight -> episodes that have not been reported
+        self._counted: dict[int, int] = {}  # and those that have counted
+        self._match_of: dict[int, int] = {}
+        self._weights_of: dict[int, set[str]] = {}
+        self._filling: dict[int, set[str]] = {}  # match -> files of its last job, which fills the time until the next
+        self._closed: set[int] = set()
+        self._complaints = Pacer(COMPLAIN_EVERY)
+        self.begun = False
+        self.holding = False
+        if state is not None:
+            self._manager.load_state_dict(state["manager"])
+            self._left = {int(job): left for job, left in state["left"].items()}
+            self._counted = {int(job): counted for job, counted in state["counted"].items()}
+            self._restarts = {player: (number, at) for player, (number, at) in state["restarts"].items()}
+        self.records.begin(self._manager, {} if state is None else state["games"])
+
+    def _jobs_at_once(self) -> int:
+        """Return how many jobs each player has in flight: one for each of its matches, if not configured."""
+        matches = max(len(indices) for indices in self._matches.values())
+        jobs = self._section.settings.get("max_active_player_job", matches)
+        if jobs < matches:
+            raise ConfigError(
+                f"league.settings.max_active_player_job: expected at least as many jobs as a player has matches "
+                f"({matches}), found {jobs}; the other matches would have nothing to play"
+            )
+        return jobs
+
+    def state(self) -> dict[str, Any]:
+        """Return, as JSON values, what a resumed run continues from."""
+        return {
+            "manager": self._manager.state_dict(),
+            "left": {str(job): left for job, left in self._left.items()},
+            "counted": {str(job): counted for job, counted in self._counted.items()},
+            "restarts": {player: list(restart) for player, restart in self._restarts.items()},
+            "games": self.records.games,
+        }
+
+    # What processes report ---------------------------------------------------------------------------------------
+
+    def published(self, message: Published) -> None:
+        """Take note of a player's newest weights."""
+        player = message.player
+        number, at = self._restarts.get(player, (0, 0))
+        files = self._files[player]
+        files.append(message.path)
+        if message.restarts < number:
+            return  # written before it heard of its restart
+        if at < 0:
+            self._restarts[player] = number, message.steps
+        self._published[player] = message
+        try:
+            _name(self._run.path / message.path, self._run.path / self._manager.player(player).checkpoint_path)
+        except OSError as error:
+            self._complain(f"the newest weights of {player} get no name of their own: {error}")
+        at_play = (*self._weights_of.values(), *self._filling.values())
+        named = set().union(*at_play, (p.path for p in self._published.values()))
+        for path in list(files)[:-KEPT]:
+            if path not in named:
+                files.remove(path)
+                (self._run.path / path).unlink(missing_ok=True)
+
+    def episodes(self, message: Episodes) -> None:
+        """Count the results of jobs; an episode that an accident has ended is none."""
+        of_jobs: dict[int, list[Episode]] = {}
+        for episode in message.episodes:
+            if episode.job is not None:
+                of_jobs.setdefault(episode.job, []).append(episode)
+        for job_id, found in of_jobs.items():
+            if job_id not in self._left:
+                self._note("WARNING", f"match {message.match} reports on job {job_id}, which nobody has")
+                continue
+            valid = [episode for episode in found if not episode.faulted]
+            self._manager.report({"job_id": job_id, **_results(valid)})
+            self.records.met(episode.players for episode in valid)
+            self._counted[job_id] = self._counted.get(job_id, 0) + len(valid)
+            self._left[job_id] -= len(found)
+            if self._left[job_id] <= 0:
+                self._finish(job_id)
+
+    def _finish(self, job_id: int) -> None:
+        del self._left[job_id]
+        self._filling[self._match_of.pop(job_id)] = self._weights_of.pop(job_id)
+        self._manager.finish_job({"job_id": job_id, "results": []})
+        self.records.job_ended(job_id, self._counted.pop(job_id, 0))
+
+    # What the league does ----------------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Make one pass of the league, once every player has published weights."""
+        if self._published.keys() != self._matches.keys():
+            return
+        if not self.begun:
+            self.begun = True
+            for job in self._manager.jobs_in_flight:  # of an earlier life
+                self._send(job, self._left[job["job_id"]])
+        if not self.holding:  # else the league would know more steps than the checkpoint has
+            for player, message in self._published.items():
+                self._manager.update_active_player({"player_id": player, "total_agent_step": message.steps})
+        try:
+            done = self._manager.advance(freeze=not self.holding)
+        except OSError as error:
+            self._complain(f"a snapshot waits: {error}")
+            return
+        for frozen in done.snapshots:
+            self._note("INFO", f"{frozen.parent_id} is frozen as {frozen.player_id}")
+        for player in done.mutated:
+            self._note("INFO", f"{player} starts anew")
+        for job, reason in done.failed:
+            self._note("WARNING", f"job {job['job_id']} of {job['launch_player']} could not be launched: {reason}")
+        self.records.update(self._manager, force=bool(done.snapshots))
+
+    def _complain(self, text: str) -> None:
+        """Warn of a disk that refuses, now and then; the league goes on and tries again."""
+        if self._complaints.due():
+            self._note("WARNING", text)
+
+    def close_match(self, index: int) -> None:
+        """Hand out no more jobs for a match."""
+        self._closed.add(index)
+
+    def close(self) -> None:
+        """Write the standing one last time."""
+        self.records.update(self._manager, force=True)
+
+    def _save(self, checkpoint_path: str, snapshot_path: str) -> None:
+        """Give a player's newest weights the name of a snapshot."""
+        player = next(p.player_id for p in self._manager.active_players if p.checkpoint_path == checkpoint_path)
+        source, target = self._run.path / self._published[player].path, self._run.path / snapshot_path
+        _name(source, target)
+
+    def _load(self, player: str, path: str) -> None:
+        """Have a player begin anew."""
+        number = self._restarts.get(player, (0, 0))[0] + 1
+        self._restarts[player] = number, -1  # after how many steps its next file says
+        self._mailbox.post(self._plan.groups[player][0], Restart(path, number))
+
+    def _launch(self, job: dict[str, Any]) -> None:
+        self._left[job["job_id"]] = int(job["env"].get("episodes", self._section.episodes))
+        self._send(job, self._left[job["job_id"]])
+
+    def _send(self, job: dict[str, Any], episodes: int) -> None:
+        """Give a job to that match of its player which has the fewest."""
+        job_id, player = job["job_id"], job["launch_player"]
+        matches = self._matches[player]
+        match = min(matches, key=lambda index: sum(at == index for at in self._match_of.values()))
+        self._match_of[job_id] = match
+        self.records.job_began(job, match)
+        others = {member for side in job["sides"] for member in side if member != player or not job["train"]}
+        weights = {
+            member: self._published[member].path if member in self._published else job["checkpoint_paths"][member]
+            for member in others
+        }
+        self._weights_of[job_id] = set(weights.values())
+        if match in self._closed:
+            return
+        message = Job(
+            id=job_id,
+            player=player,
+            sides=tuple(tuple(side) for side in job["sides"]),
+            weights=weights,
+            policies={member: self._policy_of(member) for member in others},
+            train=job["train"],
+            episodes=episodes,
+            num_envs=job["env"].get("num_envs"),
+            settings=dict(job["env"].get("settings", {})),
+            options=job["env"].get("options"),
+            forward=dict(job["forward"]),
+            data=dict(job["data"]),
+        )
+        environment, _ = self._plan.match_ranks(match)
+        self._mailbox.post(environment, message)
+
+    def _policy_of(self, player: str) -> str:
+        found = self._manager.player(player)
+        return self._policies[player if found.active else found.parent_id]
+
+
+def _name(source: Path, target: Path) -> None:
+    """Give a file another name, which it takes over from whatever had it; at once, whatever happens in between."""
+    temporary = target.with_name(f".{target.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(source, temporary)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(source, temporary)
+    os.replace(temporary, target)
+
+
+def _results(episodes: list[Episode]) -> dict[str, Any]:
+    """Return ``results`` and ``returns`` as the league's payoff reads them."""
+    results: list[Any] = []
+    returns: list[list[float]] = []
+    for episode in episodes:
+        means = [sum(float(episode.returns[e]) for e in side) / len(side) for side in episode.sides]
+        if len(means) == 1:
+            results.append(means[0])
+        else:
+            results.append(ranks_of(scores_of(episode.sides, episode.returns, episode.outcomes)))
+            returns.append(means)
+    return {"results": results, "returns": returns or None}

@@ -1,0 +1,532 @@
+"""The root process: says who plays, keeps the records, decides when matches end; steps nothing, never waits blindly."""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from arena.common.errors import GivenUpError
+from arena.common.waiting import Pacer, Waiter
+from arena.comms import Mailbox, World
+from arena.config.run import Round, RunConfig
+from arena.launch.mpirun import GO_ON
+from arena.plan.layout import Plan, describe_part
+from arena.protocol.messages import (
+    CheckpointPart,
+    CloseMatch,
+    Episodes,
+    Failure,
+    Finished,
+    Joined,
+    Note,
+    Progress,
+    Published,
+    RoundOver,
+    RoundStart,
+    Salvage,
+    StopLearning,
+    Survivor,
+    WriteCheckpoint,
+)
+from arena.records.checkpoints import Checkpoints, write_text
+from arena.records.run_directory import RunDirectory
+from arena.records.writer import Records
+from arena.report.progress import ProgressView
+from arena.root.hang_report import hang_report
+from arena.root.league import LeagueOffice
+from arena.system.stack_dump import Inquest
+
+IDLE_PAUSE = 0.01
+"""Seconds between two looks into an empty mailbox: the root must not take a core from the others."""
+
+TICK_EVERY = 0.05
+"""Seconds between two looks at what is due, where mail keeps coming."""
+
+VIEW_EVERY = 0.25
+"""Seconds between two drawings of the terminal view."""
+
+
+ASK_FOR = 2.5
+"""Seconds that ranks have to say what they are doing; a rank that has given up ends the job by itself after 5."""
+
+
+class Root:
+    """Rank 0 of a run.
+
+    Attributes:
+      stopping: whether a signal asked the run to end early.
+      ranks: for each rank that had a part, its role and whether it has loaded torch (only workers should).
+    """
+
+    def __init__(
+        self,
+        world: World,
+        mailbox: Mailbox,
+        config: RunConfig,
+        run: RunDirectory,
+        records: Records,
+        view: ProgressView,
+        inquest: Inquest,
+    ) -> None:
+        """Take the run's things: all ranks, the mail, what was asked, where it goes, and a way to ask in a hang."""
+        self._inquest = inquest
+        self._plan: Plan | None = None
+        self._world, self._mailbox, self._config, self._run = world, mailbox, config, run
+        self._records, self._view = records, view
+        self._checkpoints = Checkpoints(run.checkpoints, config.checkpoint.keep)
+        self._number = self._checkpoints.next_number()
+        self._rounds = config.round_list()
+        self._next_view = 0.0
+        self.stopping = False
+        self.ranks: dict[int, dict[str, Any]] = {}
+        self._steps: dict[str, int] = {}
+        self._steps_before: dict[str, int] = {}
+        self._updates: dict[str, int] = {}
+        self._round_number = 0
+        self._learning: list[str] = []
+        self._newest: Path | None = None
+        self._league: LeagueOffice | None = None
+        self._league_state: dict[str, Any] | None = None
+        self._roles: dict[int, str] = {}
+        self._mourned = 0
+        self._saved: dict[str, Survivor] = {}
+
+    def listen_to_signals(self) -> None:
+        """Have SIGTERM, SIGUSR1 and Ctrl-C end the run at the next update; a second one ends it at once."""
+
+        def stop(number: int, _frame: Any) -> None:
+            if self.stopping:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+            self.stopping = True
+
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+            signal.signal(number, stop)
+
+    # Resuming -------------------------------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """Go on from the newest complete checkpoint: in its round, or in the next one where that one was finished."""
+        newest = self._checkpoints.newest()
+        assert newest is not None, "the run directory has refused to resume without a checkpoint"
+        for warning in newest.warnings:
+            self._records.note("WARNING", warning)
+        manifest = newest.manifest
+        self._newest = newest.path
+        self._round_number = manifest["round"]
+        self._steps = dict(manifest["round_steps"])
+        self._steps_before = dict(manifest["steps_before"])
+        self._updates = dict(manifest["updates"])
+        self._learning = list(manifest["learning"])
+        self._league_state = manifest["league"]
+        self._records.restore(manifest["statistics"], manifest["number"])
+        self._records.note("INFO", f"resumed from checkpoint {newest.path}")
+        # Judged by the steps, so that a finished run can be resumed with a larger budget.
+        budget = self._rounds[self._round_number].steps if self._round_number < len(self._rounds) else 0
+        if manifest["finished"] and all(self._steps.get(player, 0) >= budget for player in manifest["learning"]):
+            self._turn_over()
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds have been played to their end."""
+        return self._round_number >= len(self._rounds)
+
+    # Rounds ---------------------------------------------------------------------------------------------------
+
+    def next_round(self) -> RoundStart:
+        """Return what to tell everybody at the start of the next round, or at the end of the run."""
+        if self.stopping or self.finished:
+            return RoundStart(-1, None, {}, {}, {}, {})
+        number = self._round_number
+        sources = self._resolve_copies(self._rounds[number - 1]) if number and not self._steps else {}
+        newest = None if self._newest is None else str(self._newest.resolve())
+        self._records.begin_round(number, sources, goes_on=bool(self._steps))
+        restarts = {} if self._league_state is None else self._league_state["restarts"]
+        return RoundStart(number, newest, sources, self._steps, self._steps_before, self._updates, restarts)
+
+    def _turn_over(self) -> None:
+        """Count the round's steps to what came before, and go to the next round."""
+        for player, steps in self._steps.items():
+            self._steps_before[player] = self._steps_before.get(player, 0) + steps
+        self._steps = {}
+        self._round_number += 1
+
+    def _resolve_copies(self, last: Round) -> dict[str, str]:
+        """Return player -> whose weights it takes; ``best`` and ``others`` are resolved by the last round's returns."""
+        copies: dict[str, str] = {}
+        if not last.copy or self._newest is None:
+            return copies
+        returns = self._records.round_returns()
+        learning = {name: returns[name] for name in self._learning}
+        for to, source in last.copy.items():
+            chosen = max(learning, key=lambda name: learning[name]) if source == "best" else source
+            targets: Iterable[str] = [name for name in learning if name != chosen] if to == "others" else [to]
+            copies.update((name, chosen) for name in targets if name != chosen)
+        for to, source in copies.items():
+            self._records.note("INFO", f"{to} starts from the weights of {source}")
+        return copies
+
+    def supervise(self, plan: Plan) -> None:
+        """Keep the records of one round and end its matches, until every busy rank has said that it is through."""
+        if self._config.league is not None:
+            self._league = LeagueOffice(
+                self._config,
+                self._run,
+                self._mailbox,
+                plan,
+                self._records.league,
+                self._records.note,
+                self._league_state,
+            )
+        self._plan = plan
+        origins = self._world.origins
+        self._roles = {origins[each.rank]: describe_part(each) for each in plan.assignments}
+        if len(plan.matches) == 0:
+            raise GivenUpError(f"{self._world.size} ranks are left, with whom no match can be played; {GO_ON}")
+        away = {seat.player for row in self._rounds[self._round_number].rows for seat in row.seats} - plan.groups.keys()
+        if away and self._config.league is not None:
+            raise GivenUpError(f"no match is left for {min(away)}, without whom the league cannot go on; {GO_ON}")
+        for player in sorted(away):
+            self._records.note("WARNING", f"no match is left for {player}: it learns no more")
+        round_ = _Round(self, plan, self._league)
+        round_.run()
+        self._learning = round_.learning()
+
+    def order_last_checkpoint(self) -> WriteCheckpoint:
+        """Begin the checkpoint that everybody writes at the end of a round, or of a stretch of it."""
+        return self.order_checkpoint(last=self.stopping or self._round_is_over())
+
+    def _round_is_over(self) -> bool:
+        """Whether the round has been played to its end: a deterministic run plays it in stretches."""
+        if not self._config.deterministic:
+            return not self.stopping
+        budget = self._rounds[self._round_number].steps
+        return all(self._steps.get(player, 0) >= budget for player in self._learning)
+
+    def order_checkpoint(self, *, last: bool = False) -> WriteCheckpoint:
+        """Begin the next checkpoint; ``last`` of a round or of the run."""
+        number, self._number = self._number, self._number + 1
+        return WriteCheckpoint(number, str(self._checkpoints.begin(number)), last)
+
+    def complete_checkpoint(
+        self, order: WriteCheckpoint, learning: Iterable[str], parts: Iterable[CheckpointPart] = (), *, finished: bool
+    ) -> None:
+        """Declare a checkpoint complete; a disk that refuses costs this checkpoint, not the run.
+
+        Args:
+          order: what ``order_checkpoint`` returned.
+          learning: the players that learn.
+          parts: what their groups said of their parts: they may have learned on since, the parts have not.
+          finished: whether the round is over with it.
+        """
+        parts = list(parts)
+        steps = {**self._steps, **{part.player: part.steps for part in parts}}
+        statistics = self._records.state()
+        for player, count in steps.items():
+            statistics["players"][player]["steps"] = self._steps_before.get(player, 0) + count
+        manifest = {
+            "round": self._round_number,
+            "round_steps": steps,
+            "steps_before": self._steps_before,
+            "steps": {player: statistics["players"][player]["steps"] for player in steps},
+            "updates": {**self._updates, **{part.player: part.updates for part in parts}},
+            "learning": list(learning),
+            "finished": finished,
+            "statistics": statistics,
+            "league": self._league_state if self._league is None else self._league.state(),
+        }
+        self._records.flush(force=True)  # a job that is killed goes on from here: what led here must be on record
+        try:
+            names = [f"{player}.safetensors" for player in self._config.players]
+            self._checkpoints.carry(order.number, self._newest, names)
+            self._newest = self._checkpoints.complete(order.number, manifest)
+            self._records.note("INFO", f"checkpoint {order.number} is complete")
+        except OSError as error:
+            self._records.note("WARNING", f"checkpoint {order.number} is left out: {error}")
+
+    def end_round(self, order: WriteCheckpoint) -> None:
+        """Close the round with the checkpoint that everybody has written."""
+        finished = self._round_is_over()
+        self._records.release()
+        self.complete_checkpoint(order, self._learning, finished=finished)
+        if self._league is not None:
+            self._league.close()
+        if finished or self.stopping:
+            self._records.end_round()
+        if finished:
+            self._turn_over()
+
+    # Going on without a rank ------------------------------------------------------------------------------------
+
+    def mourn(self) -> None:
+        """Note which ranks have died since the last time."""
+        world = self._world
+        for origin in world.dead[self._mourned :]:
+            what = self._roles.get(origin, "no part yet")
+            self._records.lost(origin, what)
+            left = f"{world.size} ranks are left, and go on"
+            self._records.note("WARNING", f"rank {origin} ({what}) has died; {left}")
+        self._mourned = len(world.dead)
+        self.ranks = {}  # they have closed up
+
+    def salvage(self, survivors: Iterable[Survivor]) -> Salvage:
+        """Say whose replica of each player counts: the one that has learned most, and all of them where they agree."""
+        self._saved = {}
+        for one in sorted(survivors, key=lambda one: (-one.updates, one.rank)):
+            # What is left of a round that was closed is in its checkpoint.
+            if one.player is not None and one.learns and one.round == self._round_number:
+                self._saved.setdefault(one.player, one)
+        try:
+            order = self.order_checkpoint()
+        except OSError as error:
+            self._records.note("WARNING", f"what was learned since the last checkpoint is lost: {error}")
+            return Salvage(None, {})
+        return Salvage(order, {player: one.rank for player, one in self._saved.items()})
+
+    def go_on(self, salvage: Salvage) -> None:
+        """Complete the checkpoint from what the survivors have written; the next round starts from it."""
+        order, saved = salvage.order, self._saved
+        if order is not None:
+            learning = {*self._learning, *saved}
+            parts = []
+            for player, one in saved.items():
+                if one.inner_door:
+                    parts.append(CheckpointPart(order.number, player, one.steps, one.updates))
+                    if one.updates > self._updates.get(player, 0):  # the report of its last update was lost
+                        steps = self._steps_before.get(player, 0) + one.steps
+                        self._progress(Progress(player, 0, steps, one.updates, True, one.metrics or {}))
+                    self._steps[player], self._updates[player] = one.steps, one.updates
+            self.complete_checkpoint(order, sorted(learning), parts, finished=False)
+            self._learning = sorted(learning)
+        if self._league is not None:
+            self._league_state = self._league.state()
+            self._league.close()
+            self._league = None
+
+    def describe_ranks(self) -> None:
+        """Write what each rank was to ``log/ranks.json``."""
+        self.ranks[0] = {"role": "root", "loaded_torch": "torch" in sys.modules}
+        hosts = self._world.hosts
+        described = [{"rank": rank, "host": hosts[rank], **facts} for rank, facts in sorted(self.ranks.items())]
+        (self._run.log / "ranks.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
+
+    # Mail -----------------------------------------------------------------------------------------------------
+
+    def handle(self, message: Any) -> None:
+        """Take one message that concerns the records."""
+        if isinstance(message, Episodes):
+            self._records.episodes(message)
+        elif isinstance(message, Progress):
+            self._progress(message)
+        elif isinstance(message, Note):
+            self._records.note(message.level, f"rank {message.rank}: {message.text}")
+        elif isinstance(message, Failure):
+            self.fail(message)
+
+    def _progress(self, message: Progress) -> None:
+        self._records.progress(message)
+        player = message.player
+        self._updates[player] = max(self._updates.get(player, 0), message.updates)
+        total = self._records.steps(player)
+        self._steps[player] = total - self._steps_before.get(player, 0)
+
+    def fail(self, failure: Failure) -> None:
+        """Print why a rank cannot go on, once, and end the whole job."""
+        code = report_failure(failure)
+        if failure.hang:
+            self._report_hang(failure)
+        self._view.close()
+        self._records.fault(failure)
+        self._records.close(exit=code)
+        if failure.user_error:
+            self._run.forget()
+        self._world.abort(code)
+
+    def _report_hang(self, failure: Failure) -> None:
+        """Ask every rank what it is doing, and write down what they say."""
+        origins = self._world.origins
+        said = {origins.index(rank): told for rank, told in self._inquest.ask(ASK_FOR).items() if rank in origins}
+        text = hang_report(failure, self._plan, self._world.hosts, said)
+        try:
+            write_text(self._run.hang_report, text)
+        except OSError as error:
+            print(f"{text}\n({self._run.hang_report} cannot be written: {error})", file=sys.stderr, flush=True)
+        else:
+            silent = self._world.size - 1 - len(said)
+            told = f"what every rank was doing ({silent} gave no answer): {self._run.hang_report}"
+            print(told, file=sys.stderr, flush=True)
+
+    def refresh(self, matches: int = 0) -> None:
+        """Draw the view and flush the records, not more often than useful; ``matches`` are running."""
+        now = time.monotonic()
+        self._view.matches = matches
+        if now >= self._next_view:
+            self._next_view = now + VIEW_EVERY
+            self._view.update()
+            self._records.flush()
+
+
+class _Round:
+    """What the root knows of the round under way."""
+
+    def __init__(self, root: Root, plan: Plan, league: LeagueOffice | None) -> None:
+        self._root, self._plan, self._league = root, plan, league
+        self._joined: dict[str, Joined] = {}
+        self._finished: dict[str, set[int]] = {player: set() for player in plan.groups}
+        self._busy = {a.rank for a in plan.assignments if a.role in ("environment", "worker")}
+        self._open = set(range(len(plan.matches)))
+        self._told_to_stop = False
+        self._order: WriteCheckpoint | None = None
+        self._parts: dict[str, CheckpointPart] = {}
+        self._next_checkpoint = time.monotonic() + root._config.checkpoint.every
+        self._ticking = Pacer(TICK_EVERY)
+
+    def run(self) -> None:
+        """Take mail until every busy rank is through."""
+        while self._busy:
+            mail = self._root._mailbox.poll()
+            if mail is None:
+                time.sleep(IDLE_PAUSE)
+            else:
+                self._take(*mail)
+            if mail is None or self._ticking.due():
+                self._tick()
+            self._root.refresh(matches=len(self._open))
+
+    def _take(self, sender: int, message: Any) -> None:
+        if isinstance(message, Joined):
+            self._joined[message.player] = message
+        elif isinstance(message, Finished):
+            self._finished[message.player].add(message.worker)
+            if message.player in self._joined and self._is_finished(message.player):
+                steps = self._root._records.steps(message.player)
+                self._root._records.note("INFO", f"{message.player} is finished after {steps:,} steps")
+            if not self._root._config.deterministic:
+                self._close_matches()
+        elif isinstance(message, CheckpointPart):
+            if self._order is not None and message.number == self._order.number:
+                self._parts[message.player] = message
+                if self._parts.keys() >= set(self.learning()):
+                    # An open-door worker knows its own steps only; those of its group are in the records.
+                    parts = [part for part in self._parts.values() if self._joined[part.player].inner_door]
+                    self._root.complete_checkpoint(self._order, self.learning(), parts, finished=False)
+                    self._order = None
+        elif isinstance(message, RoundOver):
+            self._busy.discard(message.rank)
+            self._root.ranks[message.rank] = {"role": message.role, "loaded_torch": message.loaded_torch}
+        elif isinstance(message, Published):
+            assert self._league is not None
+            self._league.published(message)
+        else:
+            self._root.handle(message)
+            if self._league is not None and isinstance(message, Episodes):
+                self._league.episodes(message)
+
+    def learning(self) -> list[str]:
+        """Return the players that learn in this round."""
+        return [player for player, joined in self._joined.items() if joined.learns]
+
+    def _is_finished(self, player: str) -> bool:
+        joined = self._joined[player]
+        needed = 1 if joined.inner_door and joined.learns else joined.workers
+        return len(self._finished[player]) >= needed
+
+    def _all_joined(self) -> bool:
+        return len(self._joined) == len(self._plan.groups)
+
+    def _close_matches(self) -> None:
+        """Close each match whose learning players (or all, where none learns) have finished."""
+        if not self._all_joined():
+            return
+        learning = set(self.learning())
+        for index in sorted(self._open):
+            players = {seat.player for seat in self._plan.matches[index].seats}
+            if all(self._is_finished(player) for player in (players & learning) or players):
+                self._close(index)
+
+    def _close(self, index: int) -> None:
+        self._open.discard(index)
+        if self._league is not None:
+            self._league.close_match(index)
+        environment, _ = self._plan.match_ranks(index)
+        self._root._mailbox.post(environment, CloseMatch())
+
+    def _leaders(self, players: Iterable[str]) -> list[int]:
+        return [self._plan.groups[player][0] for player in players]
+
+    def _tick(self) -> None:
+        if not self._all_joined():
+            return
+        if self._root._config.deterministic:  # the seats themselves end their matches, after a number of updates
+            if self._root.stopping and not self._told_to_stop:
+                self._told_to_stop = True
+                text = "asked to stop: at the next checkpoint of a deterministic run; a second signal ends at once"
+                self._root._records.note("WARNING", text)
+            return
+        if self._root.stopping:
+            self._stop()
+        elif self._open:
+            self._close_matches()
+            if self._league is None or self._league.begun:
+                self._checkpoint()
+            if self._league is not None:
+                self._league.holding = self._order is not None
+                self._league.advance()
+
+    def _stop(self) -> None:
+        """Let the groups that learn update by update stop together, then close every match."""
+        together = [p for p in self.learning() if self._joined[p].inner_door]
+        if not self._told_to_stop:
+            self._told_to_stop = True
+            self._root._records.note("WARNING", "asked to stop: at the next update; a second signal ends at once")
+            for rank in self._leaders(together):
+                self._root._mailbox.post(rank, StopLearning())
+        if all(self._is_finished(player) for player in together):
+            for index in sorted(self._open):
+                self._close(index)
+
+    def _checkpoint(self) -> None:
+        now = time.monotonic()
+        if now < self._next_checkpoint:
+            return
+        self._next_checkpoint = now + self._root._config.checkpoint.every
+        learning = self.learning()
+        if not learning:
+            return
+        if self._order is not None:
+            late = sorted(set(learning) - self._parts.keys())
+            self._root._records.note("WARNING", f"checkpoint {self._order.number} is left out: no part from {late}")
+        try:
+            self._order = self._root.order_checkpoint()
+        except OSError as error:
+            self._root._records.note("WARNING", f"a checkpoint is left out: {error}")
+            return
+        self._parts = {}
+        for rank in self._leaders(learning):
+            self._root._mailbox.post(rank, self._order)
+
+
+def report_failure(failure: Failure) -> int:
+    """Print a failure to the terminal and return the exit code it asks for."""
+    if failure.user_error:
+        text, code = f"error: {failure.text}", 2
+    else:
+        who = f"rank {failure.rank} on {failure.host}, {failure.role}"
+        who += f" of player {failure.player!r}" if failure.player else ""
+        text, code = f"error: {who} failed:\n{failure.text.rstrip()}", 1
+    print(text, file=sys.stderr, flush=True)
+    return code
+
+
+def keep_reading(root: Root, waiter: Waiter) -> Waiter:
+    """Return a waiter that keeps taking mail and drawing the view while the root waits for the others."""
+
+    def on_idle() -> None:
+        while (mail := root._mailbox.poll()) is not None:
+            root.handle(mail[1])
+        root.refresh()
+
+    return waiter.like(spin=0, yielding=0, max_sleep=IDLE_PAUSE, on_idle=on_idle)

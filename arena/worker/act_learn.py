@@ -1,0 +1,264 @@
+"""The inner door: the worker drives an algorithm that separates ``act`` from ``learn``, together with its group."""
+
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arena.common import registry
+from arena.common.errors import ConfigError, MatchOver
+from arena.common.seeding import derive_seed
+from arena.comms import GroupChannel
+from arena.protocol.messages import Restart, WriteCheckpoint
+from arena.records.checkpoints import read_state
+from arena.worker.base import Worker
+from arena.worker.collector import Driver
+from arena.worker.context import Context
+from arena.worker.device import device_of
+from arena.worker.league import LeagueSeat
+
+
+class InnerDoorWorker(Worker):
+    """Drives a built-in algorithm: act, collect, learn, all together with the group."""
+
+    inner_door = True
+
+    def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
+        super().__init__(context, channel, environment_rank)
+        seat, use = self.seat, self.settings.use
+        if seat.offer.same_step:
+            raise ConfigError(f"env.autoreset: policy {use!r} needs next_step, found same_step")
+        self.policies = [self._build(number, self.seed) for number in range(len(seat.blocks))]
+        self.set_up_torch()
+        self.learns = not self.settings.frozen and self.policy.horizon > 0
+        if self.policy.horizon > 0 and len(seat.blocks) > 1:
+            names = ", ".join(e.name for e in seat.offer.entities)
+            raise ConfigError(
+                f"policy {use!r} shares its parameters among the entities of a seat ({names}), but their spaces "
+                "differ; give entities with different spaces seats of their own"
+            )
+        self.league: LeagueSeat | None = None
+        if context.config.league is not None:
+            self.league = LeagueSeat(context, self.player, seat.offer, environment_rank, self.seed, self.policy.horizon)
+        self._restore()
+        self.driver = Driver(
+            seat,
+            self.policies,
+            deterministic=self.settings.deterministic_actions,
+            opponents=None if self.league is None else self.league.opponents,
+        )
+        self.join(self.learns)
+        self._publish(at_once=True)
+
+    def _build(self, number: int, seed: int) -> Any:
+        """Return a new policy for a block of entities."""
+        block = self.seat.blocks[number]
+        return self.policy_class(
+            block.spaces,
+            _settings_of(self.policy_class, self.settings.settings, self.settings.use),
+            lanes=self.seat.offer.copies * len(block.positions),
+            seed=derive_seed(seed, "block", number),
+            device=_device(self.context),
+        )
+
+    @property
+    def policy(self) -> Any:
+        """The policy that learns: the one of the first block."""
+        return self.policies[0]
+
+    def _restore(self) -> None:
+        """Start where the checkpoint, the warm start or worker 0 is."""
+        state = self.stored_state()
+        if state is not None:
+            self.policy.load_state_dict(state)
+            path = self.stored(f"{self.player}.{self.channel.rank}.safetensors")
+            if self.context.config.deterministic:
+                path = None  # matches begin anew, with streams that derive from where the run stands
+            if path is not None and self.context.start.steps.get(self.player):
+                self.policy.load_worker_state(read_state(path))
+        elif self.settings.warm_start is not None:
+            registry.load("arena.policies.loader:load_weights")(self.policy, Path(self.settings.warm_start))
+        for policy in self.policies:
+            weights = policy.weights()
+            if not weights:
+                continue
+            import torch
+
+            for name in sorted(weights):
+                array = np.array(weights[name].cpu().numpy() if hasattr(weights[name], "cpu") else weights[name])
+                flat = np.ascontiguousarray(array).reshape(-1).copy()
+                if flat.size:
+                    self.channel.broadcast_in_place(flat)
+                weights[name] = torch.from_numpy(flat.reshape(array.shape))
+            policy.load_weights(weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the algorithm's state."""
+        return self.policy.state_dict()
+
+    def worker_state(self) -> dict[str, Any]:
+        """Return this worker's random generators and memory."""
+        return self.policy.worker_state()
+
+    def weights(self) -> dict[str, Any]:
+        """Return the networks."""
+        return self.policy.weights()
+
+    def serve(self) -> None:
+        """Play and learn until the match is over."""
+        try:
+            if self.learns and self.steps < self.budget:
+                self._learn()
+            if self.learns and self.channel.rank == 0:  # for all: they stopped together
+                self.finish()
+            self.seat.done = self.context.config.deterministic
+            self.driver.play(self._after_exchange)
+        except MatchOver:
+            pass
+        self.channel.leave()
+        self.seat.drain()  # where the group has said that it is over, the environment waits for this seat
+        if not self.learns:
+            self.steps = self.driver.steps
+            self.report(pooled=False)
+
+    def _learn(self) -> None:
+        from arena.learning.rollout import Rollout  # which brings Numba along
+
+        policy, group = self.policy, self.channel
+        offer = self.seat.offer
+        rollout = Rollout(
+            offer.entities[0], policy.extras, horizon=policy.horizon, lanes=offer.copies * len(offer.entities)
+        )
+        if self.league is not None:
+            self.driver.meet()
+            self.league.configure(self.policy)
+        config = self.context.config
+        last = self.updates + config.checkpoint.updates if config.deterministic else None
+        while True:
+            taken = self.driver.collect(rollout)
+            self.policy.set_progress(self._progress())
+            self.metrics = self.policy.learn(rollout, group)
+            rollout.begin()
+            self.updates += 1
+            if group.rank == 0:
+                self.look_into_mailbox()
+            order = self.checkpoint_asked if group.rank == 0 else None
+            # Decisions are taken on what the whole group sums up: the first worker alone contributes the orders.
+            agreed = np.array([taken, self.stop_asked, order is not None, self.restart_asked is not None], np.float64)
+            group.sum_in_place(agreed)
+            self.steps += int(agreed[0])
+            if agreed[3]:
+                self._restart_together()
+            if self.context.config.verify_replicas:
+                self._verify_replicas()
+            if group.rank == 0:
+                self.report(pooled=True)  # before the checkpoint, so that the records hold what it goes on from
+            if agreed[2]:
+                self._write_together(order)
+            over = bool(agreed[1]) or self.steps >= self.budget or self.updates == last
+            self._publish(at_once=over)
+            if over:
+                return
+
+    def _progress(self) -> float:
+        if self.league is not None:
+            return self.league.progress(self.steps, self.budget)
+        return min(1.0, self.steps / self.budget)
+
+    def _publish(self, *, at_once: bool) -> None:
+        """In a league, let others have the player's present weights."""
+        if self.league is None:
+            return
+        self.league.configure(self.policy)
+        if self.channel.rank:
+            return
+        try:
+            published = self.league.publish(self.policy, self._steps_before + self.steps, at_once=at_once)
+        except OSError as error:
+            self.note("WARNING", f"the weights of {self.player} are not published: {error}")
+            return
+        if published is not None:
+            self.context.mailbox.post(0, published)
+
+    def _restart_together(self) -> None:
+        """Begin anew, as the league wants: other weights, a new optimizer, schedules from their beginning."""
+        restart: Restart | None = self.channel.share(self.restart_asked)
+        assert restart is not None and self.league is not None
+        self.restart_asked = None
+        self.league.restarts, self.league.restarted_at = restart.number, self.steps
+        self.channel.free()  # what the old one's gradients were averaged in
+        policy = self._build(0, derive_seed(self.seed, "restart", restart.number))
+        registry.load("arena.policies.loader:load_weights")(policy, self.league.weights_file(restart.path))
+        self.policies[0] = policy
+        self.league.forget_configuration()
+        self._publish(at_once=True)
+
+    def _write_together(self, order: WriteCheckpoint | None) -> None:
+        order = self.channel.share(order)
+        assert order is not None
+        failures = np.array([0.0 if self.write_part(order) else 1.0])
+        self.channel.sum_in_place(failures)
+        self.checkpoint_asked = None
+        if self.channel.rank == 0 and not failures[0]:
+            self.report_part(order)
+
+    def _verify_replicas(self) -> None:
+        """Hold every worker's weights against the others'.
+
+        Raises:
+          RuntimeError: they differ; the workers are named.
+        """
+        digests = np.zeros(self.channel.size)
+        digests[self.channel.rank] = replica_digest(self.policy.state_dict())
+        self.channel.sum_in_place(digests)
+        odd = np.flatnonzero(digests != digests[0])
+        if odd.size:
+            raise RuntimeError(
+                f"after update {self.updates} the weights of workers {odd.tolist()} of {self.player!r} "
+                "differ from worker 0's"
+            )
+
+    def _after_exchange(self) -> None:
+        if not self.housekeeping.due():
+            return
+        if self.channel.rank == 0:
+            self.look_into_mailbox()
+            if self.checkpoint_asked is not None:
+                order, self.checkpoint_asked = self.checkpoint_asked, None
+                if self.learns and self.write_part(order):
+                    self.report_part(order)
+        if not self.learns:
+            self.steps = self.driver.steps
+            if self.steps >= self.budget / self.channel.size:
+                self.finish()
+            if self.reporting.due():
+                self.report(pooled=False)
+
+
+def replica_digest(state: dict[str, Any]) -> float:
+    """Return a number (exact in float64) that two workers share only if their states are the same, bit for bit."""
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        digest.update(np.ascontiguousarray(state[name].detach().cpu().numpy()).tobytes())
+    return float(int.from_bytes(digest.digest()[:6], "little"))
+
+
+def _settings_of(policy_class: type, settings: Any, use: str) -> Any:
+    model = getattr(policy_class, "Settings", None)
+    if model is None:
+        raise ConfigError(f"policy {use!r} has neither `run` nor a `Settings` model; see arena.policies.interface")
+    try:
+        return model(**dict(settings))
+    except ValueError as error:
+        raise ConfigError(f"settings of policy {use!r}: {error}") from error
+
+
+def _device(context: Context) -> str:
+    if context.config.device != "auto":
+        return context.config.device
+    learning = {name for name, policy in context.config.policies.items() if policy.learns}
+    torch = sys.modules.get("torch")  # a policy that has not loaded it needs no GPU
+    gpus = torch.cuda.device_count() if torch is not None and torch.cuda.is_available() else 0
+    return device_of(context.me.rank, context.plan, learning, gpus)

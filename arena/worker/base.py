@@ -1,0 +1,245 @@
+"""What every worker process does: sit on one seat, load and store its player, speak with the root.
+
+How the policy is run differs by the door it came in through: ``arena.worker.act_learn`` and
+``arena.worker.custom_loop``.
+"""
+
+import random
+import sys
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arena.common import registry
+from arena.common.errors import ConfigError
+from arena.common.seeding import derive_seed
+from arena.common.waiting import Pacer
+from arena.comms import GroupChannel
+from arena.protocol.messages import (
+    CheckpointPart,
+    Finished,
+    Joined,
+    Note,
+    Progress,
+    Restart,
+    StopLearning,
+    Survivor,
+    WriteCheckpoint,
+)
+from arena.records.checkpoints import read_state, write_tensors
+from arena.records.run_directory import RunDirectory
+from arena.worker.context import Context
+from arena.worker.seat import Seat, SeatOffer
+
+HOUSEKEEPING_EVERY = 0.2
+"""Seconds between two looks into the mailbox."""
+
+REPORT_EVERY = 1.0
+"""Seconds between two reports of a worker that does not report per update."""
+
+
+class Worker(ABC):
+    """One seat for one round: what the two doors share.
+
+    Attributes:
+      inner_door: whether the worker drives its policy update by update (else the policy runs itself).
+      player: whose policy it runs.
+      steps: transition steps of the player in this round: of the whole group where it learns update by update, else of
+        this worker.
+      updates: gradient updates of the player so far.
+      metrics: what the next report carries.
+      learns: whether the player learns in this round.
+      housekeeping: when to look into the mailbox.
+      reporting: when a worker reports that does not report per update.
+      stop_asked, checkpoint_asked, restart_asked: what the root wants of this group (told to its first worker).
+    """
+
+    inner_door: bool
+    learns: bool
+
+    def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
+        self.context, self.channel = context, channel
+        config, plan, me = context.config, context.plan, context.me
+        assert me.player is not None and me.match is not None and me.seat is not None
+        self.player = me.player
+        self.settings = config.players[self.player]
+        self.policy_class = registry.policy_class(self.settings.use)
+        match = plan.matches[me.match]
+        self.seed = derive_seed(context.seed, "row", match.row, "replica", match.replica, "seat", me.seat)
+        _seed_libraries(self.seed)
+        self._torch_is_set_up = False
+        self.set_up_torch()
+        self.seat = Seat(context.world, context.mailbox, environment_rank, self.wants_infos, context.waiter)
+        self.budget = context.round.steps
+        self.steps = context.start.steps.get(self.player, 0)
+        self.updates = context.start.updates.get(self.player, 0)
+        self._steps_before = context.start.steps_before.get(self.player, 0)
+        self.finished = False
+        self.stop_asked = False
+        self.checkpoint_asked: WriteCheckpoint | None = None
+        self.restart_asked: Restart | None = None
+        self.housekeeping = Pacer(HOUSEKEEPING_EVERY)
+        self.reporting = Pacer(REPORT_EVERY)
+        self.metrics: dict[str, float] = {}
+        self._check_spaces()
+
+    def set_up_torch(self) -> None:
+        """Give torch its threads and its seed, as soon as the policy has loaded it.
+
+        A policy that does without torch is not made to load it: that takes a second of start-up and 120 MB.
+        """
+        if self._torch_is_set_up or "torch" not in sys.modules:
+            return
+        import torch
+
+        self._torch_is_set_up = True
+        torch.set_num_threads(_threads(self.context))
+        torch.manual_seed(self.seed)
+
+    def wants_infos(self, offer: SeatOffer) -> bool:
+        """Whether the seat's infos are read."""
+        return not self.inner_door
+
+    def _check_spaces(self) -> None:
+        """Hold this seat's spaces against those of the group's first worker."""
+        mine = sorted({(str(e.observation), str(e.action), e.mask_size) for e in self.seat.offer.entities})
+        first = self.channel.share(mine)
+        if first != mine:
+            raise ConfigError(
+                f"player {self.player!r} sits on seats with different spaces: {first} and {mine}; "
+                "one policy needs the same spaces everywhere: give the other seats a player of their own"
+            )
+
+    # Files ----------------------------------------------------------------------------------------------------
+
+    def stored(self, name: str) -> Path | None:
+        """Return a file of the checkpoint that this round starts from, where there is one."""
+        if self.context.start.checkpoint is None:
+            return None
+        path = Path(self.context.start.checkpoint) / name
+        return path if path.is_file() else None
+
+    def stored_state(self) -> dict[str, Any] | None:
+        """Return the player's state in that checkpoint (or the state that it was given), where there is one."""
+        source = self.context.start.sources.get(self.player, self.player)
+        path = self.stored(f"{source}.safetensors")
+        return None if path is None else read_state(path)
+
+    def write_part(self, order: WriteCheckpoint) -> bool:
+        """Write what this worker contributes to a checkpoint; False (and a note to the root) if the disk refuses."""
+        directory = Path(order.directory)
+        try:
+            if self.channel.rank == 0:
+                self._write_state(directory)
+            worker_state = self.worker_state()
+            if worker_state:
+                write_tensors(directory / f"{self.player}.{self.channel.rank}.safetensors", worker_state)
+        except OSError as error:
+            self.note("WARNING", f"checkpoint {order.number} is left out: {error}")
+            return False
+        return True
+
+    def _write_state(self, directory: Path) -> None:
+        state = self.state_dict()
+        if state:
+            write_tensors(directory / f"{self.player}.safetensors", state)
+
+    def survivor(self) -> Survivor:
+        """Return what could be saved from this worker."""
+        return Survivor(
+            self.context.world.rank,
+            self.context.start.number,
+            self.player,
+            self.learns,
+            self.inner_door,
+            self.steps,
+            self.updates,
+            self.metrics,
+        )
+
+    def write_salvage(self, order: WriteCheckpoint) -> None:
+        """Write the player's state as this worker has it, whatever its place in the group was."""
+        try:
+            self._write_state(Path(order.directory))
+        except OSError as error:
+            self.note("WARNING", f"what {self.player} had learned is not written: {error}")
+
+    def write_snapshot(self, run: RunDirectory) -> None:
+        """Write the player's weights as they are now, never to change: what it is played with from here on."""
+        weights = self.weights() if self.channel.rank == 0 else {}
+        if weights:
+            path = run.snapshot(self.player, self._steps_before + self.steps)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_tensors(path, weights)
+            except OSError as error:
+                self.note("WARNING", f"the snapshot {path} is left out: {error}")
+
+    def report_part(self, order: WriteCheckpoint) -> None:
+        """Tell the root that the player's part is on disk."""
+        self.context.mailbox.post(0, CheckpointPart(order.number, self.player, self.steps, self.updates))
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return what resume needs of the player."""
+
+    def worker_state(self) -> dict[str, Any]:
+        """Return what resume needs of this worker alone."""
+        return {}
+
+    def weights(self) -> dict[str, Any]:
+        """Return what playing needs."""
+        return self.state_dict()
+
+    # Speaking with the root -------------------------------------------------------------------------------------
+
+    def note(self, level: str, text: str) -> None:
+        """Put a line into the run's log."""
+        self.context.mailbox.post(0, Note(self.context.world.rank, level, text))
+
+    def join(self, learns: bool) -> None:
+        """Tell the root how the player takes part."""
+        if self.channel.rank == 0:
+            self.context.mailbox.post(0, Joined(self.player, self.channel.size, learns, self.inner_door))
+
+    def finish(self) -> None:
+        """Tell the root that the budget is spent."""
+        if not self.finished:
+            self.finished = True
+            self.context.mailbox.post(0, Finished(self.player, self.channel.rank))
+
+    def report(self, *, pooled: bool) -> None:
+        """Tell the root how far the player is."""
+        steps = self._steps_before + self.steps if pooled else self.steps
+        report = Progress(self.player, self.channel.rank, steps, self.updates, pooled, dict(self.metrics))
+        self.context.mailbox.post(0, report)
+        if not pooled:  # what the policy says from time to time; else it is that of the last update
+            self.metrics.clear()
+
+    def look_into_mailbox(self) -> None:
+        """Take the root's orders; the first worker of a group gets them."""
+        while (mail := self.context.mailbox.poll(StopLearning, WriteCheckpoint, Restart)) is not None:
+            if isinstance(mail[1], StopLearning):
+                self.stop_asked = True
+            elif isinstance(mail[1], WriteCheckpoint):
+                self.checkpoint_asked = mail[1]
+            else:
+                self.restart_asked = mail[1]
+
+    @abstractmethod
+    def serve(self) -> None:
+        """Play and learn until the match is over."""
+
+
+def _threads(context: Context) -> int:
+    """Return the threads for this worker's torch: as configured, or its share of the cores."""
+    threads = context.config.threads_per_rank
+    return threads if threads != "auto" else context.world.cores_per_rank()
+
+
+def _seed_libraries(seed: int) -> None:
+    """Seed the generators that users' policies draw from; each worker has streams of its own."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (users' code may use the global generator)

@@ -1,0 +1,196 @@
+"""Drives a built-in policy on a seat: acts for one batch of copies while the environment process steps the other."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from arena.policies.interface import Decision
+from arena.protocol.wire import PLAIN, Record, Tree, map_tree
+from arena.worker.opponents import Opponents
+from arena.worker.seat import Seat
+
+if TYPE_CHECKING:  # it brings Numba along, which only those who learn need
+    from arena.learning.rollout import Rollout
+
+
+def _lanes(tree: Tree) -> Tree:
+    """Return views in which copies and entities are one axis: ``[copies, k, ...]`` as ``[copies * k, ...]``."""
+    return map_tree(lambda array: array.reshape(-1, *array.shape[2:]), tree)
+
+
+class _BatchBlock:
+    """The entities of one kind in one batch: flat views of the record and of the message, by lane."""
+
+    def __init__(self, seat: Seat, batch: int, block: int, record: Record) -> None:
+        positions = list(seat.blocks[block].positions)
+        k, copies = len(positions), seat.slices[batch].stop - seat.slices[batch].start
+        self.lanes = slice(seat.slices[batch].start * k, seat.slices[batch].stop * k)
+        self.count = copies * k
+        self.observations = _lanes(record.observations[block])
+        mask = record.action_masks[block]
+        self.action_mask = None if mask is None else mask.reshape(copies * k, -1)
+        self.actions = _lanes(seat.messages[batch].actions[block])
+        self._record = record
+        self._k = k
+        self._outcome = record.rewards.reshape(-1), record.terminated.reshape(-1), record.truncated.reshape(-1)
+        self._acting = record.acting.reshape(-1)
+        # With a single kind of entity the record's columns are this block's lanes already.
+        self._columns = None if len(seat.blocks) == 1 else positions
+
+    def _column(self, array: np.ndarray) -> np.ndarray:
+        return array[:, self._columns].reshape(-1)
+
+    def is_plain(self) -> bool:
+        """Whether every lane acts, as before, and no episode begins or ends."""
+        return bool(self._record.header[0] & PLAIN)
+
+    def starts(self) -> np.ndarray:
+        started = self._record.started
+        return started if self._k == 1 else np.repeat(started, self._k)
+
+    def void(self) -> np.ndarray:
+        void = self._record.void
+        return void if self._k == 1 else np.repeat(void, self._k)
+
+    def acting(self) -> np.ndarray:
+        return self._acting if self._columns is None else self._column(self._record.acting)
+
+    def outcome(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return rewards, where the episode has terminated, and where it was truncated."""
+        if self._columns is None:
+            return self._outcome
+        record = self._record
+        return self._column(record.rewards), self._column(record.terminated), self._column(record.truncated)
+
+    def put(self, actions: Tree) -> None:
+        if isinstance(self.actions, np.ndarray):  # as most are
+            np.copyto(self.actions, actions, casting="same_kind")
+        else:
+            map_tree(lambda array, values: np.copyto(array, values, casting="same_kind"), self.actions, actions)
+
+
+class Driver:
+    """Plays a seat with built-in policies, one per kind of entity in it.
+
+    Attributes:
+      steps: transition steps taken so far.
+    """
+
+    def __init__(
+        self, seat: Seat, policies: Sequence[Any], *, deterministic: bool, opponents: Opponents | None = None
+    ) -> None:
+        """Take the seat; ``opponents`` says whose the lanes are where that changes (one kind of entity only)."""
+        self._seat, self._policies, self._deterministic = seat, policies, deterministic
+        self._opponents = opponents
+        self._blocks = [
+            [_BatchBlock(seat, batch, block, record) for block in range(len(seat.blocks))]
+            for batch, record in enumerate(seat.records)
+        ]
+        self._batches = range(seat.offer.batches)
+        self._fresh = True  # no rollout has been collected yet
+        self.steps = 0
+
+    def _receive(self, batch: int) -> None:
+        """Have the batch's next record in hand; the very first exchange makes the environment reset."""
+        seat = self._seat
+        if not seat.in_hand[batch]:
+            if not seat.awaiting(batch):
+                seat.send(batch)
+            record = seat.receive(batch)
+            if record.header[1]:  # infos for a policy that has returned: what nobody takes may never leave
+                seat.side(batch, record)
+            if self._opponents is not None:
+                self._opponents.read(batch, seat.slices[batch], record)
+
+    def meet(self) -> None:
+        """Have the first record of every batch in hand, and with them the first casts of a league."""
+        for batch in self._batches:
+            self._receive(batch)
+
+    def _put(self, batch: int, block: _BatchBlock, decision: Decision) -> None:
+        """Fill in the actions of a batch: the policy's own, and over them those of the opponents."""
+        block.put(decision.actions)
+        if self._opponents is not None:
+            self._opponents.act(batch, block.observations, block.action_mask, block.starts(), block.actions)
+
+    def _acting(self, block: _BatchBlock) -> np.ndarray:
+        """Return where the policy itself acts, by lane."""
+        acting = block.acting()
+        return acting if self._opponents is None else acting & self._opponents.own[block.lanes]
+
+    def play(self, after_exchange: Callable[[], None] = lambda: None) -> None:
+        """Act without learning until the match is over.
+
+        Raises:
+          MatchOver: always, in the end.
+        """
+        while True:
+            for batch in self._batches:
+                self._receive(batch)
+                for block, policy in zip(self._blocks[batch], self._policies, strict=True):
+                    decision = policy.act(
+                        block.observations,
+                        action_mask=block.action_mask,
+                        starts=block.starts(),
+                        lanes=block.lanes,
+                        deterministic=self._deterministic,
+                    )
+                    self._put(batch, block, decision)
+                    plain = self._opponents is None and block.is_plain()
+                    self.steps += block.count if plain else int(np.count_nonzero(self._acting(block)))
+                self._seat.send(batch)
+            after_exchange()
+
+    def collect(self, rollout: "Rollout") -> int:
+        """Fill a rollout with T exchanges per batch; return the transition steps in it.
+
+        The seat has one kind of entity. Batches take turns: while the policy decides for one, the environment process
+        steps the other.
+
+        Raises:
+          MatchOver: the match ended in the middle.
+        """
+        policy = self._policies[0]
+        first, self._fresh = self._fresh, False
+        for slot in range(rollout.horizon + 1):
+            for batch in self._batches:
+                block = self._blocks[batch][0]
+                lanes = block.lanes
+                self._receive(batch)
+                starts = block.starts()
+                if slot > 0 or first:
+                    rollout.observe(
+                        slot,
+                        lanes,
+                        block.observations,
+                        *block.outcome(),
+                        self._acting(block),
+                        starts,
+                        block.action_mask,
+                        block.void(),
+                    )
+                if slot == rollout.horizon:
+                    values = policy.bootstrap(
+                        block.observations, action_mask=block.action_mask, starts=starts, lanes=lanes
+                    )
+                    rollout.finish(lanes, values)
+                    continue
+                decision: Decision = policy.act(
+                    block.observations,
+                    action_mask=block.action_mask,
+                    starts=starts,
+                    lanes=lanes,
+                    deterministic=self._deterministic,
+                    learning=True,
+                )
+                self._put(batch, block, decision)
+                rollout.decide(slot, lanes, decision)
+                if self._opponents is not None:
+                    self._opponents.tag(slot, lanes)
+                self._seat.send(batch)
+        if self._opponents is not None:
+            self._opponents.check(rollout.valid)
+        taken = int(rollout.acting[: rollout.horizon].sum())
+        self.steps += taken
+        return taken

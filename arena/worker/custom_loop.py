@@ -1,0 +1,124 @@
+"""The open door: a policy with ``run`` gets its seat as an environment, and runs itself."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+from arena.common import registry
+from arena.common.errors import ConfigError, MatchOver
+from arena.common.seeding import derive_seed
+from arena.common.waiting import do_nothing
+from arena.comms import GroupChannel
+from arena.records.checkpoints import read_state
+from arena.worker.base import Worker
+from arena.worker.collector import Driver
+from arena.worker.context import Context
+from arena.worker.custom_player import UserPlayer
+from arena.worker.group import Group
+from arena.worker.proxy import make_proxy
+
+
+class OpenDoorWorker(Worker):
+    """Hands its seat to a policy's own ``run``."""
+
+    inner_door = False
+
+    def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
+        super().__init__(context, channel, environment_rank)
+        group = Group(channel, self._keep_metrics)
+        keywords = self._keywords()
+        self.learns = not self.settings.frozen
+        self.join(self.learns)
+        self.policy = self.policy_class(make_proxy(self.seat), group, **keywords)
+        self.set_up_torch()
+        self._restore()
+        self.seat.housekeeping = self._housekeeping
+
+    def _keywords(self) -> dict[str, Any]:
+        model = registry.policy_settings_model(self.settings.use)
+        keywords = dict(self.settings.settings)
+        if model is not None:
+            keywords = model(**keywords).model_dump()
+        signature = inspect.signature(self.policy_class)
+        try:
+            signature.bind(None, None, **keywords)
+        except TypeError as error:
+            raise ConfigError(
+                f"policies.{self.player}.settings: {self.settings.use} takes {signature}: {error}"
+            ) from error
+        return keywords
+
+    def _keep_metrics(self, scalars: dict[str, float]) -> None:
+        self.metrics.update(scalars)
+
+    def _restore(self) -> None:
+        state = self.stored_state()
+        if state is None and self.settings.warm_start is not None:
+            state = read_state(Path(self.settings.warm_start))
+        if state is not None and hasattr(self.policy, "load_state_dict"):
+            self.policy.load_state_dict(state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the policy's own state, empty where it has none."""
+        if not hasattr(self.policy, "state_dict"):
+            return {}
+        state = self.policy.state_dict()
+        odd = [name for name, value in state.items() if not hasattr(value, "shape")]
+        if odd:
+            raise ConfigError(
+                f"{self.settings.use}.state_dict() must be a flat dict of tensors or arrays; "
+                f"{odd[0]!r} is a {type(state[odd[0]]).__name__}"
+            )
+        return state
+
+    def _housekeeping(self) -> None:
+        if not self.housekeeping.due():
+            return
+        self.steps = self.seat.steps
+        if self.reporting.due():
+            self.report(pooled=False)
+        if self.channel.rank == 0:
+            self.look_into_mailbox()
+            if self.checkpoint_asked is not None:
+                order, self.checkpoint_asked = self.checkpoint_asked, None
+                if self.write_part(order):
+                    self.report_part(order)
+
+    def serve(self) -> None:
+        """Run the policy, then keep its seat until the match is over."""
+        remaining = self.budget - self.context.start.steps.get(self.player, 0)
+        share = max(0, -(-remaining // self.channel.size))
+        try:
+            if share:
+                self.policy.run(share)
+            self.finish()
+            self._keep_playing()
+        except MatchOver:
+            pass
+        self.channel.leave()
+        self.seat.drain()  # where the group has said that it is over, the environment waits for this seat
+        self.steps = self.seat.steps
+        self.report(pooled=False)
+
+    def _keep_playing(self) -> None:
+        players: list[Any]
+        if hasattr(self.policy, "act"):
+            players = [UserPlayer(self.policy) for _ in self.seat.blocks]
+        else:
+            self.note(
+                "INFO",
+                f"run of {self.player!r} has returned on rank {self.context.world.rank}; "
+                "it has no act, so random actions are played there until the match is over",
+            )
+            model = registry.policy_class("random")
+            copies = self.seat.offer.copies
+            players = [
+                model(block.spaces, None, lanes=copies * len(block.positions), seed=derive_seed(self.seed, "rest", b))
+                for b, block in enumerate(self.seat.blocks)
+            ]
+        # The others may wait for this worker inside a collective while it waits for them at the environment.
+        self.context.waiter.on_idle = self.channel.serve
+        try:
+            Driver(self.seat, players, deterministic=False).play(self.channel.serve)
+        finally:
+            self.context.waiter.on_idle = do_nothing

@@ -1,0 +1,83 @@
+"""All workers of one player, as a policy sees them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from arena.comms import GroupChannel
+
+if TYPE_CHECKING:  # a policy that does without torch is not made to load it
+    import torch
+
+    from arena.learning.gradients import FlatGradient
+
+
+class Group:
+    """What a policy may ask of the other workers of its player. All workers make the same calls in the same order.
+
+    A worker whose ``run`` has returned takes part with zeros until its match is over, so the others never wait for it.
+    When the match of one member ends, the others' next call raises ``MatchOver``.
+
+    Attributes:
+      rank: this worker's number in the group, from 0.
+      size: number of workers.
+    """
+
+    def __init__(self, channel: GroupChannel, log: Callable[[dict[str, float]], None]) -> None:
+        self.rank, self.size = channel.rank, channel.size
+        self.sum_in_place = channel.sum_in_place
+        self.zeros, self.average_in_place = channel.zeros, channel.average_in_place
+        self._broadcast_in_place = channel.broadcast_in_place
+        self._log = log
+        self._gradients: WeakKeyDictionary[torch.nn.Module, FlatGradient] = WeakKeyDictionary()
+
+    def average_gradients(self, model: "torch.nn.Module", weight: float = 1.0) -> None:
+        """Replace every parameter's ``.grad`` by its mean over the group, each worker's counted ``weight`` times.
+
+        Call it between ``backward`` and the optimizer's step. Give the number of samples behind the gradient as the
+        weight where it differs between workers; a parameter without a gradient counts as zeros.
+        """
+        flat = self._gradients.get(model)
+        if flat is None:
+            from arena.learning.gradients import FlatGradient
+
+            flat = self._gradients[model] = FlatGradient(model.parameters())
+        else:
+            flat.gather()
+        flat.average(self, weight)
+
+    def broadcast(self, model: "torch.nn.Module") -> None:
+        """Give every worker the parameters and buffers of worker 0; call it once after construction."""
+        import torch
+
+        with torch.no_grad():
+            for tensor in model.state_dict().values():
+                array = np.ascontiguousarray(tensor.detach().cpu().numpy()).reshape(-1)
+                if array.size:
+                    array = array.copy()
+                    self._broadcast_in_place(array)
+                    tensor.copy_(torch.from_numpy(array).view_as(tensor))
+
+    def sum(self, x: Any) -> Any:
+        """Return the sum of ``x`` (a number or an array) over the workers, in float64."""
+        array = np.array(x, np.float64, ndmin=1)
+        self.sum_in_place(array)
+        return float(array[0]) if np.ndim(x) == 0 else array.reshape(np.shape(x))
+
+    def mean(self, x: Any) -> Any:
+        """Return the mean of ``x`` (a number or an array) over the workers that are still running."""
+        array = np.append(np.array(x, np.float64).reshape(-1), 1.0)
+        self.sum_in_place(array)
+        values = array[:-1] / array[-1]
+        return float(values[0]) if np.ndim(x) == 0 else values.reshape(np.shape(x))
+
+    def all(self, flag: bool) -> bool:
+        """Return whether ``flag`` is true on every worker; branch around a collective on this, never on ``flag``."""
+        return self.sum(0.0 if flag else 1.0) == 0.0
+
+    def log(self, **scalars: float) -> None:
+        """Record scalars under this player's name; the first worker's are kept."""
+        if self.rank == 0:
+            self._log({name: float(value) for name, value in scalars.items()})

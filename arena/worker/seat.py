@@ -1,0 +1,173 @@
+"""A worker's seat: what its environment process offered it, and one exchange after the other with it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from arena.common.errors import ConfigError, MatchOver
+from arena.common.waiting import Waiter
+from arena.comms import Mailbox, SeatBells, SeatChannel, World, memory_needed
+from arena.envs.interface import EntitySpaces
+from arena.protocol.wire import DONE, MATCH_OVER, STEP, Block, Record, blocks_of, even_slices
+from arena.system.shared_memory import MemoryName, find_memory
+
+
+class SeatOffer(NamedTuple):
+    """Environment process to worker, once per round: what the seat is.
+
+    Attributes:
+      match: index of the match in the plan.
+      seat: index of the seat in the match.
+      seats: number of seats in the match.
+      entities: names and spaces of the entities that this seat plays, in the seat's order.
+      copies: number of environment copies.
+      batches: number of parts that the copies are split into.
+      same_step: whether finished episodes restart within the same step (else on the next one).
+      turn_based: whether entities may skip steps.
+      memory: what its messages go through, where the worker is on the same machine.
+      bells: names of the seat's bells, where the ranks of the match take turns on a core.
+    """
+
+    match: int
+    seat: int
+    seats: int
+    entities: tuple[EntitySpaces, ...]
+    copies: int
+    batches: int
+    same_step: bool
+    turn_based: bool
+    memory: MemoryName | None
+    bells: tuple[str, str] | None
+
+
+class SeatAnswer(NamedTuple):
+    """Worker to environment process.
+
+    Attributes:
+      wants_infos: whether it reads infos (they cost a pickled message).
+      has_memory: whether it has found the memory.
+    """
+
+    wants_infos: bool
+    has_memory: bool
+
+
+class Side(NamedTuple):
+    """What travels beside a record, for those who read infos; keys are copies of the batch.
+
+    Attributes:
+      infos: for each copy that has any, the info of each entity of the seat.
+      finals: in same-step mode, for each copy whose episode ended, the final observation and info of each entity.
+    """
+
+    infos: dict[int, list[dict]]
+    finals: dict[int, list[tuple[Any, dict]]]
+
+
+class ResetRequest(NamedTuple):
+    """What travels beside a reset.
+
+    Attributes:
+      seeds: one per copy of the batch, or None.
+      options: passed to the environment's reset.
+      mask: which copies of the batch to reset; None resets all.
+    """
+
+    seeds: Sequence[int | None] | None
+    options: dict | None
+    mask: Sequence[bool] | None
+
+
+class Seat:
+    """The worker's side of the match that it sits in.
+
+    Attributes:
+      offer: what the seat is.
+      blocks: its entities, grouped by equal spaces.
+      slices: the copies of each batch.
+      steps: transition steps that this seat's entities have taken (counted by whoever drives the seat).
+      messages, records: of each batch.
+      in_hand: whether each batch's record has arrived and was not answered yet.
+      housekeeping: called in each exchange of the first batch.
+      done: whether to say with each message that this seat needs no more steps; the match is over once all say so.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        mailbox: Mailbox,
+        environment_rank: int,
+        wants_infos: Callable[[SeatOffer], bool],
+        waiter: Waiter,
+    ) -> None:
+        self.offer: SeatOffer = mailbox.take(environment_rank, waiter, "the offer of a seat")
+        self.blocks: tuple[Block, ...] = blocks_of(self.offer.entities)
+        self.slices = even_slices(self.offer.copies, self.offer.batches)
+        batch_copies = [s.stop - s.start for s in self.slices]
+        bells = None if self.offer.bells is None else SeatBells.find(self.offer.bells)
+        memory = None
+        if self.offer.memory is not None:
+            memory = find_memory(self.offer.memory, memory_needed(self.blocks, batch_copies))
+        if bells is not None and memory is None:
+            raise ConfigError(
+                "pin_matches: expected the ranks of a machine to share memory, found one that does not see another's, "
+                "as in containers of their own; set pin_matches: false"
+            )
+        self._channel = SeatChannel(world, environment_rank, self.blocks, batch_copies, waiter, memory, bells)
+        mailbox.answer(environment_rank, SeatAnswer(wants_infos(self.offer), memory is not None))
+        self.steps = 0
+        self.housekeeping: Callable[[], None] = lambda: None
+        self.done = False
+        self.messages = self._channel.messages
+        self.records = self._channel.records
+        self.in_hand = [False] * self.offer.batches
+        self._awaiting = [False] * self.offer.batches
+        self._over = [False] * self.offer.batches
+
+    def send(self, batch: int, command: int = 0, side: Any = None) -> None:
+        """Send a batch's actions (they lie in ``messages[batch].actions``), or a reset."""
+        self._channel.send(batch, command or (DONE if self.done else STEP), side)
+        self._awaiting[batch] = True  # from here on the environment process works, too
+        self.in_hand[batch] = False
+        if batch == 0:
+            self.housekeeping()
+
+    def receive(self, batch: int) -> Record:
+        """Return the answer to ``send``, valid until the batch's next ``send``.
+
+        Raises:
+          MatchOver: the match has ended; the seat is drained and must not be used again.
+        """
+        record = self._channel.receive(batch)
+        self._awaiting[batch] = False
+        self.in_hand[batch] = True
+        if record.header[0] & MATCH_OVER:
+            self._over[batch] = True
+            self.drain()
+            raise MatchOver
+        return record
+
+    def awaiting(self, batch: int) -> bool:
+        """Whether the batch's next record is under way."""
+        return self._awaiting[batch]
+
+    def side(self, batch: int, record: Record) -> Side | None:
+        """Return what came beside a record, or None."""
+        return self._channel.receive_side(batch) if record.header[1] else None
+
+    def drain(self) -> None:
+        """Play on without a decision until every batch has been told that the match is over."""
+        while not all(self._over):
+            for batch, over in enumerate(self._over):
+                if over:
+                    continue
+                if not self._awaiting[batch]:
+                    self._channel.send(batch, DONE)
+                self._awaiting[batch] = False
+                record = self._channel.receive(batch)
+                if record.header[1]:
+                    self._channel.receive_side(batch)
+                self._over[batch] = bool(record.header[0] & MATCH_OVER)
+
+    def close(self) -> None:
+        """Give the requests back, once the match is over."""
+        self._channel.close()

@@ -1,0 +1,57 @@
+"""Adam on one flat tensor that all parameters of a network are views of."""
+
+import math
+
+import torch
+from torch import nn
+
+from arena.policies.compiled.kernels import BETA_1, BETA_2, adam_step, squared_length
+
+
+def length(gradient: torch.Tensor) -> float:
+    """Return the Euclidean length of a gradient ``[P]``, contiguous.
+
+    It is not finite where an element is not, or where squares are more than float32 holds: Adam would keep them.
+    """
+    return math.sqrt(squared_length(gradient.numpy())) if gradient.is_cpu else gradient.norm().item()
+
+
+class FlatAdam:
+    """The optimizer of Kingma and Ba (2015, algorithm 1): one pass over memory on the CPU, few operations elsewhere.
+
+    Attributes:
+      parameters: ``[P]``, the network's parameters, which are views of it from now on.
+      first: ``[P]``, running mean of the gradient.
+      second: ``[P]``, running mean of its square.
+      steps: how many steps were taken.
+    """
+
+    def __init__(self, network: nn.Module, epsilon: float) -> None:
+        """Move the network's parameters into one tensor."""
+        parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        self.parameters = torch.cat([parameter.detach().flatten() for parameter in parameters])
+        start = 0
+        for parameter in parameters:
+            parameter.data = self.parameters[start : start + parameter.numel()].view_as(parameter)
+            start += parameter.numel()
+        self.first = torch.zeros_like(self.parameters)
+        self.second = torch.zeros_like(self.parameters)
+        self.steps = 0
+        self._epsilon = epsilon
+        self._views = [tensor.numpy() for tensor in (self.parameters, self.first, self.second) if tensor.is_cpu]
+
+    @torch.no_grad()
+    def step(self, gradient: torch.Tensor, learning_rate: float, scale: float = 1.0) -> None:
+        """Take one step along ``scale`` times ``gradient`` ``[P]``."""
+        self.steps += 1
+        rate = learning_rate / (1 - BETA_1**self.steps)
+        correction = 1 / math.sqrt(1 - BETA_2**self.steps)
+        if self.parameters.device.type == "cpu":  # all in one pass over the memory
+            parameters, first, second = self._views
+            adam_step(parameters, gradient.numpy(), first, second, scale, rate, correction, self._epsilon)
+            return
+        if scale != 1:
+            gradient = gradient * scale
+        self.first.lerp_(gradient, 1 - BETA_1)
+        self.second.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)
+        self.parameters.addcdiv_(self.first, self.second.sqrt().mul_(correction).add_(self._epsilon), value=-rate)
