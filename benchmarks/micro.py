@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from arena.plan.layout import Seat, plan
+from arena.config.table import Seat
+from arena.plan.layout import plan
 from benchmarks.tools.measuring import Figures, Table, compete, conclude, options, parse
 
 Task = Callable[[], object]
@@ -236,8 +237,8 @@ def live_view() -> Pair:
     import io
 
     from arena.records.player_statistics import PlayerInfo, PlayerStatistics
-    from arena.report.progress import Terminal, make_console
     from arena.report.progress_table import Frame, draw
+    from arena.report.terminal import Terminal, make_console
 
     players = {f"player_{index}": PlayerStatistics(PlayerInfo("ppo", "#3b82f6", True, 4000)) for index in range(30)}
     for player in players.values():

@@ -2,7 +2,7 @@
 
 from arena.config.run import RunConfig
 from arena.plan.diagram import draw_plan
-from arena.plan.layout import plan
+from arena.plan.layout import plan, ranks_of_run
 
 
 def draw() -> str:
@@ -16,5 +16,5 @@ def draw() -> str:
             "matches": [{"seats": ["blue", "blue", "red", "red"]}],
         }
     )
-    one_node = [0] * config.ranks_needed()
+    one_node = [0] * ranks_of_run(config)
     return draw_plan(plan(config.round_list()[0].rows, one_node), {}, "A 2v2 game: blue against red")

@@ -2,7 +2,7 @@
 
 from arena.config.run import RunConfig
 from arena.plan.diagram import draw_plan
-from arena.plan.layout import plan
+from arena.plan.layout import plan, ranks_of_run
 
 PLAYERS = ("red", "blue", "green", "yellow")
 
@@ -19,6 +19,6 @@ def draw() -> str:
         }
     )
     # The root and six matches on the first of five nodes, six matches on each of the others.
-    nodes = [max(0, rank - 1) // 30 for rank in range(config.ranks_needed())]
+    nodes = [max(0, rank - 1) // 30 for rank in range(ranks_of_run(config))]
     title = "A round robin of four players: 6 pairs, 5 replicas, 30 matches"
     return draw_plan(plan(config.round_list()[0].rows, nodes), {}, title)

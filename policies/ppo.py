@@ -9,6 +9,7 @@ import torch
 from pydantic import ValidationError
 
 from arena.common.errors import ConfigError
+from arena.common.trees import even_slices, map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.learning.gradients import FlatGradient
 from arena.learning.rollout import Rollout
@@ -22,7 +23,6 @@ from arena.policies.networks import ActorCritic, Answer, copy_tensors
 from arena.policies.ppo_loss import LOSSES, Batch, loss, slopes
 from arena.policies.returns import advantages
 from arena.policies.settings import PPOSettings
-from arena.protocol.wire import even_slices, map_tree, tree_leaves
 
 KL = LOSSES.index("kl")
 NETWORK = "network."  # in front of the networks' names in a state dict

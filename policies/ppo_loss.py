@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from arena.common.trees import map_tree
 from arena.policies.compiled.kernels import clipped_losses
 from arena.policies.distributions import Distribution
 from arena.policies.settings import PPOSettings
-from arena.protocol.wire import map_tree
 
 # What is averaged over the group along with every gradient.
 LOSSES = ("loss/policy", "loss/value", "entropy", "kl", "clip_fraction")

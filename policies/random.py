@@ -6,11 +6,11 @@ import numpy as np
 from gymnasium import spaces as gym_spaces
 
 from arena.common.errors import ConfigError
+from arena.common.trees import map_space
 from arena.envs.interface import EntitySpaces
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.interface import Decision, Reducer
 from arena.policies.settings import RandomSettings
-from arena.protocol.wire import map_space
 
 
 class Random:

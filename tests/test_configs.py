@@ -11,7 +11,7 @@ import yaml
 
 from arena.config.run import load_config
 from arena.launch.preflight import check_environments
-from arena.plan.layout import plan
+from arena.plan.layout import plan, ranks_of_run
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "configs").glob("*.yaml"))
@@ -61,9 +61,9 @@ def test_it_loads_and_every_round_has_a_plan_that_its_header_counts_rightly(path
     header = re.match(r"(#.*\n)+", path.read_text("utf-8"))[0]
     assert f"python -m arena.launch configs/{path.name}" in header
     told = re.search(r"\b(\d+) ranks\b", header.replace("151 ranks.", "151 ranks"))
-    assert told is not None and int(told[1]) == config.ranks_needed()
+    assert told is not None and int(told[1]) == ranks_of_run(config)
     for round_ in config.round_list():
-        planned = plan(round_.rows, [0] * config.ranks_needed())
+        planned = plan(round_.rows, [0] * ranks_of_run(config))
         assert not [a for a in planned.assignments if a.role == "idle"]
         assert set(planned.groups) == set(config.players)  # nobody is configured and never plays
 

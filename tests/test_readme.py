@@ -10,6 +10,7 @@ from arena.common.registry import make_environment
 from arena.config.run import load_config
 from arena.envs.contract import EnvironmentContract
 from arena.envs.interface import Environment
+from arena.plan.layout import ranks_of_run
 from arena.records.database import SCHEMA
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +54,7 @@ class TestMeet(EnvironmentContract):
 @pytest.mark.parametrize("name", TABLES)
 def test_configurations_need_the_ranks_that_the_text_says(name: str, copied: Path) -> None:
     """A copied table would be refused."""
-    assert load_config(copied / name).ranks_needed() == TABLES[name]
+    assert ranks_of_run(load_config(copied / name)) == TABLES[name]
 
 
 def test_contract_test_is_one(copied: Path) -> None:

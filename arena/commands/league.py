@@ -27,7 +27,7 @@ from arena.records.run_directory import RunDirectory
 from arena.report.league_plots import draw_family, draw_heat_map, draw_ratings
 from arena.report.league_tables import WIDEST, Line, matrix_table, standing_table
 from arena.report.plots import save_figure
-from arena.report.progress import find_terminal, make_console
+from arena.report.terminal import find_terminal, make_console
 
 SHOWN = 24
 """Lines of a standing without ``--all``: what a screen holds."""

@@ -14,7 +14,7 @@ from arena.common.text import count_of
 from arena.config.run import Round, RunConfig, load_config
 from arena.launch import slurm_script
 from arena.plan.describe import describe, memory_of_nodes
-from arena.plan.layout import Plan, plan, ranks_of_match
+from arena.plan.layout import Plan, plan, ranks_of_match, ranks_of_run
 
 SPARE = 1.5
 """How much more memory the script asks for than the estimate: copies and networks come on top of it."""
@@ -98,7 +98,7 @@ def choose(config: RunConfig, nodes: int | None, tasks: int | None) -> Shape:
     Raises:
       ConfigError: what was asked for is too little.
     """
-    needed = config.ranks_needed()
+    needed = ranks_of_run(config)
     if nodes is not None and tasks is not None:
         shape = Shape(nodes, tasks)
         if shape.ranks < needed:

@@ -18,3 +18,6 @@ class RankLostError(RuntimeError):
 
 class MatchOver(Exception):
     """Raised by a proxy inside a policy's ``run`` when the match it sits in has ended; the worker catches it."""
+
+
+GO_ON = "the last checkpoint stands: go on with --resume"

@@ -1,7 +1,9 @@
 """Pydantic's findings in the arena's words: what was expected, what was found, the nearest valid name."""
 
+import difflib
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
@@ -16,7 +18,44 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from arena.config.yaml_source import Place, did_you_mean, found, is_integral, nearest
+Place = tuple[str | int, ...]  # keys and list indices from the top of the file to a value
+
+
+def found(value: Any) -> str:
+    """Describe a value as an error message names it."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f"{value if len(value) <= 60 else value[:57] + '...'!r} (text)"
+    if isinstance(value, dict):
+        return (
+            f"a mapping with {', '.join(map(repr, list(value)[:3]))}{', ...' if len(value) > 3 else ''}"
+            if value
+            else "an empty mapping"
+        )
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}" if value else "an empty list"
+    return repr(value)
+
+
+def nearest(name: Any, valid: Sequence[str]) -> list[str]:
+    """Return the valid name that is most like ``name``, if one is."""
+    return difflib.get_close_matches(str(name), valid, n=1)
+
+
+def did_you_mean(name: Any, valid: Sequence[str]) -> str:
+    """Return ``did you mean 'x'?`` for the nearest valid name, or all valid names where none is near."""
+    for close in nearest(name, valid):
+        return f"did you mean {close!r}?"
+    return f"expected one of {', '.join(valid)}" if valid else "expected no keys here"
+
+
+def is_integral(value: Any) -> bool:
+    """Whether ``value`` is a float that stands for a whole number, such as ``1e6``."""
+    return isinstance(value, float) and math.isfinite(value) and value.is_integer()
+
 
 # Numbers as people write them: 1e6 is a whole number, "12" and true are not numbers.
 _WHOLE = BeforeValidator(lambda value: int(value) if is_integral(value) else value)

@@ -9,7 +9,8 @@ finished members only, which look at the board with every exchange.
 from arena.comms.channels import MatchChannel, SeatChannel
 from arena.comms.group import GroupChannel
 from arena.comms.mailbox import Mailbox
-from arena.comms.semaphores import SeatBells, agree_on_turn, hang_up
+from arena.comms.semaphores import SeatBells, hang_up
+from arena.comms.time_slice import agree_on_turn
 from arena.comms.transport import memory_needed
 from arena.comms.world import World
 

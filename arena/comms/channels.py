@@ -6,7 +6,8 @@ from typing import Any
 
 from arena.common.waiting import Waiter
 from arena.comms.mpi import MPI, take
-from arena.comms.semaphores import SOON, SeatBells, Turn
+from arena.comms.semaphores import SeatBells
+from arena.comms.time_slice import SOON, Turn
 from arena.comms.transport import ACTIONS_SIDE, RECORD_SIDE, STREAMS, Link, link_batches
 from arena.comms.world import World
 from arena.protocol.wire import STEP, Block, Record

@@ -9,8 +9,7 @@ from arena.common.errors import MatchOver
 from arena.common.waiting import Waiter
 from arena.comms.mpi import MPI
 from arena.comms.rendezvous import make_board
-from arena.comms.shared_reduce import SharedAverage, shared_average
-from arena.comms.shared_sum import SharedSum, shared_sum
+from arena.comms.shared_reduce import SharedAverage, SharedSum, shared_average, shared_sum
 
 
 class _Meeting(NamedTuple):

@@ -5,7 +5,8 @@ from typing import Any
 
 import mpi4py
 
-from arena.common.waiting import Waiter, patiently
+from arena.common.waiting import Waiter
+from arena.system.timer_slack import patiently
 
 # Open MPI gives the core away while it waits only where it knows that ranks share cores. It does not know where a
 # scheduler counts more cores than there are, and then every collective costs a time slice of each rank.

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from arena.comms.mpi import MPI
-from arena.comms.shared_memory import shared_memory
+from arena.comms.shared_reduce import shared_memory
 from arena.system.shared_memory import keep_order
 
 _WORD = 8

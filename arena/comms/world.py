@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from arena.common.errors import RankLostError
-from arena.common.waiting import ALONE, Waiter, patient_sleeps
+from arena.common.waiting import ALONE, Waiter
 from arena.comms.group import GroupChannel
 from arena.comms.mpi import MPI
 from arena.system import cores
+from arena.system.timer_slack import patient_sleeps
 
 REVOKED_WITHIN = 5.0
 """Seconds in which a rank learns what another one has taken back, where fault tolerance is more than a name."""

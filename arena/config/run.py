@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from arena.common.errors import ConfigError
-from arena.common.validation import Count, Index, Model, Problem, problems, refusal
+from arena.common.validation import Count, Index, Model, Place, Problem, did_you_mean, problems, refusal
 from arena.config.league import LeagueSection
 from arena.config.sections import (
     BEST,
@@ -32,13 +32,13 @@ from arena.config.table import (
     Matches,
     RoundConfig,
     RoundRobinConfig,
+    Seat,
     Table,
     exactly_one,
     listed,
     named,
 )
-from arena.config.yaml_source import Place, Source, did_you_mean, read, write
-from arena.plan.layout import Seat, ranks_needed
+from arena.config.yaml_source import Source, read, write
 
 __all__ = [
     "CheckpointConfig",
@@ -295,10 +295,6 @@ class RunConfig(Model):
 
     def _env(self, override: EnvOverride | None) -> EnvConfig:
         return self.env if override is None else override.over(self.env)
-
-    def ranks_needed(self) -> int:
-        """Return the smallest number of ranks that can play every round, spare ones among them."""
-        return max(ranks_needed(each.rows) for each in self.round_list()) + self.spares
 
     def to_yaml(self) -> str:
         """Return the file with all defaults written out; :func:`load_config` reads it back to an equal config."""

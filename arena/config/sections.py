@@ -15,8 +15,7 @@ from pydantic import (
 from arena.common import registry
 from arena.common.colors import to_hex
 from arena.common.errors import ConfigError
-from arena.common.validation import Count, Index, Model, Number, Problem, check_settings, refusal
-from arena.config.yaml_source import found
+from arena.common.validation import Count, Index, Model, Number, Problem, check_settings, found, refusal
 
 Seconds = Annotated[Number, Field(gt=0)]
 

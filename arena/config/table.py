@@ -2,16 +2,26 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, field_validator, model_validator
 
-from arena.common.validation import Count, Index, Model, Problem, refusal
+from arena.common.validation import Count, Index, Model, Place, Problem, refusal
 from arena.config.sections import CountOrAuto, EnvOverride, not_empty
-from arena.config.yaml_source import Place
-from arena.plan.layout import Seat
 
 SeatNames = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+
+
+class Seat(NamedTuple):
+    """A place in a match.
+
+    Attributes:
+      player: name of the player who sits there.
+      entities: indices of the environment's entities that its one worker plays, in the worker's order.
+    """
+
+    player: str
+    entities: tuple[int, ...]
 
 
 class MatchConfig(Model):

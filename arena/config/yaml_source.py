@@ -1,7 +1,6 @@
 """YAML in and out: plain data that remembers the line of every key, and the same data as text."""
 
 import difflib
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import yaml
 
 from arena.common.errors import ConfigError
-
-Place = tuple[str | int, ...]  # keys and list indices from the top of the file to a value
+from arena.common.validation import Place, did_you_mean, found
 
 
 class Source(NamedTuple):
@@ -101,37 +99,6 @@ def read(path: Path, overrides: Sequence[str] = (), named: Sequence[str] = ()) -
 def write(data: dict[str, Any]) -> str:
     """Return ``data`` as YAML that :func:`read` reads back to the same."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
-
-
-def found(value: Any) -> str:
-    """Describe a value as an error message names it."""
-    if value is None:
-        return "nothing (null)"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return f"{value if len(value) <= 60 else value[:57] + '...'!r} (text)"
-    if isinstance(value, dict):
-        return (
-            f"a mapping with {', '.join(map(repr, list(value)[:3]))}{', ...' if len(value) > 3 else ''}"
-            if value
-            else "an empty mapping"
-        )
-    if isinstance(value, (list, tuple)):
-        return f"a list of {len(value)}" if value else "an empty list"
-    return repr(value)
-
-
-def nearest(name: Any, valid: Sequence[str]) -> list[str]:
-    """Return the valid name that is most like ``name``, if one is."""
-    return difflib.get_close_matches(str(name), valid, n=1)
-
-
-def did_you_mean(name: Any, valid: Sequence[str]) -> str:
-    """Return ``did you mean 'x'?`` for the nearest valid name, or all valid names where none is near."""
-    for close in nearest(name, valid):
-        return f"did you mean {close!r}?"
-    return f"expected one of {', '.join(valid)}" if valid else "expected no keys here"
 
 
 def _text(path: Path) -> str:
@@ -250,8 +217,3 @@ def _key(here: Any, name: str, place: Place, origin: str) -> str | int:
     if not (name.isdecimal() and int(name) < len(here)):
         raise ConfigError(f"{origin}: expected an index of {parent}, 0 to {len(here) - 1}, found {name!r}")
     return int(name)
-
-
-def is_integral(value: Any) -> bool:
-    """Whether ``value`` is a float that stands for a whole number, such as ``1e6``."""
-    return isinstance(value, float) and math.isfinite(value) and value.is_integer()

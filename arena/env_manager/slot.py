@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from arena.common.trees import map_tree, tree_leaves
 from arena.env_manager.faults import NotANumberError
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.protocol.wire import (
@@ -16,8 +17,6 @@ from arena.protocol.wire import (
     aligned,
     blocks_of,
     make_record,
-    map_tree,
-    tree_leaves,
 )
 
 

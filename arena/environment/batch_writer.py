@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from arena.common.trees import map_tree, tree_leaves
 from arena.env_manager.faults import NotANumberError
 from arena.env_manager.slot import nan_check
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.protocol.wire import PLAIN, Block, Record, SlotWriter, map_tree, plain_view, tree_leaves
-from arena.worker.seat import Side
+from arena.protocol.seat import Side
+from arena.protocol.wire import PLAIN, Block, Record, SlotWriter, plain_view
 
 
 class _SeatRecord(NamedTuple):

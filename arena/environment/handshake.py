@@ -8,9 +8,9 @@ from arena.common.waiting import Waiter
 from arena.comms import Mailbox, MatchChannel, World, agree_on_turn, hang_up, memory_needed
 from arena.envs.interface import EntitySpaces
 from arena.plan.layout import Match
+from arena.protocol.seat import SeatAnswer, SeatOffer
 from arena.protocol.wire import Block
 from arena.system.shared_memory import offer_memory
-from arena.worker.seat import SeatAnswer, SeatOffer
 
 
 class SeatsOnOffer(NamedTuple):

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
+from arena.common.trees import even_slices
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, World
 from arena.config.run import TableRow
@@ -28,9 +29,10 @@ from arena.environment.handshake import SeatsOnOffer, offer_seats
 from arena.environment.job_queue import Cast, Playbill
 from arena.environment.stepping import Copies, CopiesApart
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.launch.preflight import check_seats
 from arena.plan.layout import Match
+from arena.plan.seats import check_seats
 from arena.protocol.messages import CloseMatch, Job, Note
+from arena.protocol.seat import ResetRequest
 from arena.protocol.wire import (
     DONE,
     MATCH_OVER,
@@ -38,9 +40,7 @@ from arena.protocol.wire import (
     ShapeError,
     action_reader,
     blocks_of,
-    even_slices,
 )
-from arena.worker.seat import ResetRequest
 
 LOOK_EVERY = 0.05
 """Seconds between two looks into the mailbox: how long a match plays on once the root has closed it."""

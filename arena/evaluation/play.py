@@ -6,8 +6,16 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from arena.common.seeding import derive_seed
+from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces, Environment, Timestep
-from arena.protocol.wire import ActionMessage, Block, SlotWriter, action_reader, blocks_of, make_record, map_tree
+from arena.protocol.wire import (
+    ActionMessage,
+    Block,
+    SlotWriter,
+    action_reader,
+    blocks_of,
+    make_record,
+)
 
 
 class Acting(Protocol):

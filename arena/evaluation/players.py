@@ -15,9 +15,10 @@ from arena.config.run import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces, Environment
 from arena.evaluation.play import Acting, SeatPlayer
 from arena.evaluation.stubs import LoneGroup, StandInError, stand_in_env
-from arena.launch.preflight import check_seats
+from arena.learning.weights import read_state
+from arena.plan.seats import check_seats
 from arena.protocol.wire import Block
-from arena.records.checkpoints import Checkpoints, read_state
+from arena.records.checkpoints import Checkpoints
 from arena.records.run_directory import RunDirectory
 from arena.worker.custom_player import UserPlayer
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from arena.common.text import number
 from arena.evaluation.play import Result
 from arena.records.player_statistics import mean_by_player, outcomes_of
-from arena.report.progress_table import number
 
 
 class Tally(NamedTuple):

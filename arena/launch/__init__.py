@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from arena.common.errors import ConfigError
 from arena.launch import mpirun as start
-from arena.system import aslr
+from arena.system import aslr, launcher_env
 
 if TYPE_CHECKING:
     from arena.records.run_directory import Resume, RunDirectory
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return importlib.import_module(COMMANDS[arguments[0]]).main(arguments[1:])
     args = parse(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load, so before anything else
-    if start.started_by_mpi() is not None and not args.dry_run:
+    if launcher_env.started_by_mpi() is not None and not args.dry_run:
         if argv is None:  # the process is the arena's own, and may be started again
             aslr.lay_out_alike()
         from arena.launch.rank import play
@@ -106,10 +106,10 @@ def dry_run(args: argparse.Namespace) -> int:
     """Print (and draw) the plan of every round."""
     from arena.config.run import Round, load_config
     from arena.plan.describe import describe
-    from arena.plan.layout import plan
+    from arena.plan.layout import plan, ranks_of_run
 
     config = load_config(args.config, args.set)
-    ranks = args.ranks or config.ranks_needed()
+    ranks = args.ranks or ranks_of_run(config)
     per_node = args.ranks_per_node or ranks
     shown: list[Round] = []
     for round_ in config.round_list():
@@ -135,15 +135,15 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     """Check everything that can be checked beforehand, then start mpirun and wait for it."""
     from arena.config.run import load_config
     from arena.launch.preflight import check_environments, check_weights
-    from arena.plan.layout import plan
+    from arena.plan.layout import plan, ranks_of_run
     from arena.records.reader import part_of_rank
     from arena.records.run_directory import RunDirectory
 
     start.refuse_bare_srun()
     config = load_config(args.config, args.set)
     rounds = config.round_list()
-    ranks = args.ranks or config.ranks_needed()
-    start.refuse_too_small_a_job(ranks, config.ranks_needed())
+    ranks = args.ranks or ranks_of_run(config)
+    start.refuse_too_small_a_job(ranks, ranks_of_run(config))
     for round_ in rounds:
         plan(round_.rows, [0] * ranks, config.spares)
     check_environments(config)

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from arena.common.errors import GO_ON
 from arena.common.waiting import Waiter, do_nothing
 from arena.comms import Mailbox, World
 from arena.config.run import Round, RunConfig
-from arena.launch.mpirun import GO_ON
 from arena.launch.survival_probe import why_not_tolerant
 from arena.plan.layout import Plan, plan, ranks_needed, reduced
 from arena.protocol.messages import Salvage, Survivor

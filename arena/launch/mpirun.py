@@ -8,7 +8,6 @@ run checkpoints at the next update and exits with 0. A second signal ends everyt
 import contextlib
 import ctypes
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -20,8 +19,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.common.errors import ConfigError
+from arena.common.errors import GO_ON, ConfigError
 from arena.launch.leftovers import remove_since, segments
+from arena.launch.mpirun_output import pass_on, signal_in, write_error
+from arena.system.launcher_env import started_by_mpi
 
 PR_SET_PDEATHSIG = 1
 
@@ -33,19 +34,6 @@ LINK_CHECKS = {
 }
 """How Open MPI's mpirun finds out that a machine has fallen silent: by ssh after 15 to 20 s, which ends the job and
 names the machine; the ranks over there, by their own connection, after 25 s. Left alone it takes 8 minutes."""
-
-
-def started_by_mpi() -> tuple[int, int] | None:
-    """Return (rank, size) if an MPI launcher started this process, judged by its environment, else None."""
-    for rank, size in (
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-        ("PMI_RANK", "PMI_SIZE"),
-        ("PMIX_RANK", "SLURM_NTASKS"),
-        ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    ):
-        if rank in os.environ and size in os.environ:
-            return int(os.environ[rank]), int(os.environ[size])
-    return None
 
 
 def refuse_bare_srun() -> None:
@@ -214,7 +202,7 @@ def run(
         preexec_fn=_die_with_parent,  # noqa: PLW1509 (no threads run yet)
     )
     assert child.stderr is not None
-    errors = threading.Thread(target=_pass_on, args=(child.stderr.fileno(), part_of, stillborn), daemon=True)
+    errors = threading.Thread(target=pass_on, args=(child.stderr.fileno(), part_of, stillborn), daemon=True)
     errors.start()
     threading.Thread(target=_end_where_stuck, args=(child, stuck_after, stuck), daemon=True).start()
     asked = 0
@@ -240,7 +228,7 @@ def run(
         return Ended(1, asked > 0, stuck=True)
     if code < 0:
         remove_since(before)
-        _write_error(f"error: mpirun was killed by {_signal(-code)}, and with it all ranks; {GO_ON}\n".encode())
+        write_error(f"error: mpirun was killed by {signal_in(-code)}, and with it all ranks; {GO_ON}\n".encode())
     return Ended(code if code >= 0 else 128 - code, asked > 0)
 
 
@@ -256,7 +244,7 @@ def _end_where_stuck(mpirun: subprocess.Popen, stuck_after: float, stuck: thread
         elif time.monotonic() - since > stuck_after:
             stuck.set()
             text = f"warning: mpirun has not ended {stuck_after:g} s after its last rank; it is killed\n"
-            _write_error(text.encode())
+            write_error(text.encode())
             mpirun.kill()
             return
 
@@ -270,79 +258,6 @@ def _neglects_its_dead(pid: int) -> bool:
             states.extend(stat.rpartition(")")[2].split()[0] for stat in stats)
         return bool(states) and all(state in "ZX" for state in states)
     return False
-
-
-STILLBORN = b"listener thread failed to start"
-"""What Open MPI's mpirun says, now and then on a busy machine, before it has started any rank."""
-
-BANNER = re.compile(rb"(?<!-)-{74}\n")
-"""What mpirun frames its own messages with; it may follow a line that a rank has not ended yet."""
-
-DEATH = re.compile(rb"process rank (\d+) with PID \d+ on node (\S+)\s+exited\s+on\s+signal\s+(\d+)")
-"""What mpirun says of a rank that was killed."""
-
-GO_ON = "the last checkpoint stands: go on with --resume"
-
-CUT_OFF = re.compile(
-    rb"NBC_Progress: an error \d+ was found during schedule \S+ at row-offset \d+[^\n]*\n\n?"
-    rb"|Error in NBC_Start_round\(\) \(-?\d+\)\n"
-)
-"""What Open MPI says of a collective that a dead rank has cut off, once for each rank."""
-
-NOISE = (b"MPI_ABORT was invoked", b"prterun has exited due to process", b"exited with non-zero status")
-"""Messages of mpirun that only repeat, at length, what the arena has said already."""
-
-
-def _signal(number: int) -> str:
-    """Return what people call a signal."""
-    with contextlib.suppress(ValueError):
-        return f"signal {number} ({signal.Signals(number).name})"
-    return f"signal {number}"
-
-
-def _of_a_death(message: bytes, part_of: Callable[[int], str]) -> bytes | None:
-    """Return, where mpirun says that a rank was killed, the same with what the rank was."""
-    found = DEATH.search(message)
-    if found is None:
-        return None
-    rank, node, number = int(found[1]), found[2].decode(errors="replace"), int(found[3])
-    what = part_of(rank)
-    what = f" ({what})" if what else ""
-    return f"error: rank {rank} on {node}{what} was killed by {_signal(number)}; {GO_ON}\n".encode()
-
-
-def _pass_on(source: int, part_of: Callable[[int], str], stillborn: threading.Event) -> None:
-    """Copy mpirun's standard error to ours as it comes, without the messages that are only noise.
-
-    ``stillborn`` is set where mpirun says that it could not even start.
-    """
-    held = b""
-    while chunk := os.read(source, 65536):
-        if STILLBORN in chunk:
-            stillborn.set()
-        held = _without_noise(held + chunk, part_of)
-    _write_error(held)
-
-
-def _without_noise(data: bytes, part_of: Callable[[int], str] = lambda rank: "") -> bytes:
-    """Write what can be written of ``data``; return what must wait for more: the start of a framed message."""
-    while opening := BANNER.search(data):
-        _write_error(data[: opening.start()])
-        closing = BANNER.search(data, opening.end())
-        if closing is None:
-            return data[opening.start() :]
-        message, data = data[opening.start() : closing.end()], data[closing.end() :]
-        if not any(noise in message for noise in NOISE):
-            _write_error(_of_a_death(message, part_of) or message)
-    data = CUT_OFF.sub(b"", data)
-    whole = len(data.rstrip(b"-"))  # a banner may be arriving in pieces
-    _write_error(data[:whole])
-    return data[whole:]
-
-
-def _write_error(data: bytes) -> None:
-    sys.stderr.buffer.write(data)
-    sys.stderr.flush()
 
 
 def _die_with_parent() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.launch import mpirun as start
+from arena.system import launcher_env
 
 _PROGRAMS = ("prterun", "prted", "orterun", "orted", "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "srun")
 _VARIABLES = ("OMPI_", "PMIX_", "PRTE_", "PMI_", "HYD", "MPI_LOCAL", "I_MPI_", "SLURM_", "PBS_", "LSB_")
@@ -35,7 +36,7 @@ class Launcher(NamedTuple):
 
 def find(environment: Mapping[str, str] = os.environ) -> Launcher | None:
     """Return the launcher that started this process as one of its ranks, judged by its environment, or None."""
-    place = start.started_by_mpi()
+    place = launcher_env.started_by_mpi()
     if place is None and "SLURM_STEP_NUM_TASKS" in environment:  # a step of srun that brings no MPI along
         place = int(environment.get("SLURM_PROCID", 0)), int(environment["SLURM_STEP_NUM_TASKS"])
     if place is None:

@@ -18,12 +18,12 @@ from arena.common.waiting import HangError, Waiter, do_nothing, usual_waits
 from arena.comms import GroupChannel, Mailbox, World
 from arena.config.run import RunConfig, WaitConfig, load_config
 from arena.launch.fault_tolerance import Survival
-from arena.launch.mpirun import started_by_mpi
 from arena.plan.layout import Role, plan
 from arena.plan.pinning import ANYWHERE, place_of
 from arena.protocol.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
 from arena.records.run_directory import Resume, RunDirectory
 from arena.system.cores import keeping_to
+from arena.system.launcher_env import started_by_mpi
 from arena.system.stack_dump import Inquest, Witness
 from arena.worker.context import Context
 

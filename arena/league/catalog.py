@@ -19,13 +19,6 @@ PLAYERS = {
     "best_responder": "arena.league.alphastar:BestResponder",
     "self_player": "arena.league.alphastar:SelfPlayer",
 }
-LEAGUES = {
-    "alphastar": "arena.league.kinds:AlphaStarLeague",
-    "self_play": "arena.league.kinds:SelfPlayLeague",
-    "round_robin": "arena.league.kinds:RoundRobinLeague",
-    "psro": "arena.league.kinds:PsroLeague",
-    "solo": "arena.league.kinds:SoloLeague",
-}
 
 
 def player_type(name: str) -> type[ActivePlayer]:
@@ -34,7 +27,7 @@ def player_type(name: str) -> type[ActivePlayer]:
     Raises:
       ConfigError: there is none, or it is no active player.
     """
-    return _class(name, PLAYERS, "player type", ActivePlayer)
+    return class_of(name, PLAYERS, "player type", ActivePlayer)
 
 
 def player_type_id(name: str) -> str:
@@ -62,18 +55,18 @@ def create_player(
     return kind(cfg, category, payoff, checkpoint_path, player_id, total_agent_step, seed=seed)
 
 
-def league_type(name: str) -> Any:
-    """Return the manager class that ``name`` stands for: a registered name, or a place in code.
+def class_of(name: str, registered: Mapping[str, str], what: str, base: type) -> Any:
+    """Return the class that ``name`` stands for: a registered name, or a place in code.
+
+    Args:
+      name: in a configuration.
+      registered: registered name -> place in code.
+      what: the kind of thing, for messages.
+      base: class that it must extend.
 
     Raises:
-      ConfigError: there is none, or it is no league manager.
+      ConfigError: there is none, or it extends another class.
     """
-    from arena.league.manager import BaseLeagueManager
-
-    return _class(name, LEAGUES, "league", BaseLeagueManager)
-
-
-def _class(name: str, registered: Mapping[str, str], what: str, base: type) -> Any:
     if name not in registered and not registry.is_reference(name):
         raise ConfigError(
             f"unknown {what} {name!r}{registry.nearest(name, registered)}; expected one of "

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, ClassVar
 
-from arena.league.catalog import league_type
+from arena.league.catalog import class_of
 from arena.league.manager import BaseLeagueManager, LaunchJob, LoadCheckpoint, SaveCheckpoint
 from arena.league.payoff import BattleSharedPayoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, merged
@@ -87,6 +87,24 @@ class SoloLeague(BaseLeagueManager):
 
     default_players: ClassVar = {"solo_active_player": 1}
     payoff_type = "solo"
+
+
+LEAGUES = {
+    "alphastar": "arena.league.kinds:AlphaStarLeague",
+    "self_play": "arena.league.kinds:SelfPlayLeague",
+    "round_robin": "arena.league.kinds:RoundRobinLeague",
+    "psro": "arena.league.kinds:PsroLeague",
+    "solo": "arena.league.kinds:SoloLeague",
+}
+
+
+def league_type(name: str) -> Any:
+    """Return the manager class that ``name`` stands for: a registered name, or a place in code.
+
+    Raises:
+      ConfigError: there is none, or it is no league manager.
+    """
+    return class_of(name, LEAGUES, "league", BaseLeagueManager)
 
 
 def create_league(

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from arena.common.trees import leaf_dtype, leaf_shape, map_space, put, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.learning.numba_jit import compiled
 from arena.policies.interface import Decision
-from arena.protocol.wire import leaf_dtype, leaf_shape, map_space, put, tree_leaves
 
 NO_SLOT = -1
 

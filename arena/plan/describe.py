@@ -6,7 +6,8 @@ from itertools import groupby
 
 from arena.common.text import count_of, ranges
 from arena.config.run import Round, RunConfig
-from arena.plan.layout import Assignment, Plan, Seat
+from arena.config.table import Seat
+from arena.plan.layout import Assignment, Plan
 
 MOST_RANKS = 40  # more are folded: a line for each row of the table and node, not for each rank
 MOST_LINES = 60  # of any table

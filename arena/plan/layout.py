@@ -6,21 +6,11 @@ from typing import Literal, NamedTuple, Protocol
 
 from arena.common.errors import ConfigError
 from arena.common.text import count_of
+from arena.config.run import RunConfig
+from arena.config.table import Seat
 
 Role = Literal["root", "environment", "worker", "idle"]
 ROOT = 0
-
-
-class Seat(NamedTuple):
-    """A place in a match.
-
-    Attributes:
-      player: name of the player who sits there.
-      entities: indices of the environment's entities that its one worker plays, in the worker's order.
-    """
-
-    player: str
-    entities: tuple[int, ...]
 
 
 class Row(Protocol):
@@ -118,6 +108,11 @@ class Plan(NamedTuple):
 def ranks_needed(rows: Iterable[Row]) -> int:
     """Return the smallest number of ranks that can play the table; ``auto`` counts as one replica."""
     return 1 + sum(_least(row) * ranks_of_match(row) for row in rows)
+
+
+def ranks_of_run(config: RunConfig) -> int:
+    """Return the smallest number of ranks that can play every round, spare ones among them."""
+    return max(ranks_needed(each.rows) for each in config.round_list()) + config.spares
 
 
 def reduced(rows: Sequence[Row], ranks: int) -> list[int]:

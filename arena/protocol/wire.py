@@ -19,7 +19,6 @@ Record (environment process to worker)::
 Every array starts at a multiple of 64 bytes, a cache line.
 """
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from arena.common.trees import Tree, leaf_dtype, leaf_shape, map_space, map_tree
 from arena.envs.interface import EntitySpaces
 
 ALIGNMENT = 64
@@ -38,47 +38,9 @@ STEP, RESET, DONE = 0, 1, 2  # done: a step too, but this seat needs no more of 
 # before, and no episode begins or ends; a shorter way to say what the record's arrays say, too.
 MATCH_OVER, PLAIN = 1, 2
 
-Tree = Any
-"""An array, or a nested dict or tuple of arrays, shaped like a space."""
-
 
 class ShapeError(ValueError):
     """An observation or an action has another shape than its space."""
-
-
-def map_space(space: spaces.Space, leaf: Callable[[spaces.Space], Any]) -> Tree:
-    """Return a tree of the space's nesting with ``leaf(subspace)`` in the place of each leaf."""
-    if isinstance(space, spaces.Dict):
-        return {key: map_space(sub, leaf) for key, sub in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(map_space(sub, leaf) for sub in space.spaces)
-    return leaf(space)
-
-
-def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
-    """Return a tree with ``function`` applied to each leaf (and the leaves at the same place of ``others``)."""
-    if isinstance(tree, Mapping):
-        return {key: map_tree(function, sub, *(other[key] for other in others)) for key, sub in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(map_tree(function, sub, *(o[i] for o in others)) for i, sub in enumerate(tree))
-    return function(tree, *others)
-
-
-def put(tree: Tree, where: Any, values: Tree) -> None:
-    """Write values into the leaves of a tree: ``leaf[where] = value``."""
-    if isinstance(tree, np.ndarray):  # as most are
-        tree[where] = values
-    else:
-        map_tree(lambda leaf, value: leaf.__setitem__(where, value), tree, values)
-
-
-def tree_leaves(tree: Tree) -> list[Any]:
-    """Return the leaves of a tree in order."""
-    if isinstance(tree, Mapping):
-        return [leaf for sub in tree.values() for leaf in tree_leaves(sub)]
-    if isinstance(tree, tuple):
-        return [leaf for sub in tree for leaf in tree_leaves(sub)]
-    return [tree]
 
 
 class Block(NamedTuple):
@@ -144,18 +106,6 @@ def _new_buffer(size: int) -> np.ndarray:
     raw = np.zeros(size + ALIGNMENT, np.uint8)
     shift = -raw.ctypes.data % ALIGNMENT
     return raw[shift : shift + size]
-
-
-def leaf_dtype(space: spaces.Space) -> np.dtype:
-    """Return the dtype in which a leaf space travels."""
-    if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
-        return np.dtype(space.dtype)
-    raise TypeError(f"no wire format for the space {space}; expected Box, Discrete, MultiDiscrete or MultiBinary")
-
-
-def leaf_shape(space: spaces.Space) -> tuple[int, ...]:
-    """Return the shape of one value of a leaf space."""
-    return tuple(space.shape or ())
 
 
 class ActionMessage:
@@ -233,12 +183,6 @@ def make_record(blocks: Sequence[Block], copies: int, memory: np.ndarray | None 
         if mask is not None:
             mask.fill(1)
     return record
-
-
-def even_slices(items: int, parts: int) -> tuple[slice, ...]:
-    """Split so many items into contiguous parts that differ by at most one item."""
-    edges = [round(i * items / parts) for i in range(parts + 1)]
-    return tuple(slice(start, stop) for start, stop in itertools.pairwise(edges))
 
 
 def plain_view(array: np.ndarray) -> Any:

@@ -4,18 +4,15 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import safetensors
-import safetensors.numpy
-
 from arena.common.errors import ConfigError
+from arena.common.files import _sync, write_text
 
 if TYPE_CHECKING:  # root and environment processes do without torch, and so do some policies
-    import torch
+    pass
 
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"
@@ -33,90 +30,6 @@ class Newest(NamedTuple):
     path: Path
     manifest: dict[str, Any]
     warnings: tuple[str, ...]
-
-
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Let ``write`` fill a file beside ``path``, and give it its name once it is on disk.
-
-    Raises:
-      OSError: the disk is full or refuses; ``path`` is as it was before.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        _sync(temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync(path.parent)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
-
-    def write(temporary: Path) -> None:
-        temporary.write_text(text, encoding="utf-8")
-
-    write_atomically(path, write)
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
-    """Write named tensors to a safetensors file, whole or not at all.
-
-    Args:
-      path: where to; its directory exists.
-      tensors: NumPy arrays, or torch tensors on any device.
-      metadata: texts for the header of the file.
-
-    Raises:
-      OSError: the disk is full or refuses; a file that was there before still is.
-    """
-    arrays = {name: _as_array(tensor) for name, tensor in tensors.items()}
-
-    def write(temporary: Path) -> None:
-        try:
-            safetensors.numpy.save_file(arrays, temporary, metadata=dict(metadata or {}))
-        except safetensors.SafetensorError as error:  # how the library reports a full disk
-            raise OSError(f"{path} cannot be written: {error}") from error
-
-    write_atomically(path, write)
-
-
-def read_tensors(path: Path) -> dict[str, np.ndarray]:
-    """Return the named arrays of a safetensors file.
-
-    Raises:
-      ConfigError: there is no such file, or it is not a whole safetensors file.
-    """
-    try:
-        return safetensors.numpy.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise ConfigError(f"{path}: expected a safetensors file that can be read, found: {error}") from error
-
-
-def read_state(path: Path) -> "dict[str, torch.Tensor]":
-    """Return the named tensors of a safetensors file: what a policy's ``load_state_dict`` is given.
-
-    Raises:
-      ConfigError: there is no such file, or it is not a whole safetensors file.
-    """
-    import torch
-
-    return {name: torch.from_numpy(array) for name, array in read_tensors(path).items()}
-
-
-def read_metadata(path: Path) -> dict[str, str]:
-    """Return the texts in the header of a safetensors file.
-
-    Raises:
-      ConfigError: there is no such file, or it is not a whole safetensors file.
-    """
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            return dict(file.metadata() or {})
-    except (OSError, safetensors.SafetensorError) as error:
-        raise ConfigError(f"{path}: expected a safetensors file that can be read, found: {error}") from error
 
 
 class Checkpoints:
@@ -225,20 +138,6 @@ class Checkpoints:
         doomed = path.with_name(f"{path.name}.old{PARTIAL}")
         os.rename(path, doomed)
         shutil.rmtree(doomed)
-
-
-def _as_array(tensor: Any) -> np.ndarray:
-    if hasattr(tensor, "detach"):  # torch, which this module must not import
-        tensor = tensor.detach().cpu().numpy()
-    return np.asarray(tensor, order="C")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _describe(path: Path) -> dict[str, Any]:

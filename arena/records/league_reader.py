@@ -8,7 +8,6 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.league.ratings import Rating
-from arena.report.league_plots import RatingCurve, Relative
 
 
 class Member(NamedTuple):
@@ -48,6 +47,34 @@ class Record(NamedTuple):
     def turned(self) -> "Record":
         """Return the same as the other one sees it."""
         return Record(self.losses, self.draws, self.wins, self.games, None if self.margin is None else -self.margin)
+
+
+class RatingCurve(NamedTuple):
+    """A player's ratings in the order they were recorded; all arrays are ``[N]``.
+
+    Attributes:
+      minutes: since the run began.
+      mu: rating.
+      sigma: its uncertainty, one standard deviation.
+    """
+
+    minutes: np.ndarray
+    mu: np.ndarray
+    sigma: np.ndarray
+
+
+class Relative(NamedTuple):
+    """A player's place in the family tree.
+
+    Attributes:
+      parent: whom it was frozen from; None for a founder.
+      steps: its transition steps.
+      active: whether it still learns.
+    """
+
+    parent: str | None
+    steps: int
+    active: bool
 
 
 class League(NamedTuple):

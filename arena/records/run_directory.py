@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from arena.common.errors import ConfigError
-from arena.records.checkpoints import Checkpoints, write_text
+from arena.common.files import write_text
+from arena.records.checkpoints import Checkpoints
 
 Resume = Literal["never", "always", "if possible"]
 """Whether a start goes on from a checkpoint; ``if possible``: where there is one, and begins anew elsewhere."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from arena.common.colors import CYCLE, resolve
+from arena.records.league_reader import RatingCurve, Relative
 from arena.report.plots import FAINT, GRID, INK, new_figure
 
 if TYPE_CHECKING:
@@ -25,34 +26,6 @@ FROZEN = "snapshots, when frozen"
 
 Points = tuple[np.ndarray, np.ndarray]
 """Where a curve goes through: x ``[N]``, y ``[N]``."""
-
-
-class RatingCurve(NamedTuple):
-    """A player's ratings in the order they were recorded; all arrays are ``[N]``.
-
-    Attributes:
-      minutes: since the run began.
-      mu: rating.
-      sigma: its uncertainty, one standard deviation.
-    """
-
-    minutes: np.ndarray
-    mu: np.ndarray
-    sigma: np.ndarray
-
-
-class Relative(NamedTuple):
-    """A player's place in the family tree.
-
-    Attributes:
-      parent: whom it was frozen from; None for a founder.
-      steps: its transition steps.
-      active: whether it still learns.
-    """
-
-    parent: str | None
-    steps: int
-    active: bool
 
 
 def draw_heat_map(title: str, note: str, names: Sequence[str], matrix: np.ndarray, *, rates: bool) -> "Figure":

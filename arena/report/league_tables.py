@@ -7,8 +7,8 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from arena.common.text import number
 from arena.league.ratings import Rating
-from arena.report.progress_table import number
 
 WIDEST = 16
 """Players up to which a matrix is printed: more columns than that fit no terminal."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arena.common.errors import ConfigError
-from arena.records.checkpoints import write_atomically
+from arena.common.files import write_atomically
 from arena.records.player_statistics import RECENT, PlayerInfo
 from arena.records.reader import Series, open_records, read_metrics, read_players, read_returns
 from arena.records.run_directory import RunDirectory

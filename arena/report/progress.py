@@ -6,9 +6,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -16,62 +16,18 @@ from rich.text import Text
 
 from arena.common.errors import ConfigError
 from arena.config.run import RunConfig
-from arena.launch.mpirun import started_by_mpi
 from arena.records.player_statistics import PlayerStatistics, Speed
 from arena.records.reader import open_records, read_metrics, read_players, read_returns
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import Records
 from arena.report.progress_table import Drawing, Frame, draw, plain_line
+from arena.report.terminal import Terminal, find_terminal, make_console
 
 REDRAW_EVERY = 0.5
 """Seconds between two drawings on a terminal: quick enough to look alive, slow enough to read."""
 
 PLAIN_EVERY = 10.0
 """Seconds between two reports where there is no terminal."""
-
-
-class Terminal(NamedTuple):
-    """What the output goes to.
-
-    Attributes:
-      interactive: whether lines on it can be drawn over.
-      width, height: its size in characters; None where it is asked each time.
-    """
-
-    interactive: bool
-    width: int | None = None
-    height: int | None = None
-
-
-def find_terminal(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Terminal:
-    """Return what ``stream`` goes to.
-
-    What rank 0 writes to is no sign of it: some launchers give their ranks a pseudo terminal and write what comes out
-    of it to a file. Whoever started the launcher from a terminal says so with ``ARENA_TERMINAL=120x40``; where nobody
-    did, the launcher's own output is looked at. Anything but a size (``ARENA_TERMINAL=plain``) asks for plain lines.
-    """
-    said = environment.get("ARENA_TERMINAL", "")
-    width, _, height = said.partition("x")
-    if environment.get("TERM") == "dumb":
-        return Terminal(False)
-    if width.isdecimal() and height.isdecimal():
-        return Terminal(True, max(int(width), 40), max(int(height), 8))
-    if said:
-        return Terminal(False)
-    return _terminal_of_launcher() if started_by_mpi() is not None else Terminal(stream.isatty())
-
-
-def _terminal_of_launcher() -> Terminal:
-    """Return what the parent process (mpirun, where that is on this machine) writes to."""
-    try:
-        with open(f"/proc/{os.getppid()}/fd/1", "wb", buffering=0, opener=_without_controlling) as output:
-            return Terminal(True, *os.get_terminal_size(output.fileno()))
-    except OSError:  # no such file system, somebody else's process, or no terminal
-        return Terminal(False)
-
-
-def _without_controlling(path: str, flags: int) -> int:
-    return os.open(path, (flags | os.O_NOCTTY) & ~(os.O_CREAT | os.O_TRUNC))
 
 
 class ProgressView:
@@ -169,23 +125,6 @@ class _Lines(logging.Handler):
         warning = record.levelno >= logging.WARNING
         text = f"{record.levelname.lower()}: {record.getMessage()}" if warning else record.getMessage()
         self._view.print(text, "yellow" if warning else "dim")
-
-
-def make_console(stream: TextIO, terminal: Terminal) -> Console:
-    """Return a console that writes to ``stream`` what suits the terminal at its end."""
-    if not terminal.interactive:
-        return Console(file=stream, no_color=True, force_terminal=False, highlight=False, width=1000)
-    if terminal.width is None:
-        return Console(file=stream, highlight=False)
-    rich_colors = os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit")
-    return Console(
-        file=stream,
-        force_terminal=True,
-        color_system="truecolor" if rich_colors else "256",
-        width=terminal.width,
-        height=terminal.height,
-        highlight=False,
-    )
 
 
 def frame_of_run(run: RunDirectory, at: float = 1.0) -> Frame:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 
+from arena.common.text import compact, duration, number
 from arena.records.player_statistics import RECENT, PlayerStatistics
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -121,35 +122,6 @@ def plain_line(frame: Frame, name: str) -> str:
     if player.updates:
         parts.append(f"{player.updates:,} updates")
     return f"[{duration(frame.seconds)}] " + "  ".join(parts)
-
-
-def compact(value: float) -> str:
-    """Return a count in at most five characters: 999, 12.3k, 4.56M."""
-    if abs(value) < 1000:
-        return f"{value:.0f}"
-    for unit in ("k", "M", "G", "T"):
-        value /= 1000
-        if abs(value) < 999.5 or unit == "T":
-            digits = 2 if abs(value) < 9.995 and unit != "k" else 1 if abs(value) < 99.95 else 0
-            return f"{value:.{digits}f}{unit}"
-    raise AssertionError
-
-
-def number(value: float) -> str:
-    """Return a result with its sign where that tells something, and three or four digits."""
-    if not math.isfinite(value):
-        return str(value)
-    size = abs(value)
-    return f"{value:.2f}" if size < 100 else f"{value:.1f}" if size < 10_000 else compact(value)
-
-
-def duration(seconds: float) -> str:
-    """Return a time as m:ss, h:mm:ss or 3 d 4 h."""
-    whole = round(seconds)
-    if whole >= 2 * 86400:
-        return f"{whole // 86400} d {whole % 86400 // 3600} h"
-    minutes, hours = whole // 60 % 60, whole // 3600
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
 def spark(values: Sequence[float]) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from arena.records.checkpoints import write_text
+from arena.common.files import write_text
+from arena.common.text import compact, duration, number
 from arena.records.player_statistics import RECENT
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import Records
-from arena.report.progress import Terminal, find_terminal, make_console
-from arena.report.progress_table import compact, duration, number
+from arena.report.terminal import Terminal, find_terminal, make_console
 
 logger = logging.getLogger(__name__)
 

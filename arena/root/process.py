@@ -8,42 +8,31 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from arena.common.errors import GivenUpError
-from arena.common.waiting import Pacer, Waiter
+from arena.common.errors import GO_ON, GivenUpError
+from arena.common.files import write_text
+from arena.common.waiting import Waiter
 from arena.comms import Mailbox, World
 from arena.config.run import Round, RunConfig
-from arena.launch.mpirun import GO_ON
 from arena.plan.layout import Plan, describe_part
 from arena.protocol.messages import (
     CheckpointPart,
-    CloseMatch,
     Episodes,
     Failure,
-    Finished,
-    Joined,
     Note,
     Progress,
-    Published,
-    RoundOver,
     RoundStart,
     Salvage,
-    StopLearning,
     Survivor,
     WriteCheckpoint,
 )
-from arena.records.checkpoints import Checkpoints, write_text
+from arena.records.checkpoints import Checkpoints
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import Records
 from arena.report.progress import ProgressView
 from arena.root.hang_report import hang_report
 from arena.root.league import LeagueOffice
+from arena.root.round import IDLE_PAUSE, RoundSupervisor
 from arena.system.stack_dump import Inquest
-
-IDLE_PAUSE = 0.01
-"""Seconds between two looks into an empty mailbox: the root must not take a core from the others."""
-
-TICK_EVERY = 0.05
-"""Seconds between two looks at what is due, where mail keeps coming."""
 
 VIEW_EVERY = 0.25
 """Seconds between two drawings of the terminal view."""
@@ -191,7 +180,7 @@ class Root:
             raise GivenUpError(f"no match is left for {min(away)}, without whom the league cannot go on; {GO_ON}")
         for player in sorted(away):
             self._records.note("WARNING", f"no match is left for {player}: it learns no more")
-        round_ = _Round(self, plan, self._league)
+        round_ = RoundSupervisor(self, plan, self._league)
         round_.run()
         self._learning = round_.learning()
 
@@ -367,146 +356,6 @@ class Root:
             self._next_view = now + VIEW_EVERY
             self._view.update()
             self._records.flush()
-
-
-class _Round:
-    """What the root knows of the round under way."""
-
-    def __init__(self, root: Root, plan: Plan, league: LeagueOffice | None) -> None:
-        self._root, self._plan, self._league = root, plan, league
-        self._joined: dict[str, Joined] = {}
-        self._finished: dict[str, set[int]] = {player: set() for player in plan.groups}
-        self._busy = {a.rank for a in plan.assignments if a.role in ("environment", "worker")}
-        self._open = set(range(len(plan.matches)))
-        self._told_to_stop = False
-        self._order: WriteCheckpoint | None = None
-        self._parts: dict[str, CheckpointPart] = {}
-        self._next_checkpoint = time.monotonic() + root._config.checkpoint.every
-        self._ticking = Pacer(TICK_EVERY)
-
-    def run(self) -> None:
-        """Take mail until every busy rank is through."""
-        while self._busy:
-            mail = self._root._mailbox.poll()
-            if mail is None:
-                time.sleep(IDLE_PAUSE)
-            else:
-                self._take(*mail)
-            if mail is None or self._ticking.due():
-                self._tick()
-            self._root.refresh(matches=len(self._open))
-
-    def _take(self, sender: int, message: Any) -> None:
-        if isinstance(message, Joined):
-            self._joined[message.player] = message
-        elif isinstance(message, Finished):
-            self._finished[message.player].add(message.worker)
-            if message.player in self._joined and self._is_finished(message.player):
-                steps = self._root._records.steps(message.player)
-                self._root._records.note("INFO", f"{message.player} is finished after {steps:,} steps")
-            if not self._root._config.deterministic:
-                self._close_matches()
-        elif isinstance(message, CheckpointPart):
-            if self._order is not None and message.number == self._order.number:
-                self._parts[message.player] = message
-                if self._parts.keys() >= set(self.learning()):
-                    # An open-door worker knows its own steps only; those of its group are in the records.
-                    parts = [part for part in self._parts.values() if self._joined[part.player].inner_door]
-                    self._root.complete_checkpoint(self._order, self.learning(), parts, finished=False)
-                    self._order = None
-        elif isinstance(message, RoundOver):
-            self._busy.discard(message.rank)
-            self._root.ranks[message.rank] = {"role": message.role, "loaded_torch": message.loaded_torch}
-        elif isinstance(message, Published):
-            assert self._league is not None
-            self._league.published(message)
-        else:
-            self._root.handle(message)
-            if self._league is not None and isinstance(message, Episodes):
-                self._league.episodes(message)
-
-    def learning(self) -> list[str]:
-        """Return the players that learn in this round."""
-        return [player for player, joined in self._joined.items() if joined.learns]
-
-    def _is_finished(self, player: str) -> bool:
-        joined = self._joined[player]
-        needed = 1 if joined.inner_door and joined.learns else joined.workers
-        return len(self._finished[player]) >= needed
-
-    def _all_joined(self) -> bool:
-        return len(self._joined) == len(self._plan.groups)
-
-    def _close_matches(self) -> None:
-        """Close each match whose learning players (or all, where none learns) have finished."""
-        if not self._all_joined():
-            return
-        learning = set(self.learning())
-        for index in sorted(self._open):
-            players = {seat.player for seat in self._plan.matches[index].seats}
-            if all(self._is_finished(player) for player in (players & learning) or players):
-                self._close(index)
-
-    def _close(self, index: int) -> None:
-        self._open.discard(index)
-        if self._league is not None:
-            self._league.close_match(index)
-        environment, _ = self._plan.match_ranks(index)
-        self._root._mailbox.post(environment, CloseMatch())
-
-    def _leaders(self, players: Iterable[str]) -> list[int]:
-        return [self._plan.groups[player][0] for player in players]
-
-    def _tick(self) -> None:
-        if not self._all_joined():
-            return
-        if self._root._config.deterministic:  # the seats themselves end their matches, after a number of updates
-            if self._root.stopping and not self._told_to_stop:
-                self._told_to_stop = True
-                text = "asked to stop: at the next checkpoint of a deterministic run; a second signal ends at once"
-                self._root._records.note("WARNING", text)
-            return
-        if self._root.stopping:
-            self._stop()
-        elif self._open:
-            self._close_matches()
-            if self._league is None or self._league.begun:
-                self._checkpoint()
-            if self._league is not None:
-                self._league.holding = self._order is not None
-                self._league.advance()
-
-    def _stop(self) -> None:
-        """Let the groups that learn update by update stop together, then close every match."""
-        together = [p for p in self.learning() if self._joined[p].inner_door]
-        if not self._told_to_stop:
-            self._told_to_stop = True
-            self._root._records.note("WARNING", "asked to stop: at the next update; a second signal ends at once")
-            for rank in self._leaders(together):
-                self._root._mailbox.post(rank, StopLearning())
-        if all(self._is_finished(player) for player in together):
-            for index in sorted(self._open):
-                self._close(index)
-
-    def _checkpoint(self) -> None:
-        now = time.monotonic()
-        if now < self._next_checkpoint:
-            return
-        self._next_checkpoint = now + self._root._config.checkpoint.every
-        learning = self.learning()
-        if not learning:
-            return
-        if self._order is not None:
-            late = sorted(set(learning) - self._parts.keys())
-            self._root._records.note("WARNING", f"checkpoint {self._order.number} is left out: no part from {late}")
-        try:
-            self._order = self._root.order_checkpoint()
-        except OSError as error:
-            self._root._records.note("WARNING", f"a checkpoint is left out: {error}")
-            return
-        self._parts = {}
-        for rank in self._leaders(learning):
-            self._root._mailbox.post(rank, self._order)
 
 
 def report_failure(failure: Failure) -> int:

@@ -11,12 +11,11 @@ from arena.common import registry
 from arena.common.errors import ConfigError, MatchOver
 from arena.common.seeding import derive_seed
 from arena.comms import GroupChannel
+from arena.learning.weights import read_state
 from arena.protocol.messages import Restart, WriteCheckpoint
-from arena.records.checkpoints import read_state
-from arena.worker.base import Worker
+from arena.worker.base import Worker, device_of
 from arena.worker.collector import Driver
 from arena.worker.context import Context
-from arena.worker.device import device_of
 from arena.worker.league import LeagueSeat
 
 

@@ -7,6 +7,7 @@ How the policy is run differs by the door it came in through: ``arena.worker.act
 import random
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.common.waiting import Pacer
 from arena.comms import GroupChannel
+from arena.learning.weights import read_state, write_tensors
+from arena.plan.layout import Plan
 from arena.protocol.messages import (
     CheckpointPart,
     Finished,
@@ -28,10 +31,10 @@ from arena.protocol.messages import (
     Survivor,
     WriteCheckpoint,
 )
-from arena.records.checkpoints import read_state, write_tensors
+from arena.protocol.seat import SeatOffer
 from arena.records.run_directory import RunDirectory
 from arena.worker.context import Context
-from arena.worker.seat import Seat, SeatOffer
+from arena.worker.seat import Seat
 
 HOUSEKEEPING_EVERY = 0.2
 """Seconds between two looks into the mailbox."""
@@ -243,3 +246,22 @@ def _seed_libraries(seed: int) -> None:
     """Seed the generators that users' policies draw from; each worker has streams of its own."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 (users' code may use the global generator)
+
+
+def device_of(rank: int, plan: Plan, learning: Collection[str], gpus: int) -> str:
+    """Return torch's name of the device that ``rank`` computes on.
+
+    The learning ranks of a node take its GPUs by turns, so that none of them stays unused and none is shared before
+    all are taken. The others keep to the CPU: their GPU memory would be missing to those that learn.
+
+    Args:
+      rank: an MPI rank.
+      plan: who does what.
+      learning: the players that learn.
+      gpus: how many GPUs the rank sees. Where the scheduler has given it one of its own, that is one.
+    """
+    here = plan.assignments[rank].node
+    learners = [one.rank for one in plan.assignments if one.node == here and one.player in learning]
+    if not gpus or rank not in learners:
+        return "cpu"
+    return f"cuda:{learners.index(rank) % gpus}"

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from arena.common.trees import Tree, map_tree
 from arena.policies.interface import Decision
-from arena.protocol.wire import PLAIN, Record, Tree, map_tree
+from arena.protocol.wire import PLAIN, Record
 from arena.worker.opponents import Opponents
 from arena.worker.seat import Seat
 

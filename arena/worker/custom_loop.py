@@ -9,7 +9,7 @@ from arena.common.errors import ConfigError, MatchOver
 from arena.common.seeding import derive_seed
 from arena.common.waiting import do_nothing
 from arena.comms import GroupChannel
-from arena.records.checkpoints import read_state
+from arena.learning.weights import read_state
 from arena.worker.base import Worker
 from arena.worker.collector import Driver
 from arena.worker.context import Context

@@ -8,12 +8,12 @@ from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.common.waiting import Pacer
 from arena.envs.interface import EntitySpaces
+from arena.learning.weights import write_tensors
 from arena.protocol.messages import Published
-from arena.records.checkpoints import write_tensors
+from arena.protocol.seat import SeatOffer
 from arena.records.run_directory import RunDirectory
 from arena.worker.context import Context
 from arena.worker.opponents import Opponents
-from arena.worker.seat import SeatOffer
 
 
 class LeagueSeat:

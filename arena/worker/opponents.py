@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from arena.common.trees import even_slices, map_tree
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox
-from arena.environment.job_queue import cast_of, side_on_seat
+from arena.protocol.lineup import cast_of, side_on_seat
 from arena.protocol.messages import Job
-from arena.protocol.wire import Record, even_slices, map_tree
-from arena.worker.seat import SeatOffer
+from arena.protocol.seat import SeatOffer
+from arena.protocol.wire import Record
 
 OWN, NOBODY = 0, -1
 

@@ -15,8 +15,10 @@ from gymnasium.vector.utils import batch_space
 from pettingzoo import ParallelEnv
 
 from arena.common.errors import ConfigError
-from arena.protocol.wire import RESET, Record, Tree, map_tree, plain_view
-from arena.worker.seat import ResetRequest, Seat, Side
+from arena.common.trees import Tree, map_tree
+from arena.protocol.seat import ResetRequest, Side
+from arena.protocol.wire import RESET, Record, plain_view
+from arena.worker.seat import Seat
 
 
 def make_proxy(seat: Seat) -> "EnvProxy | VectorEnvProxy | ParallelEnvProxy | list[ParallelEnvProxy]":

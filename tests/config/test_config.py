@@ -11,7 +11,8 @@ import yaml
 
 from arena.common.errors import ConfigError
 from arena.config.run import EnvConfig, RunConfig, load_config
-from arena.plan.layout import Seat
+from arena.config.table import Seat
+from arena.plan.layout import ranks_of_run
 
 FILE = """\
 name: test
@@ -61,7 +62,7 @@ def test_a_file_says_what_it_says_and_defaults_the_rest(load):
     assert config.policies["blue"].settings["learning_rate"] == 1e-3
     assert config.policies["blue"].settings["gamma"] == 0.99
     assert config.seed == 1
-    assert config.ranks_needed() == 6
+    assert ranks_of_run(config) == 6
 
 
 @pytest.mark.parametrize(
@@ -261,7 +262,7 @@ class TestOverrides:
 
     def test_may_replace_the_table(self, load):
         config = load("matches=null", "round_robin={policies: [red, blue]}")
-        assert config.ranks_needed() == 4
+        assert ranks_of_run(config) == 4
 
     @pytest.mark.parametrize(
         ("override", "expected"),
@@ -376,7 +377,7 @@ class TestTable:
             ["green", "green", "yellow", "yellow"],
         ]
         assert all(row.replicas == 5 for row in rows)
-        assert config.ranks_needed() == 151
+        assert ranks_of_run(config) == 151
 
     @pytest.mark.parametrize("policies", ["[red]", "[red, red]", "[red, rad]", "[]"])
     def test_a_round_robin_needs_two_policies_that_exist(self, load, policies):
@@ -421,7 +422,7 @@ class TestRounds:
         assert [len(each.rows[0].seats) for each in rounds] == [4, 4, 2]
 
     def test_need_the_ranks_of_the_largest(self, load):
-        assert load("matches=null", self.ROUNDS).ranks_needed() == 6
+        assert ranks_of_run(load("matches=null", self.ROUNDS)) == 6
 
     @pytest.mark.parametrize("copies", ["{others: best}", "{red: blue}", "{others: blue}", "{red: best}"])
     def test_copy_weights(self, load, copies):
@@ -539,7 +540,7 @@ def test_a_deterministic_run_refuses_what_goes_by_the_clock(load):
 
 def test_spares_need_fault_tolerance_and_count_as_ranks(load):
     tolerant = load("fault_tolerance=ulfm", "spares=2")
-    assert tolerant.ranks_needed() == load("fault_tolerance=ulfm").ranks_needed() + 2
+    assert ranks_of_run(tolerant) == ranks_of_run(load("fault_tolerance=ulfm")) + 2
     (line,) = told(load, "spares=2")
     assert "spares: expected fault_tolerance: ulfm" in line
     (line,) = told(load, "fault_tolerance=ulfm", "deterministic=true")

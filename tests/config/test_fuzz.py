@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arena.common.errors import ConfigError
 from arena.config.run import load_config
-from arena.plan.layout import plan
+from arena.plan.layout import plan, ranks_of_run
 
 names = st.sampled_from(["blue", "red", "green", "best", "", "a/b", "blue_2"])
 odd = st.one_of(
@@ -104,7 +104,7 @@ def test_every_file_is_refused_clearly_or_planned_as_it_says(text: str, spare: i
         path.write_text(text, encoding="utf-8")
         try:
             config = load_config(path)
-            ranks = config.ranks_needed() + spare
+            ranks = ranks_of_run(config) + spare
             planned = [(round_, plan(round_.rows, [r % nodes for r in range(ranks)])) for round_ in config.round_list()]
         except ConfigError as error:
             told = str(error)

@@ -4,8 +4,9 @@ from collections import Counter
 
 import pytest
 
-from arena.environment.job_queue import Playbill, cast_of, seats_of_sides, side_on_seat
-from arena.plan.layout import Seat
+from arena.config.table import Seat
+from arena.environment.job_queue import Playbill
+from arena.protocol.lineup import cast_of, seats_of_sides, side_on_seat
 from arena.protocol.messages import Job
 
 SEATS = (Seat("me", (0, 1)), Seat("me", (2, 3)))

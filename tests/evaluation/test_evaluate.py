@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from arena.commands.eval import evaluate, main, seat_names
+from arena.commands.eval import main
 from arena.common.errors import ConfigError
 from arena.common.registry import make_environment
 from arena.config.run import load_config
+from arena.evaluation.evaluate import evaluate, seat_names
 from arena.evaluation.play import Result
 from arena.evaluation.players import newest_weights
 from arena.evaluation.results import pairings, standard_error, tally
+from arena.learning.weights import write_tensors
 from arena.policies.loader import build
-from arena.records.checkpoints import Checkpoints, write_tensors
+from arena.records.checkpoints import Checkpoints
 from arena.records.run_directory import RunDirectory
 
 CARTPOLE = """

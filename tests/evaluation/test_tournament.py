@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from arena.commands.tournament import Game, find_contestants, judge, play_tournament, sides_of
 from arena.common.errors import ConfigError
 from arena.common.registry import make_environment
 from arena.config.run import RunConfig, load_config
+from arena.evaluation.tournament import Game, find_contestants, judge, play_tournament, sides_of
 from arena.launch import main
+from arena.learning.weights import write_tensors
 from arena.policies.loader import build
-from arena.records.checkpoints import write_tensors
 from arena.records.run_directory import RunDirectory
 
 KUHN = """

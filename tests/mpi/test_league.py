@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arena.records.checkpoints import read_tensors
+from arena.learning.weights import read_tensors
 
 from .launching import player, run_arena, succeed
 from .test_resume import newest, start

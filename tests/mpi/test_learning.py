@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from arena.launch import mpirun as start
-from arena.records.checkpoints import read_tensors
+from arena.learning.weights import read_tensors
 
 from .launching import PLAYERS, player, run_arena, run_mpirun, succeed, write_config
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other kernels k
 LATE = """
 import time
 
-from arena.launch.mpirun import started_by_mpi
+from arena.system.launcher_env import started_by_mpi
 
 if (started_by_mpi() or (0,))[0] == 2:
     time.sleep(30)
@@ -71,7 +71,8 @@ class Watches:
 
 TURNS = """
 import time
-from arena.comms.semaphores import FREQUENT, TURN, Bell, Turn
+from arena.comms.semaphores import Bell
+from arena.comms.time_slice import FREQUENT, TURN, Turn
 
 bell = Bell(rung=1)
 turn, next_turn = Turn(bell, shared=True), Turn(Bell(bell.name), shared=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from arena.launch.leftovers import in_use, segments
-from arena.records.checkpoints import read_tensors
+from arena.learning.weights import read_tensors
 from benchmarks.determinism import descendants
 
 from .launching import player, run_arena, stillborn, succeed, write_config

@@ -14,11 +14,12 @@ from matplotlib.colors import CSS4_COLORS
 from PIL import ImageFont
 
 from arena.common.colors import to_hex
+from arena.config.table import Seat
 from arena.plan.diagram import draw_plan
 from arena.plan.diagram.sheet import text_width
 from arena.plan.diagram.styles import PAPER, contrast, line_color, text_color, worker_style
 from arena.plan.diagram.view import rank_ranges
-from arena.plan.layout import Plan, Seat, plan, ranks_needed
+from arena.plan.layout import Plan, plan, ranks_needed
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.common.errors import ConfigError
-from arena.plan.layout import Plan, Seat, plan, ranks_needed, reduced
+from arena.config.table import Seat
+from arena.plan.layout import Plan, plan, ranks_needed, reduced
 
 
 class Row(NamedTuple):

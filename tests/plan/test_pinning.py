@@ -3,7 +3,7 @@
 import pytest
 
 from arena.config.run import load_config
-from arena.plan.layout import plan
+from arena.plan.layout import plan, ranks_of_run
 from arena.plan.pinning import ANYWHERE, Place, cores_of_matches, place_of
 from arena.system.cores import Cores
 
@@ -59,8 +59,8 @@ def place(tmp_path, matches, **changes):
     path.write_text(repr({"name": "x", "steps": 10, "env": MATCH["env"], "policies": policies, "matches": matches}))
     config = load_config(path, [f"{key}={value}" for key, value in changes.items()])
     (round_,) = config.round_list()
-    planned = plan(round_.rows, [0] * config.ranks_needed())
-    return place_of(1, planned, round_, config, machine(config.ranks_needed(), 1))
+    planned = plan(round_.rows, [0] * ranks_of_run(config))
+    return place_of(1, planned, round_, config, machine(ranks_of_run(config), 1))
 
 
 def test_matches_that_share_a_core_know_each_other(tmp_path):

@@ -7,12 +7,12 @@ from gymnasium import spaces as gym_spaces
 from gymnasium.vector.utils import batch_space
 
 from arena.common.errors import ConfigError
+from arena.common.trees import map_tree
 from arena.learning.gradients import FlatGradient
 from arena.policies.compiled.adam import FlatAdam
 from arena.policies.compiled.mlp import Perceptrons
 from arena.policies.networks import ActorCritic, Convolution, Encoder, Memory, Tanh, Vector, copy_tensors
 from arena.policies.settings import NetworkSettings
-from arena.protocol.wire import map_tree
 
 
 @pytest.fixture(autouse=True)

@@ -5,11 +5,11 @@ import pytest
 import torch
 from gymnasium import spaces as gym_spaces
 
+from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
 from arena.policies.distributions import distribution
 from arena.policies.ppo_loss import LOSSES, Batch, loss, slopes
 from arena.policies.settings import PPOSettings
-from arena.protocol.wire import map_tree
 
 ACTIONS = [gym_spaces.Discrete(3), gym_spaces.MultiDiscrete([2, 4]), gym_spaces.Box(-1, 1, (2,))]
 

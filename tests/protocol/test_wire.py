@@ -11,6 +11,7 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.common.trees import even_slices, map_tree, tree_leaves
 from arena.env_manager.slot import Slot
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.protocol.wire import (
@@ -19,10 +20,7 @@ from arena.protocol.wire import (
     SlotWriter,
     action_reader,
     blocks_of,
-    even_slices,
     make_record,
-    map_tree,
-    tree_leaves,
 )
 from arena.system.shared_memory import map_memory, new_memory
 from arena.worker.proxy import put_action

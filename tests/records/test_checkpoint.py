@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from arena.common.errors import ConfigError
-from arena.records.checkpoints import Checkpoints, read_metadata, read_tensors, write_tensors, write_text
+from arena.common.files import write_text
+from arena.learning.weights import read_metadata, read_tensors, write_tensors
+from arena.records.checkpoints import Checkpoints
 
 
 def make(checkpoints: Checkpoints, number: int) -> Path:
@@ -69,7 +71,7 @@ def test_a_reader_never_sees_a_half_written_file(tmp_path):
     code = f"""
 import os, signal
 from pathlib import Path
-from arena.records.checkpoints import write_atomically
+from arena.common.files import write_atomically
 def die(temporary):
     temporary.write_bytes(b"half")
     os.kill(os.getpid(), signal.SIGKILL)

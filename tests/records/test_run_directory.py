@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from arena.common.errors import ConfigError
-from arena.records.checkpoints import Checkpoints, write_text
+from arena.common.files import write_text
+from arena.records.checkpoints import Checkpoints
 from arena.records.run_directory import RunDirectory
 
 

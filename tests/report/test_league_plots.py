@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
+from arena.records.league_reader import RatingCurve, Relative
 from arena.report.league_plots import (
-    RatingCurve,
-    Relative,
     draw_exploitability,
     draw_family,
     draw_heat_map,

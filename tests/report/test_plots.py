@@ -19,8 +19,8 @@ from arena.records.reader import open_records, read_metrics, read_returns
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import Records
 from arena.report.plots import MAX_POINTS, draw_plots, draw_returns, main, running_mean, thin, write_plots
-from arena.report.progress import Terminal
 from arena.report.summary import render, summarise, write_summary
+from arena.report.terminal import Terminal
 
 INFO = {"blue": PlayerInfo("ppo", "#3b82f6", budget=3000), "red": PlayerInfo("random", "#ef4444", learns=False)}
 

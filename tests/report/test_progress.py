@@ -18,12 +18,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from arena.common.text import compact, duration, number
 from arena.protocol.messages import Episode, Episodes, Progress
 from arena.records.player_statistics import PlayerInfo, PlayerStatistics
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import Records
-from arena.report.progress import ProgressView, Terminal, find_terminal, main
-from arena.report.progress_table import Frame, compact, draw, duration, number, plain_line, spark
+from arena.report.progress import ProgressView, main
+from arena.report.progress_table import Frame, draw, plain_line, spark
+from arena.report.terminal import Terminal, find_terminal
 
 
 def statistics(
@@ -214,7 +216,7 @@ def test_the_terminal_on_the_other_side_of_mpirun_is_believed(records):
 def test_a_pseudo_terminal_from_the_launcher_is_not_taken_for_a_real_one(launcher_on_terminal):
     """mpirun gives its ranks a terminal of its own, also where it writes to a file itself."""
     rank = (
-        "import sys; from arena.report.progress import find_terminal; print(find_terminal(sys.stdout), file=sys.stderr)"
+        "import sys; from arena.report.terminal import find_terminal; print(find_terminal(sys.stdout), file=sys.stderr)"
     )
     launcher = f"""
 import os, pty, subprocess, sys

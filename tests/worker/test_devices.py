@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import pytest
 
-from arena.plan.layout import Seat, plan
-from arena.worker.device import device_of
+from arena.config.table import Seat
+from arena.plan.layout import plan
+from arena.worker.base import device_of
 
 
 class Row(NamedTuple):

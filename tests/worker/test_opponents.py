@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from arena.environment.job_queue import cast_number
 from arena.envs.interface import EntitySpaces
 from arena.policies.interface import Decision
+from arena.protocol.lineup import cast_number
 from arena.protocol.messages import Job
+from arena.protocol.seat import SeatOffer
 from arena.protocol.wire import blocks_of, make_record
 from arena.worker.opponents import Opponents
-from arena.worker.seat import SeatOffer
 
 ENTITIES = tuple(EntitySpaces(name, spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(9)) for name in "ab")
 COPIES = 3

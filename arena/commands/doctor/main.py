@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
     if arguments.json:
         arguments.json.write_text(json.dumps([finding._asdict() for finding in findings], indent=2), encoding="utf-8")
     if not arguments.quiet:
-        from arena.report.progress import find_terminal, make_console
+        from arena.report.terminal import find_terminal, make_console
 
         show(findings, make_console(sys.stdout, find_terminal(sys.stdout)))
     sys.stdout.flush()
@@ -74,9 +74,10 @@ def _wanted(arguments: argparse.Namespace) -> tuple[Path, int | None]:
     if arguments.config is None:
         return arguments.run_root or Path("runs"), None
     from arena.config.run import load_config
+    from arena.plan.layout import ranks_of_run
 
     config = load_config(arguments.config, arguments.set)
-    return arguments.run_root or Path(config.run_root), config.ranks_needed()
+    return arguments.run_root or Path(config.run_root), ranks_of_run(config)
 
 
 def _enough(needed: int, ranks: int) -> Finding:

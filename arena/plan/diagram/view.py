@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Literal, NamedTuple
 
+from arena.config.table import Seat
 from arena.plan.diagram.sheet import Sheet, text_width
 from arena.plan.diagram.styles import IDLE, MUTED
-from arena.plan.layout import Match, Plan, Seat
+from arena.plan.layout import Match, Plan
 
 
 def rank_ranges(ranks: Iterable[int]) -> str:

@@ -1,0 +1,64 @@
+"""Trees: observations, actions and spaces that consist of others, and their leaves."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+Tree = Any
+"""An array, or a nested dict or tuple of arrays, shaped like a space."""
+
+
+def map_space(space: spaces.Space, leaf: Callable[[spaces.Space], Any]) -> Tree:
+    """Return a tree of the space's nesting with ``leaf(subspace)`` in the place of each leaf."""
+    if isinstance(space, spaces.Dict):
+        return {key: map_space(sub, leaf) for key, sub in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(map_space(sub, leaf) for sub in space.spaces)
+    return leaf(space)
+
+
+def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
+    """Return a tree with ``function`` applied to each leaf (and the leaves at the same place of ``others``)."""
+    if isinstance(tree, Mapping):
+        return {key: map_tree(function, sub, *(other[key] for other in others)) for key, sub in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(map_tree(function, sub, *(o[i] for o in others)) for i, sub in enumerate(tree))
+    return function(tree, *others)
+
+
+def put(tree: Tree, where: Any, values: Tree) -> None:
+    """Write values into the leaves of a tree: ``leaf[where] = value``."""
+    if isinstance(tree, np.ndarray):  # as most are
+        tree[where] = values
+    else:
+        map_tree(lambda leaf, value: leaf.__setitem__(where, value), tree, values)
+
+
+def tree_leaves(tree: Tree) -> list[Any]:
+    """Return the leaves of a tree in order."""
+    if isinstance(tree, Mapping):
+        return [leaf for sub in tree.values() for leaf in tree_leaves(sub)]
+    if isinstance(tree, tuple):
+        return [leaf for sub in tree for leaf in tree_leaves(sub)]
+    return [tree]
+
+
+def leaf_dtype(space: spaces.Space) -> np.dtype:
+    """Return the dtype in which a leaf space travels."""
+    if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+        return np.dtype(space.dtype)
+    raise TypeError(f"no wire format for the space {space}; expected Box, Discrete, MultiDiscrete or MultiBinary")
+
+
+def leaf_shape(space: spaces.Space) -> tuple[int, ...]:
+    """Return the shape of one value of a leaf space."""
+    return tuple(space.shape or ())
+
+
+def even_slices(items: int, parts: int) -> tuple[slice, ...]:
+    """Split so many items into contiguous parts that differ by at most one item."""
+    edges = [round(i * items / parts) for i in range(parts + 1)]
+    return tuple(slice(start, stop) for start, stop in itertools.pairwise(edges))

@@ -1,0 +1,75 @@
+"""What an environment process and a seat tell each other outside the messages of a step."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arena.envs.interface import EntitySpaces
+
+if TYPE_CHECKING:
+    from arena.system.shared_memory import MemoryName
+
+
+class SeatOffer(NamedTuple):
+    """Environment process to worker, once per round: what the seat is.
+
+    Attributes:
+      match: index of the match in the plan.
+      seat: index of the seat in the match.
+      seats: number of seats in the match.
+      entities: names and spaces of the entities that this seat plays, in the seat's order.
+      copies: number of environment copies.
+      batches: number of parts that the copies are split into.
+      same_step: whether finished episodes restart within the same step (else on the next one).
+      turn_based: whether entities may skip steps.
+      memory: what its messages go through, where the worker is on the same machine.
+      bells: names of the seat's bells, where the ranks of the match take turns on a core.
+    """
+
+    match: int
+    seat: int
+    seats: int
+    entities: tuple[EntitySpaces, ...]
+    copies: int
+    batches: int
+    same_step: bool
+    turn_based: bool
+    memory: "MemoryName | None"
+    bells: tuple[str, str] | None
+
+
+class SeatAnswer(NamedTuple):
+    """Worker to environment process.
+
+    Attributes:
+      wants_infos: whether it reads infos (they cost a pickled message).
+      has_memory: whether it has found the memory.
+    """
+
+    wants_infos: bool
+    has_memory: bool
+
+
+class Side(NamedTuple):
+    """What travels beside a record, for those who read infos; keys are copies of the batch.
+
+    Attributes:
+      infos: for each copy that has any, the info of each entity of the seat.
+      finals: in same-step mode, for each copy whose episode ended, the final observation and info of each entity.
+    """
+
+    infos: dict[int, list[dict]]
+    finals: dict[int, list[tuple[Any, dict]]]
+
+
+class ResetRequest(NamedTuple):
+    """What travels beside a reset.
+
+    Attributes:
+      seeds: one per copy of the batch, or None.
+      options: passed to the environment's reset.
+      mask: which copies of the batch to reset; None resets all.
+    """
+
+    seeds: Sequence[int | None] | None
+    options: dict | None
+    mask: Sequence[bool] | None
