@@ -86,16 +86,16 @@ def _entity(shape: tuple[int, ...] = (4,)) -> Any:
 
 def layouts() -> Pair:
     """Build both messages of a seat."""
-    from arena.protocol.wire import ActionMessage, blocks_of, make_record
+    from arena.protocol.wire import ActionMessage, blocks_of, make_observation_message
 
     entities = [_entity()] * 2
-    record = make_record(blocks_of(entities), COPIES)
+    record = make_observation_message(blocks_of(entities), COPIES)
     size = record.buffer.nbytes
 
     def build() -> None:
         blocks = blocks_of(entities)
         ActionMessage(blocks, COPIES)
-        make_record(blocks, COPIES)
+        make_observation_message(blocks, COPIES)
 
     return Pair(
         "lay out both messages of a seat, 2 entities x 8 copies",
@@ -107,9 +107,9 @@ def layouts() -> Pair:
 
 def packing() -> Pair:
     """Write one entity's observation into its record."""
-    from arena.protocol.wire import SlotWriter, blocks_of, make_record
+    from arena.protocol.wire import SlotWriter, blocks_of, make_observation_message
 
-    record = make_record(blocks_of([_entity()]), COPIES)
+    record = make_observation_message(blocks_of([_entity()]), COPIES)
     write = SlotWriter(record.observations[0], 0, 0, "entity").write
     seen, target = np.ones(4, np.float32), np.zeros(4, np.float32)
     return Pair(
@@ -214,12 +214,12 @@ def recording() -> Pair:
     """Take an environment process's report into the records."""
     from arena.protocol.messages import Episode, Episodes
     from arena.records.run_directory import RunDirectory
-    from arena.records.writer import Records
+    from arena.records.writer import RecordWriter
 
     place = Path(tempfile.mkdtemp(prefix="arena-benchmark-"))
     run = RunDirectory(place, "run")
     run.create("name: run\n", {}, resume=False)
-    records = Records(run, {}, host="here", ranks=6, tensorboard=False)
+    records = RecordWriter(run, {}, host="here", ranks=6, tensorboard=False)
     episode = Episode(
         0, 0, 100, 1.0, ("a", "a", "b", "b"), (1.0,) * 4, (100,) * 4, (None,) * 4, False, None, time.time()
     )
@@ -237,7 +237,7 @@ def live_view() -> Pair:
     import io
 
     from arena.records.player_statistics import PlayerInfo, PlayerStatistics
-    from arena.report.progress_table import Frame, draw
+    from arena.report.progress_table import ProgressState, draw
     from arena.report.terminal import Terminal, make_console
 
     players = {f"player_{index}": PlayerStatistics(PlayerInfo("ppo", "#3b82f6", True, 4000)) for index in range(30)}
@@ -246,7 +246,7 @@ def live_view() -> Pair:
             player.progress(float(second), 0, 120 * second, second, pooled=True)
         for finished in range(250):
             player.finish(10.0, finished / 100, 20, 20)
-    frame = Frame("run", 10.0, 0, 1, 15, 10_000, 1000.0, 0, players, 10.0)
+    frame = ProgressState("run", 10.0, 0, 1, 15, 10_000, 1000.0, 0, players, 10.0)
     stream = io.StringIO()
     console = make_console(stream, Terminal(True, 120, 40))
     console.print(draw(frame, 120, 39))

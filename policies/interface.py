@@ -1,4 +1,4 @@
-"""The inner door: what the worker asks of a built-in algorithm; ``act`` needs no environment, ``learn`` no MPI."""
+"""Act-learn policies: what the worker asks of a built-in algorithm; ``act`` needs no environment, ``learn`` no MPI."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -43,9 +43,10 @@ class Policy(Protocol):
 
     A *lane* is one entity in one environment copy; a worker has ``copies * entities`` of them, copies first.
 
-    The driver's order, for each batch of lanes: ``act`` in the slots 0 to T - 1 of a rollout and ``bootstrap`` in slot
-    T; then, when all lanes are there, ``learn``; then ``act`` once more on the observations of slot T, which is slot 0
-    of the next rollout. ``act`` is called on all lanes of a batch in every slot, also on those that do not act in it.
+    The collector's order, for each batch of lanes: ``act`` in the slots 0 to T - 1 of a rollout and ``bootstrap`` in
+    slot T; then, when all lanes are there, ``learn``; then ``act`` once more on the observations of slot T, which is
+    slot 0 of the next rollout. ``act`` is called on all lanes of a batch in every slot, also on those that do not act
+    in it.
 
     Class attributes:
       Settings: the pydantic model of its settings.

@@ -15,7 +15,7 @@ NETWORK = "network."  # in front of the weights' names in a checkpoint, which ho
 
 
 def build(use: str, spaces: EntitySpaces, settings: Any, *, lanes: int, seed: int, device: str = "cpu") -> Policy:
-    """Return a policy of the inner door.
+    """Return an act-learn policy.
 
     Args:
       use: the name of a built-in policy that separates ``act`` from ``learn``, or a reference to a class that does.

@@ -1,4 +1,4 @@
-"""Unmodified Stable-Baselines3 algorithms behind the open door, made distributed by a hook on their optimizers."""
+"""Unmodified Stable-Baselines3 algorithms in a custom loop, made distributed by a hook on their optimizers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

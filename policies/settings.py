@@ -156,7 +156,7 @@ class PPOSettings(NetworkSettings):
 
 
 class StableBaselines3Settings(Settings):
-    """Settings of ``sb3``: an unmodified Stable-Baselines3 algorithm behind the open door."""
+    """Settings of ``sb3``: an unmodified Stable-Baselines3 algorithm in a custom loop."""
 
     algorithm: Literal["PPO", "A2C", "DQN", "SAC", "TD3", "DDPG"] = Field(
         "PPO", description="Name of the class in stable_baselines3; PPO takes every action space."

@@ -47,7 +47,7 @@ def usual_waits(cores_share: float) -> Waits:
     return Waits(spin=0.0, yielding=max(5e-5, 2e-3 / crowd**2), max_sleep=2.5e-4 * max(2.0, crowd))
 
 
-class Present:
+class CurrentWait:
     """What a rank waits for just now.
 
     Attributes:
@@ -77,7 +77,7 @@ class Waiter:
       abort_after: seconds after which waiting ends with a HangError.
       on_idle: called before each sleep; may raise to end the wait.
       check: the same, in every wait: lets MPI get on, which not every test does, and raises where a rank has died.
-      present: what this rank waits for just now, for whoever asks from another thread.
+      current_wait: what this rank waits for just now, for whoever asks from another thread.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Waiter:
         self.on_warn = on_warn
         self.on_idle = on_idle
         self.check = check
-        self.present = Present()
+        self.current_wait = CurrentWait()
 
     def like(self, **changes: Any) -> "Waiter":
         """Return another way for this rank to wait, with these attributes changed."""
@@ -132,14 +132,14 @@ class Waiter:
                 return
         self._sleep_until(test, what, self.max_sleep)
 
-    def until_rung(self, rung: Callable[[], bool], what: Callable[[], str]) -> None:
-        """Return once ``rung()`` is true, which sleeps for a while itself; ``what()`` names what is waited for.
+    def until_acquired(self, acquire: Callable[[], bool], what: Callable[[], str]) -> None:
+        """Return once ``acquire()`` is true, which sleeps for a while itself; ``what()`` names what is waited for.
 
         Raises:
           HangError: ``abort_after`` seconds went by.
         """
-        if not rung():
-            self._sleep_until(rung, what, max_sleep=0.0)
+        if not acquire():
+            self._sleep_until(acquire, what, max_sleep=0.0)
 
     def _sleep_until(self, test: Callable[[], bool], what: Callable[[], str], max_sleep: float) -> None:
         began = time.monotonic()
@@ -152,14 +152,14 @@ class Waiter:
             pause = min(pause * 1.2, max_sleep)
             waited = time.monotonic() - began
             if waited > tell_at:
-                self.present.since, self.present.what = began, what()
+                self.current_wait.since, self.current_wait.what = began, what()
                 tell_at = waited + TELL_AFTER
             if waited > self.abort_after:
                 raise HangError(f"waited {waited:.0f} s for {what()}")
             if waited > warn_at:
                 self.on_warn(f"has waited {waited:.0f} s for {what()}")
                 warn_at *= 2
-        self.present.what = None
+        self.current_wait.what = None
 
     @contextlib.contextmanager
     def watching(self, what: str) -> Iterator[None]:
@@ -168,7 +168,7 @@ class Waiter:
         Args:
           what: is waited for.
         """
-        self.present.since, self.present.what = time.monotonic(), what
+        self.current_wait.since, self.current_wait.what = time.monotonic(), what
 
         def end() -> None:
             print(f"error: waited {self.abort_after:.0f} s for {what}", file=sys.stderr, flush=True)
@@ -181,7 +181,7 @@ class Waiter:
             yield
         finally:
             timer.cancel()
-            self.present.what = None
+            self.current_wait.what = None
 
 
 class Pacer:

@@ -1,16 +1,16 @@
 """The only room that speaks MPI: the world, the mailbox to the root, the channels of a match, and groups.
 
 Each kind of traffic has a communicator of its own, so that no message can be taken for another. Every wait is
-bounded (``arena.common.waiting``). Collectives are entered through a rendezvous on the group's board, shared memory or
-a small non-blocking reduction: once all have posted, they are about to do the same, and the collective waits for
-finished members only, which look at the board with every exchange.
+bounded (``arena.common.waiting``). Collectives are entered through a rendezvous, in shared memory or
+by a small non-blocking reduction: once all have arrived, they are about to do the same, and the collective waits for
+finished members only, which look at the rendezvous with every exchange.
 """
 
 from arena.comms.channels import MatchChannel, SeatChannel
 from arena.comms.group import GroupChannel
 from arena.comms.mailbox import Mailbox
-from arena.comms.semaphores import SeatBells, hang_up
-from arena.comms.time_slice import agree_on_turn
+from arena.comms.semaphores import SeatSemaphores, create_semaphores
+from arena.comms.time_slice import agree_on_time_slice
 from arena.comms.transport import memory_needed
 from arena.comms.world import World
 
@@ -18,10 +18,10 @@ __all__ = [
     "GroupChannel",
     "Mailbox",
     "MatchChannel",
-    "SeatBells",
     "SeatChannel",
+    "SeatSemaphores",
     "World",
-    "agree_on_turn",
-    "hang_up",
+    "agree_on_time_slice",
+    "create_semaphores",
     "memory_needed",
 ]

@@ -6,11 +6,11 @@ from typing import Any
 
 from arena.common.waiting import Waiter
 from arena.comms.mpi import MPI, take
-from arena.comms.semaphores import SeatBells
-from arena.comms.time_slice import SOON, Turn
-from arena.comms.transport import ACTIONS_SIDE, RECORD_SIDE, STREAMS, Link, link_batches
+from arena.comms.semaphores import SeatSemaphores
+from arena.comms.time_slice import SOON, TimeSlice
+from arena.comms.transport import ACTIONS_SIDE, OBSERVATIONS_SIDE, STREAMS, Transport, open_transports
 from arena.comms.world import World
-from arena.protocol.wire import STEP, Block, Record
+from arena.protocol.wire import STEP, Block, ObservationMessage
 
 
 class SeatChannel:
@@ -24,7 +24,7 @@ class SeatChannel:
         batch_copies: Sequence[int],
         waiter: Waiter,
         memory: memoryview | None,
-        bells: SeatBells | None,
+        semaphores: SeatSemaphores | None,
     ) -> None:
         """Get ready for both directions.
 
@@ -34,18 +34,18 @@ class SeatChannel:
           blocks: of the seat.
           batch_copies: of each batch.
           waiter: how this rank waits.
-          memory: that both ends have mapped, see ``link_batches``.
-          bells: by which the ends wake each other.
+          memory: that both ends have mapped, see ``open_transports``.
+          semaphores: of the seat, by which the ends wake each other.
         """
         self.batches = len(batch_copies)
         self._comm, self._peer, self._waiter = world.steps, environment_rank, waiter
-        linked = list(link_batches(self._comm, environment_rank, blocks, batch_copies, memory, at_seat=True))
+        linked = list(open_transports(self._comm, environment_rank, blocks, batch_copies, memory, at_seat=True))
         self.messages = [batch.message for batch in linked]
         self.records = [batch.record for batch in linked]
-        self._links = [batch.link for batch in linked]
+        self._transports = [batch.transport for batch in linked]
         self._sides: list[MPI.Request] = []
         self._what = lambda: f"the environment process (rank {environment_rank})"
-        self._bells = bells
+        self._semaphores = semaphores
 
     def send(self, batch: int, command: int = 0, side: Any = None) -> None:
         """Send the batch's actions, or a reset with ``side`` (pickled) beside it, and get ready for the answer."""
@@ -57,17 +57,17 @@ class SeatChannel:
         if side is not None:
             header[1] = 1
             self._sides.append(self._comm.isend(side, self._peer, STREAMS * batch + ACTIONS_SIDE))
-        self._links[batch].send()
-        if self._bells is not None:
-            self._bells.environment.ring()
+        self._transports[batch].send()
+        if self._semaphores is not None:
+            self._semaphores.environment.release()
 
-    def receive(self, batch: int) -> Record:
+    def receive(self, batch: int) -> ObservationMessage:
         """Return the batch's record; it is valid until the next ``send`` of the batch."""
-        if self._bells is not None:
+        if self._semaphores is not None:
             if self._sides:
                 self._let_leave()
-            self._waiter.until_rung(self._bells.worker.rung, self._what)
-        arrived = self._links[batch].arrived
+            self._waiter.until_acquired(self._semaphores.worker.acquire, self._what)
+        arrived = self._transports[batch].arrived
         if not arrived():
             self._waiter.until(partial(self._meanwhile, arrived) if self._sides else arrived, self._what)
         return self.records[batch]
@@ -85,15 +85,15 @@ class SeatChannel:
 
     def receive_side(self, batch: int) -> Any:
         """Return what came beside the batch's record (its header said so)."""
-        return take(self._comm, self._peer, STREAMS * batch + RECORD_SIDE, self._waiter, "infos")
+        return take(self._comm, self._peer, STREAMS * batch + OBSERVATIONS_SIDE, self._waiter, "infos")
 
     def close(self) -> None:
         """Give everything back."""
         self._let_leave()
-        for link in self._links:
-            link.close(self._waiter)
-        if self._bells is not None:
-            self._bells.close()
+        for transport in self._transports:
+            transport.close(self._waiter)
+        if self._semaphores is not None:
+            self._semaphores.close()
 
 
 class MatchChannel:
@@ -109,8 +109,8 @@ class MatchChannel:
         memories: Sequence[memoryview | None],
         *,
         in_turn: bool = False,
-        bells: Sequence[SeatBells] = (),
-        turn: Turn | None = None,
+        semaphores: Sequence[SeatSemaphores] = (),
+        turn: TimeSlice | None = None,
     ) -> None:
         """Get ready for the seats' messages.
 
@@ -120,33 +120,33 @@ class MatchChannel:
           seat_blocks: of each seat.
           batch_copies: of each batch.
           waiter: how this rank waits.
-          memories: of each seat, what both ends have mapped, see ``link_batches``.
+          memories: of each seat, what both ends have mapped, see ``open_transports``.
           in_turn: whether to take batches in their order, not as they come.
-          bells: of the seats, where the ends wake each other: one batch, or several in turn.
+          semaphores: of the seats, where the ends wake each other: one batch, or several in turn.
           turn: where matches share the core.
         """
         self._comm, self._workers, self._waiter = world.steps, tuple(worker_ranks), waiter
         self._in_turn = in_turn
         seats = [
-            list(link_batches(self._comm, rank, blocks, batch_copies, memory, at_seat=False))
+            list(open_transports(self._comm, rank, blocks, batch_copies, memory, at_seat=False))
             for rank, blocks, memory in zip(worker_ranks, seat_blocks, memories, strict=True)
         ]
         batches = list(zip(*seats, strict=True))
         self.messages = [[seat.message for seat in batch] for batch in batches]
         self.records = [[seat.record for seat in batch] for batch in batches]
-        self._links = [[seat.link for seat in batch] for batch in batches]
-        self._arrived = [_arrived(links) for links in self._links]
+        self._transports = [[seat.transport for seat in batch] for batch in batches]
+        self._arrived = [_arrived(transports) for transports in self._transports]
         self._headers = [[message.header for message in messages] for messages in self.messages]
         self._open = list(range(len(batch_copies)))  # whose turn is next comes first
         self._held: set[int] = set()
         self._found = 0
         self._look = self._find if len(batches) > 1 else self._arrived[0]  # a look is what a wait consists of
         self._sides: list[MPI.Request] = []
-        self._bells = tuple(bells)
+        self._semaphores = tuple(semaphores)
         self._turn = turn
-        self._rings = [each.worker.ring for each in bells]
+        self._releases = [each.worker.release for each in semaphores]
         self._all_seats = range(len(seats))
-        self._to_ring = [set(self._all_seats) for _ in batches]  # of each batch, who has not rung since it was served
+        self._awaited = [set(self._all_seats) for _ in batches]  # for each batch the seats whose message is awaited
 
     def asked(self, batch: int) -> list[int]:
         """Return what each seat asks for in its message of this batch; an empty list where all ask for a step."""
@@ -161,42 +161,42 @@ class MatchChannel:
             {
                 rank
                 for batch in self._open
-                for rank, link in zip(self._workers, self._links[batch], strict=True)
-                if not link.arrived()
+                for rank, transport in zip(self._workers, self._transports[batch], strict=True)
+                if not transport.arrived()
             }
         )
         return f"actions from worker ranks {late}"
 
     def wait_any(self) -> int:
         """Return a batch for which every seat has sent; batches that are ready take turns."""
-        if self._bells:
-            self._await_rings(self._open[0])
+        if self._semaphores:
+            self._acquire_all(self._open[0])
         elif not self._look():
             self._waiter.until(self._find_meanwhile if self._sides else self._look, self.missing)
         return self._accept()
 
-    def _await_rings(self, batch: int) -> None:
-        """Sleep until every seat has rung that is to answer, and until it is this match's turn."""
+    def _acquire_all(self, batch: int) -> None:
+        """Acquire the semaphores of all seats that are to answer, and wait until it is this match's turn."""
         self._let_leave()
-        for seat in reversed(range(len(self._bells))):  # the last to be woken is the last to answer, as a rule
-            if seat in self._to_ring[batch]:
-                self._await_ring(seat)
-        self._to_ring[batch].clear()
-        if not self._arrived[batch]():  # they may have rung for another batch, whose turn it is not yet
+        for seat in reversed(range(len(self._semaphores))):  # the last to be woken is the last to answer, as a rule
+            if seat in self._awaited[batch]:
+                self._acquire(seat)
+        self._awaited[batch].clear()
+        if not self._arrived[batch]():  # a message of a later batch releases it, too
             self._waiter.until(self._arrived[batch], self.missing)
         self._found = batch
         if self._turn is not None:
             self._turn.give_if_over()
             if not self._turn.held:
-                self._waiter.until_rung(self._turn.take, lambda: "its turn on its core")
+                self._waiter.until_acquired(self._turn.take, lambda: "its turn on its core")
 
-    def _await_ring(self, seat: int) -> None:
-        """Sleep until a seat has rung; a message is there then."""
+    def _acquire(self, seat: int) -> None:
+        """Acquire a seat's semaphore; a message is there then."""
         if self._turn is not None and self._turn.held:
-            if self._bells[seat].environment.rung(SOON):
+            if self._semaphores[seat].environment.acquire(SOON):
                 return
             self._turn.give()
-        self._waiter.until_rung(self._bells[seat].environment.rung, self.missing)
+        self._waiter.until_acquired(self._semaphores[seat].environment.acquire, self.missing)
 
     def _let_leave(self) -> None:
         """Wait for what lies beside records, which would not get on while this rank sleeps.
@@ -257,33 +257,33 @@ class MatchChannel:
     def put_side(self, batch: int, seat: int, side: Any) -> None:
         """Send something beside the next record of a seat; its header must say so."""
         self._sides = [request for request in self._sides if not request.Test()]
-        self._sides.append(self._comm.isend(side, self._workers[seat], STREAMS * batch + RECORD_SIDE))
+        self._sides.append(self._comm.isend(side, self._workers[seat], STREAMS * batch + OBSERVATIONS_SIDE))
 
     def send(self, batch: int) -> None:
         """Send every seat its record of this batch, and get ready for their next messages."""
-        for link in self._links[batch]:
-            link.send()
-        if self._bells:
-            self._to_ring[batch].update(self._all_seats)
-            for ring in self._rings:
-                ring()
+        for transport in self._transports[batch]:
+            transport.send()
+        if self._semaphores:
+            self._awaited[batch].update(self._all_seats)
+            for release in self._releases:
+                release()
         if self._turn is not None and not self._turn.suits():
             self._turn.close()
             self._turn = None
 
     def send_to(self, batch: int, seat: int) -> None:
         """Send one seat its record of this batch, and get ready for its next message."""
-        self._links[batch][seat].send()
-        if self._bells:
-            self._to_ring[batch].add(seat)
-            self._rings[seat]()
+        self._transports[batch][seat].send()
+        if self._semaphores:
+            self._awaited[batch].add(seat)
+            self._releases[seat]()
 
     def send_last(self, batch: int) -> bool:
         """Send every seat the last record of this batch; return whether batches are still open."""
-        for link in self._links[batch]:
-            link.send()
-        for ring in self._rings:
-            ring()
+        for transport in self._transports[batch]:
+            transport.send()
+        for release in self._releases:
+            release()
         self._open.remove(batch)
         goes_on = bool(self._open or self._held)
         if self._turn is not None and not goes_on:
@@ -293,13 +293,15 @@ class MatchChannel:
     def close(self) -> None:
         """Wait until the last records have left, and give everything back."""
         self._let_leave()
-        for links in self._links:
-            for link in links:
-                link.close(self._waiter)
-        for bells in self._bells:
-            bells.close()
+        for transports in self._transports:
+            for transport in transports:
+                transport.close(self._waiter)
+        for semaphores in self._semaphores:
+            semaphores.close()
 
 
-def _arrived(links: Sequence[Link]) -> Callable[[], bool]:
+def _arrived(transports: Sequence[Transport]) -> Callable[[], bool]:
     """Return what says whether a message has arrived on each of these."""
-    return links[0].arrived if len(links) == 1 else lambda: all(link.arrived() for link in links)
+    return (
+        transports[0].arrived if len(transports) == 1 else lambda: all(transport.arrived() for transport in transports)
+    )

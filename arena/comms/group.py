@@ -8,7 +8,7 @@ import numpy as np
 from arena.common.errors import MatchOver
 from arena.common.waiting import Waiter
 from arena.comms.mpi import MPI
-from arena.comms.rendezvous import make_board
+from arena.comms.rendezvous import make_rendezvous
 from arena.comms.shared_reduce import SharedAverage, SharedSum, shared_average, shared_sum
 
 
@@ -72,7 +72,7 @@ class GroupChannel:
     def __init__(self, comm: MPI.Comm, waiter: Waiter) -> None:
         self._comm, self._waiter = comm, waiter
         self.rank, self.size = comm.rank, comm.size
-        self._board = make_board(comm, width=7)
+        self._rendezvous = make_rendezvous(comm, width=7)
         self._shared_sum = shared_sum(comm)
         self._announced = False
         self._averaged: dict[int, _Averaged] = {}
@@ -84,10 +84,10 @@ class GroupChannel:
 
     def _announce(self, operation: int | None, length: int, leaving: bool) -> None:
         asked = (_NOTHING,) * 4 if operation is None else (operation, -operation, length, -length)
-        self._board.post((*asked, leaving, -leaving, operation is not None))
+        self._rendezvous.arrive((*asked, leaving, -leaving, operation is not None))
 
     def _read(self) -> _Meeting:
-        operation, minus_operation, length, minus_length, leaving, minus_leaving, active = self._board.largest()
+        operation, minus_operation, length, minus_length, leaving, minus_leaving, active = self._rendezvous.maxima()
         if active and not leaving and (operation != -minus_operation or length != -minus_length):
             raise RuntimeError(
                 "the workers of this group called different collectives at the same time: "
@@ -104,12 +104,12 @@ class GroupChannel:
 
     def _meet_again(self) -> None:
         """Return once every member has called this; those that meet now have met a moment ago."""
-        self._board.post()
+        self._rendezvous.arrive()
         self._await(self._whom)
 
     def _await(self, whom: Callable[[], str]) -> None:
-        if not self._board.all_posted():
-            self._waiter.until(self._board.all_posted, whom, _TOGETHER)
+        if not self._rendezvous.all_arrived():
+            self._waiter.until(self._rendezvous.all_arrived, whom, _TOGETHER)
 
     # What members do together -----------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class GroupChannel:
         if not self._announced:
             self._announced = True
             self._announce(None, 0, leaving=False)
-        if self._board.all_posted():
+        if self._rendezvous.all_arrived():
             self._announced = False
             meeting = self._read()
             if meeting.active and not meeting.leaving:

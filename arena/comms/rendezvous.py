@@ -14,47 +14,47 @@ _WORD = 8
 """Bytes of an integer."""
 
 
-class Board(Protocol):
-    """What members post numbers on, all of them equally many times; each sees the largest of what all have posted."""
+class Rendezvous(Protocol):
+    """Where members arrive with numbers, all of them equally many times; each sees the maxima of all numbers."""
 
-    def post(self, numbers: Sequence[int] = ()) -> None:
-        """Post as many numbers as a board was made for, or none only to meet."""
+    def arrive(self, numbers: Sequence[int] = ()) -> None:
+        """Arrive with as many numbers as the rendezvous was made for, or with none only to meet."""
 
-    def all_posted(self) -> bool:
-        """Whether everyone has posted as often as this member."""
+    def all_arrived(self) -> bool:
+        """Whether every member has arrived as often as this one."""
 
-    def largest(self) -> list[int]:
-        """Return the largest of all members' numbers, place by place, until the next ``post``."""
+    def maxima(self) -> list[int]:
+        """Return the maxima of all members' numbers, position by position, until the next ``arrive``."""
 
 
-class MessageBoard:
-    """A board for members anywhere: a reduction without blocking."""
+class MessageRendezvous:
+    """A rendezvous of members anywhere: a reduction without blocking."""
 
     def __init__(self, comm: MPI.Comm, width: int) -> None:
-        """Take a communicator; ``width`` numbers are posted at a time."""
+        """Take a communicator; each member arrives with ``width`` numbers."""
         self._comm = comm
         self._mine, self._theirs = np.empty((2, width), np.int64)
         self._request: MPI.Request = MPI.REQUEST_NULL
 
-    def post(self, numbers: Sequence[int] = ()) -> None:
-        """Send what is posted."""
+    def arrive(self, numbers: Sequence[int] = ()) -> None:
+        """Send the numbers."""
         if numbers:
             self._mine[:] = numbers
             self._request = self._comm.Iallreduce(self._mine, self._theirs, MPI.MAX)
         else:
             self._request = self._comm.Ibarrier()
 
-    def all_posted(self) -> bool:
+    def all_arrived(self) -> bool:
         """Whether it has come from everyone."""
         return self._request.Test()
 
-    def largest(self) -> list[int]:
+    def maxima(self) -> list[int]:
         """Return what the reduction has left."""
         return self._theirs.tolist()
 
 
-class MemoryBoard:
-    """A board in memory that all members have mapped: each writes its numbers, then how often it has posted.
+class MemoryRendezvous:
+    """A rendezvous in memory that all members have mapped: each writes its numbers, then how often it has arrived.
 
     Where members share cores, that takes half the time of a reduction, whose messages pass from one to the next.
     """
@@ -64,7 +64,7 @@ class MemoryBoard:
         self._size, self._place = comm.size, comm.rank
         self._format = Struct(f"{width}q")
         self._counts = memory[: _WORD * comm.size].cast("q")
-        # A member that is ahead of another by one post leaves alone what that one still reads.
+        # A member that is ahead of another by one arrival leaves alone what that one still reads.
         middle = (len(memory) + len(self._counts) * _WORD) // 2
         self._numbers = [memory[_WORD * comm.size : middle], memory[middle:]]
         self._mine: tuple[int, ...] = ()
@@ -75,8 +75,8 @@ class MemoryBoard:
         """Return how much memory it takes."""
         return _WORD * members * (1 + 2 * width)
 
-    def post(self, numbers: Sequence[int] = ()) -> None:
-        """Write what is posted."""
+    def arrive(self, numbers: Sequence[int] = ()) -> None:
+        """Write the numbers."""
         self._posted += 1
         if numbers:
             self._mine = tuple(numbers)
@@ -84,14 +84,14 @@ class MemoryBoard:
         keep_order()
         self._counts[self._place] = self._posted
 
-    def all_posted(self) -> bool:
+    def all_arrived(self) -> bool:
         """Whether everyone has written."""
         if min(self._counts) < self._posted:
             return False
         keep_order()
         return True
 
-    def largest(self) -> list[int]:
+    def maxima(self) -> list[int]:
         """Read what all have written, as a rule the same."""
         written = self._numbers[self._posted % 2]
         if written == self._format.pack(*self._mine) * self._size:
@@ -99,7 +99,7 @@ class MemoryBoard:
         return list(map(max, zip(*self._format.iter_unpack(written), strict=True)))
 
 
-def make_board(comm: MPI.Comm, width: int) -> Board:
-    """Return a board for the members of a communicator, in their memory where they have some. All call it."""
-    memory = shared_memory(comm, MemoryBoard.bytes_for(comm.size, width)) if comm.size > 1 else None
-    return MessageBoard(comm, width) if memory is None else MemoryBoard(comm, memory, width)
+def make_rendezvous(comm: MPI.Comm, width: int) -> Rendezvous:
+    """Return a rendezvous for the members of a communicator, in their memory where they have some. All call it."""
+    memory = shared_memory(comm, MemoryRendezvous.bytes_for(comm.size, width)) if comm.size > 1 else None
+    return MessageRendezvous(comm, width) if memory is None else MemoryRendezvous(comm, memory, width)

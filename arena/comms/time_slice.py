@@ -12,9 +12,9 @@ import posix_ipc
 
 from arena.common.waiting import Waiter
 from arena.comms.mailbox import Mailbox
-from arena.comms.semaphores import Bell
+from arena.comms.semaphores import Semaphore
 
-TURN = 0.01
+TIME_SLICE = 0.01
 """Seconds that a match plays in one go: hundreds of exchanges, beside which filling the caches counts little."""
 
 GAP = 1e-4
@@ -28,16 +28,16 @@ FREQUENT = 20
 """Turns in a row in whose first step the environment slept, after which it counts as one that waits for others."""
 
 
-class Turn:
+class TimeSlice:
     """The right to play, which the matches of a core pass round. Not a lock: all goes on, slower, without it.
 
     Attributes:
       held: whether this match has it.
     """
 
-    def __init__(self, bell: Bell, *, shared: bool) -> None:
-        """Pass round what this bell stands for, which is rung while nobody has the turn; ``shared``: with others."""
-        self._bell, self._shared = bell, shared
+    def __init__(self, semaphore: Semaphore, *, shared: bool) -> None:
+        """Take a semaphore that is released while no match plays; ``shared``: with other matches."""
+        self._semaphore, self._shared = semaphore, shared
         self.held = False
         self._until = 0.0
         self._slept: int | None = None  # how often this thread had, when the first step of the turn began
@@ -45,7 +45,7 @@ class Turn:
 
     def take(self) -> bool:
         """Whether it has become this match's turn; sleep for it, but not for long."""
-        self.held = self._bell.rung()
+        self.held = self._semaphore.acquire()
         if self.held:
             self._begin()
         return self.held
@@ -54,7 +54,7 @@ class Turn:
         """Let the next match play, where this one had its turn."""
         if self.held:
             self.held = False
-            self._bell.ring()
+            self._semaphore.release()
 
     def give_if_over(self) -> None:
         """Let the next match play where this one has played for its time; before it, whoever else needs the core."""
@@ -67,7 +67,7 @@ class Turn:
                 self._begin()
 
     def _begin(self) -> None:
-        self._until = time.monotonic() + TURN
+        self._until = time.monotonic() + TIME_SLICE
         self._slept = _sleeps()
 
     def suits(self) -> bool:
@@ -83,10 +83,10 @@ class Turn:
     def close(self) -> None:
         """Let the next match play, for good."""
         self.give()
-        self._bell.close()
+        self._semaphore.close()
 
 
-def agree_on_turn(mailbox: Mailbox, waiter: Waiter, rank: int, ranks: Sequence[int]) -> Turn | None:
+def agree_on_time_slice(mailbox: Mailbox, waiter: Waiter, rank: int, ranks: Sequence[int]) -> TimeSlice | None:
     """Return the turn that environment processes pass round; None where there is none to have.
 
     Args:
@@ -98,21 +98,21 @@ def agree_on_turn(mailbox: Mailbox, waiter: Waiter, rank: int, ranks: Sequence[i
     first, others = ranks[0], [other for other in ranks if other != rank]
     if rank != first:
         name = mailbox.take(first, waiter, "whose turn it is on its core")
-        turn = None if name is None else Turn(Bell(name), shared=True)
+        turn = None if name is None else TimeSlice(Semaphore(name), shared=True)
         mailbox.hand(first, "found")
         return turn
     try:
-        bell = Bell(rung=1)
+        semaphore = Semaphore(value=1)
     except (OSError, posix_ipc.Error):
-        bell = None
+        semaphore = None
     for other in others:
-        mailbox.hand(other, bell and bell.name)
+        mailbox.hand(other, semaphore and semaphore.name)
     for other in others:
         mailbox.take(other, waiter, "that it knows whose turn it is on its core")
-    if bell is None:
+    if semaphore is None:
         return None
-    bell.hide()
-    return Turn(bell, shared=bool(others))
+    semaphore.unlink()
+    return TimeSlice(semaphore, shared=bool(others))
 
 
 def _sleeps() -> int:

@@ -7,15 +7,15 @@ import numpy as np
 
 from arena.common.waiting import Waiter
 from arena.comms.mpi import MPI
-from arena.protocol.wire import ALIGNMENT, ActionMessage, Block, Record, aligned, make_record
+from arena.protocol.wire import ALIGNMENT, ActionMessage, Block, ObservationMessage, aligned, make_observation_message
 from arena.system.shared_memory import ORDERED, keep_order
 
 # Tags of a seat's four streams, per batch.
-ACTIONS, RECORD, ACTIONS_SIDE, RECORD_SIDE, STREAMS = 0, 1, 2, 3, 4
+ACTIONS, OBSERVATIONS, ACTIONS_SIDE, OBSERVATIONS_SIDE, STREAMS = 0, 1, 2, 3, 4
 
 
-class Link(Protocol):
-    """One end of what carries the two messages of a batch, which lie in memory that the link knows of."""
+class Transport(Protocol):
+    """One end of what carries the two messages of a batch, which lie in memory that the transport knows of."""
 
     def send(self) -> None:
         """Send this end's message, and be ready for the answer."""
@@ -27,8 +27,8 @@ class Link(Protocol):
         """Give back what it needed, once the last message has left."""
 
 
-class MessageLink:
-    """A link between ranks anywhere: persistent requests."""
+class MessageTransport:
+    """A transport between ranks anywhere: persistent requests."""
 
     def __init__(self, send: MPI.Prequest, receive: MPI.Prequest, *, first: bool) -> None:
         """Take a request of each direction; ``first`` says which end begins."""
@@ -58,8 +58,8 @@ class MessageLink:
         self._receive.Free()
 
 
-class MemoryLink:
-    """A link between ranks of a machine: both messages lie where both ends have them, and a word says whose turn it is.
+class MemoryTransport:
+    """A transport within a machine: both messages lie where both ends have them, and a word says whose turn it is.
 
     Each end raises the word by one when it has written its message.
     """
@@ -87,12 +87,12 @@ class MemoryLink:
         """Do nothing: the memory goes when nobody refers to it any more."""
 
 
-class LinkedBatch(NamedTuple):
+class CarriedBatch(NamedTuple):
     """One batch of a seat, at one of its ends: its two messages, and what carries them."""
 
     message: ActionMessage
-    record: Record
-    link: Link
+    record: ObservationMessage
+    transport: Transport
 
 
 def memory_needed(blocks: Sequence[Block], batch_copies: Sequence[int]) -> int:
@@ -100,12 +100,12 @@ def memory_needed(blocks: Sequence[Block], batch_copies: Sequence[int]) -> int:
     sizes = [
         buffer.nbytes
         for n in batch_copies
-        for buffer in (ActionMessage(blocks, n).buffer, make_record(blocks, n).buffer)
+        for buffer in (ActionMessage(blocks, n).buffer, make_observation_message(blocks, n).buffer)
     ]
     return sum(aligned(size) for size in sizes) + len(batch_copies) * ALIGNMENT
 
 
-def link_batches(
+def open_transports(
     comm: MPI.Comm,
     peer: int,
     blocks: Sequence[Block],
@@ -113,7 +113,7 @@ def link_batches(
     memory: memoryview | None,
     *,
     at_seat: bool,
-) -> Iterator[LinkedBatch]:
+) -> Iterator[CarriedBatch]:
     """Yield the batches of a seat.
 
     Args:
@@ -127,15 +127,15 @@ def link_batches(
     place = 0
     for batch, copies in enumerate(batch_copies):
         if memory is None:
-            message, record = ActionMessage(blocks, copies), make_record(blocks, copies)
-            buffers, tags = (message.buffer, record.buffer), (STREAMS * batch + ACTIONS, STREAMS * batch + RECORD)
+            message, record = ActionMessage(blocks, copies), make_observation_message(blocks, copies)
+            buffers, tags = (message.buffer, record.buffer), (STREAMS * batch + ACTIONS, STREAMS * batch + OBSERVATIONS)
             out, back = (0, 1) if at_seat else (1, 0)
             send = comm.Send_init(buffers[out], peer, tags[out])
             receive = comm.Recv_init(buffers[back], peer, tags[back])
-            yield LinkedBatch(message, record, MessageLink(send, receive, first=at_seat))
+            yield CarriedBatch(message, record, MessageTransport(send, receive, first=at_seat))
         else:
             part = np.frombuffer(memory, np.uint8, offset=place)
             message = ActionMessage(blocks, copies, part[ALIGNMENT:])
-            record = make_record(blocks, copies, part[ALIGNMENT + aligned(message.buffer.nbytes) :])
+            record = make_observation_message(blocks, copies, part[ALIGNMENT + aligned(message.buffer.nbytes) :])
             place += ALIGNMENT + aligned(message.buffer.nbytes) + aligned(record.buffer.nbytes)
-            yield LinkedBatch(message, record, MemoryLink(part[:8].view(np.int64).data, first=at_seat))
+            yield CarriedBatch(message, record, MemoryTransport(part[:8].view(np.int64).data, first=at_seat))

@@ -21,8 +21,8 @@ from arena.env_manager.pipe import (
     STEP,
     VALUE,
     WITH_INFOS,
-    Channel,
     GoneError,
+    Pipe,
 )
 from arena.env_manager.slot import Slot
 from arena.envs.interface import Environment, Timestep
@@ -32,7 +32,7 @@ PATIENCE = 60.0
 """Seconds that a manager may be busy elsewhere while a long answer waits for it."""
 
 
-def serve(channel: Channel, make: Callable[[int], Environment], env_id: int) -> None:
+def serve(pipe: Pipe, make: Callable[[int], Environment], env_id: int) -> None:
     """Own copy ``env_id`` until the manager closes it or is gone.
 
     Raises:
@@ -42,39 +42,39 @@ def serve(channel: Channel, make: Callable[[int], Environment], env_id: int) -> 
         environment = make(env_id)
         hello = pickle.dumps((tuple(environment.entities), environment.turn_based))
     except Exception as error:
-        _tell(channel, error)
+        _tell(pipe, error)
         return
     try:
         with contextlib.suppress(GoneError):
-            channel.send(HELLO, hello)
+            pipe.send(HELLO, hello)
             slot = Slot(environment.entities)
-            descriptor = channel.receive_descriptor()
+            descriptor = pipe.receive_descriptor()
             memory = map_memory(descriptor, slot.size)
             os.close(descriptor)
-            _Copy(channel, environment, Slot(environment.entities, memory)).serve()
+            _Copy(pipe, environment, Slot(environment.entities, memory)).serve()
     finally:
         with contextlib.suppress(Exception):
             environment.close()
 
 
-def _tell(channel: Channel, error: Exception) -> None:
+def _tell(pipe: Pipe, error: Exception) -> None:
     """Say why the environment could not do what it was asked for."""
     if isinstance(error, ConfigError):
-        channel.send(CONFIG, str(error).encode())
+        pipe.send(CONFIG, str(error).encode())
     else:
-        channel.send(FAULT, pickle.dumps(tuple(fault_of(error))))
+        pipe.send(FAULT, pickle.dumps(tuple(fault_of(error))))
 
 
 class _Copy:
     """A copy that has been made."""
 
-    def __init__(self, channel: Channel, environment: Environment, slot: Slot) -> None:
-        self._channel, self._environment, self._slot = channel, environment, slot
+    def __init__(self, pipe: Pipe, environment: Environment, slot: Slot) -> None:
+        self._pipe, self._environment, self._slot = pipe, environment, slot
 
     def serve(self) -> None:
-        channel, slot, step = self._channel, self._slot, self._environment.step
+        pipe, slot, step = self._pipe, self._slot, self._environment.step
         while True:
-            kind, data = channel.receive()
+            kind, data = pipe.receive()
             try:
                 if kind == STEP:
                     self._answer(step(slot.actions()))
@@ -89,14 +89,14 @@ class _Copy:
             except GoneError:
                 raise
             except Exception as error:
-                _tell(channel, error)
+                _tell(pipe, error)
 
     def _answer(self, timestep: Timestep) -> None:
         self._slot.put(timestep)
         if any(timestep.infos):
-            self._channel.send(WITH_INFOS, _pickled(timestep.infos), timeout=PATIENCE)
+            self._pipe.send(WITH_INFOS, _pickled(timestep.infos), timeout=PATIENCE)
         else:
-            self._channel.send(PLAIN)
+            self._pipe.send(PLAIN)
 
     def _ask(self, what: str, name: str, args: tuple, kwargs: dict[str, Any]) -> None:
         try:
@@ -106,7 +106,7 @@ class _Copy:
             kind, data = REFUSAL, pickle.dumps((type(error) is AttributeError, str(error)))
         except Exception as error:  # cannot be pickled
             kind, data = REFUSAL, pickle.dumps((False, f"{name!r} cannot be sent to another process: {error}"))
-        self._channel.send(kind, data, timeout=PATIENCE)
+        self._pipe.send(kind, data, timeout=PATIENCE)
 
 
 def _pickled(infos: Sequence[dict]) -> bytes:

@@ -1,4 +1,4 @@
-"""The manager's end of a nursery: starts it, orders processes from it, hears of their ends."""
+"""The manager's end of a fork server: starts it, orders processes from it, hears of their ends."""
 
 import contextlib
 import os
@@ -20,8 +20,8 @@ PATIENCE = 1.0
 COMMAND = "from arena.env_manager.fork_server import main; main()"
 
 
-class NurseryClient:
-    """A nursery that runs; a new one is made where it has died."""
+class ForkClient:
+    """A fork server that runs; a new one is made where it has died."""
 
     def __init__(self, plans: Plans) -> None:
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -40,14 +40,14 @@ class NurseryClient:
 
     @property
     def alive(self) -> bool:
-        """Whether the nursery runs."""
+        """Whether the fork server runs."""
         return self._process.poll() is None
 
     def start(self, order: Start, descriptor: int) -> None:
         """Order a process, which gets the socket.
 
         Raises:
-          OSError: the nursery is gone.
+          OSError: the fork server is gone.
         """
         socket.send_fds(self._control, [pickle.dumps(order)], [descriptor], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
@@ -59,7 +59,7 @@ class NurseryClient:
         return None
 
     def end_of(self, key: int) -> Ended | None:
-        """Return how a process ended that is known to have; None where the nursery does not say in time."""
+        """Return how a process ended that is known to have; None where the fork server does not say in time."""
         until = time.monotonic() + PATIENCE
         while key not in self._ended:
             left = until - time.monotonic()
@@ -78,7 +78,7 @@ class NurseryClient:
         return bool(data)
 
     def close(self) -> None:
-        """End the nursery, and with it every process that it has started."""
+        """End the fork server, and with it every process that it has started."""
         self._control.close()
         try:
             self._process.wait(timeout=PATIENCE)

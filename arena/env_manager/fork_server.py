@@ -1,8 +1,9 @@
-"""The nursery: a process without MPI, threads or torch that forks the processes of environment copies.
+"""The fork server: a process without MPI, threads or torch that forks the processes of environment copies.
 
 A rank of an MPI job must not fork, and starting Python anew for each copy takes seconds. So each manager starts one
-nursery, which imports what copies need and then forks one process per copy in milliseconds. It ends them on request,
-when they hold too much memory, and when the manager's process is gone; should it be killed, the kernel ends them.
+fork server, which imports what copies need and then forks one process per copy in milliseconds. It ends them on
+request, when they hold too much memory, and when the manager's process is gone; should it be killed, the kernel ends
+them.
 
 The manager's end is ``arena.env_manager.fork_client``.
 """
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arena.env_manager.pipe import Channel
+from arena.env_manager.pipe import Pipe
 from arena.system.processes import die_with_parent, kill_group, megabytes_of
 
 LOOK_EVERY = 0.1
@@ -33,7 +34,7 @@ DUMP_TIME = 0.05
 
 
 class Start(NamedTuple):
-    """Manager to nursery, with a socket: begin a process.
+    """Manager to fork server, with a socket: begin a process.
 
     Attributes:
       key: its name.
@@ -49,13 +50,13 @@ class Start(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """Manager to nursery: end a process, and say where it hangs."""
+    """Manager to fork server: end a process, and say where it hangs."""
 
     key: int
 
 
 class Ended(NamedTuple):
-    """Nursery to manager: a process is gone.
+    """Fork server to manager: a process is gone.
 
     Attributes:
       key: which one.
@@ -69,7 +70,7 @@ class Ended(NamedTuple):
 
 
 class Plans(NamedTuple):
-    """What a nursery reads when it starts.
+    """What a fork server reads when it starts.
 
     Attributes:
       make: pickled, makes the copy with an index.
@@ -90,7 +91,7 @@ class _Process:
         self.reason: str | None = None
 
 
-class Nursery:
+class ForkServer:
     """The process's own side."""
 
     def __init__(self, control: socket.socket, plans: Plans) -> None:
@@ -111,7 +112,7 @@ class Nursery:
                 if self._plans.memory_limit is not None and now >= next_look:
                     next_look = now + LOOK_EVERY
                     self._watch_memory(self._plans.memory_limit)
-                self._bury()
+                self._reap()
         finally:
             # Nobody reads of these ends any more, and our sockets may close before the last of them.
             self._hear_of_no_ends()
@@ -144,20 +145,20 @@ class Nursery:
 
     def _start(self, order: Start, descriptor: int) -> None:
         trace = os.memfd_create("arena-trace") if hasattr(os, "memfd_create") else os.open(os.devnull, os.O_RDWR)
-        nursery = os.getpid()
+        server = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_copy(order, descriptor, trace, nursery)
+            self._be_copy(order, descriptor, trace, server)
         os.close(descriptor)
         self._processes[pid] = _Process(order.key, pid, trace)
 
-    def _be_copy(self, order: Start, descriptor: int, trace: int, nursery: int) -> None:
+    def _be_copy(self, order: Start, descriptor: int, trace: int, server: int) -> None:
         """Be the copy's process, to its end."""
         code = 1
         try:
             os.setpgid(0, 0)
             die_with_parent()
-            if os.getppid() != nursery:
+            if os.getppid() != server:
                 os._exit(1)
             self._hear_of_no_ends()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -173,7 +174,7 @@ class Nursery:
             from arena.env_manager.child import serve
 
             make = pickle.loads(order.make or self._plans.make)
-            serve(Channel(socket.socket(fileno=descriptor)), make, order.env_id)
+            serve(Pipe(socket.socket(fileno=descriptor)), make, order.env_id)
             code = 0
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -202,7 +203,7 @@ class Nursery:
                 kill_group(process.pid)
                 os.write(process.trace, f"its process held {held:.0f} MB, more than the limit of {limit:g}\n".encode())
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         for pid in list(self._processes):
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:
@@ -245,4 +246,4 @@ def main() -> None:
             importlib.import_module(module)
     # From here on the closed socket tells; the kernel would go by the thread that started us, which may end earlier.
     die_with_parent(0)
-    Nursery(socket.socket(fileno=int(sys.argv[1])), plans).run()
+    ForkServer(socket.socket(fileno=int(sys.argv[1])), plans).run()

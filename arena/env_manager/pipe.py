@@ -26,7 +26,7 @@ class Message(NamedTuple):
     data: bytes
 
 
-class Channel:
+class Pipe:
     """One end of the socket."""
 
     def __init__(self, sock: socket.socket) -> None:

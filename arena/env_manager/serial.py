@@ -303,7 +303,7 @@ class BaseEnvManager:
     def _settle(self, env_id: int, timestep: Timestep) -> None:
         self._over[env_id] = timestep.over
         if timestep.over:
-            self.praise(env_id)
+            self.clear_faults(env_id)
         self._outcomes[env_id] = timestep
 
     # Faults -------------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ class BaseEnvManager:
           RetriesSpentError: it has failed too often.
         """
         self._over[env_id] = True
-        pause = self._blame(env_id, fault)
+        pause = self._count_fault(env_id, fault)
         if self.settings.retry == "renew":
             self._replace(env_id, pause)
 
@@ -328,7 +328,7 @@ class BaseEnvManager:
             except ConfigError:
                 raise
             except FAILURES as error:
-                pause = self._blame(env_id, fault_of(error))
+                pause = self._count_fault(env_id, fault_of(error))
 
     def restart(self, env_id: int, make: Callable[[int], Environment] | None = None) -> None:
         """Replace a copy without its fault, by one that ``make`` makes from now on; it must be reset."""
@@ -343,11 +343,11 @@ class BaseEnvManager:
         self._check_entities(env_id, environment.entities, environment.turn_based)
         self.environments[env_id] = environment
 
-    def praise(self, env_id: int) -> None:
+    def clear_faults(self, env_id: int) -> None:
         """Note that a copy has finished an episode: its faults in a row begin anew."""
         self._in_a_row[env_id] = 0
 
-    def _blame(self, env_id: int, fault: Fault) -> float:
+    def _count_fault(self, env_id: int, fault: Fault) -> float:
         """Count a fault; return the seconds to wait before trying again."""
         self.on_fault(env_id, fault)
         self._ever[env_id] += 1

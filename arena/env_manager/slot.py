@@ -16,7 +16,7 @@ from arena.protocol.wire import (
     action_reader,
     aligned,
     blocks_of,
-    make_record,
+    make_observation_message,
 )
 
 
@@ -30,7 +30,7 @@ class Slot:
     def __init__(self, entities: Sequence[EntitySpaces], memory: np.ndarray | None = None) -> None:
         """Lay it out in ``memory`` (bytes ``[size]``, aligned), or in memory of its own."""
         blocks = blocks_of(entities)
-        record = make_record(blocks, 1, memory)
+        record = make_observation_message(blocks, 1, memory)
         start = aligned(record.buffer.size)
         message = ActionMessage(blocks, 1, None if memory is None else memory[start:])
         self.size = start + message.buffer.size

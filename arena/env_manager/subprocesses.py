@@ -14,7 +14,7 @@ import cloudpickle  # type: ignore[import-untyped]
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.env_manager.faults import CallError, CopyFault, Fault, RetriesSpentError
-from arena.env_manager.fork_client import NurseryClient
+from arena.env_manager.fork_client import ForkClient
 from arena.env_manager.fork_server import Plans, Start
 from arena.env_manager.pipe import (
     ASK,
@@ -28,8 +28,8 @@ from arena.env_manager.pipe import (
     STEP,
     VALUE,
     WITH_INFOS,
-    Channel,
     GoneError,
+    Pipe,
     pair,
 )
 from arena.env_manager.serial import Answer, BaseEnvManager
@@ -72,13 +72,13 @@ class _Copy:
         self.asked: bytes | None = None
         self.deadline = NEVER
         self.key = -1
-        self.channel: Channel | None = None
+        self.pipe: Pipe | None = None
         self.broken: Fault | None = None
         self.wanted: tuple[int | None, dict | None] = (None, None)
 
 
 class SubprocessEnvManager(BaseEnvManager):
-    """Each copy has a process of its own, forked by a nursery that knows nothing of MPI.
+    """Each copy has a process of its own, forked by a fork server that knows nothing of MPI.
 
     Actions, observations and rewards lie in shared memory. A copy that raises, exits, is killed, hangs past a timeout,
     returns something wrong or holds too much memory is replaced; nothing waits for it longer than its timeouts say.
@@ -105,7 +105,7 @@ class SubprocessEnvManager(BaseEnvManager):
         self._poller = select.poll()
         self._keys = 0
         self._next_look = 0.0
-        self._nursery: NurseryClient | None = None
+        self._fork_server: ForkClient | None = None
         super().__init__(make, env_num, settings)
 
     def _start(self) -> None:
@@ -193,23 +193,23 @@ class SubprocessEnvManager(BaseEnvManager):
         self._closed = True
         failures: list[str] = []
         for copy in self._copies:
-            if copy.state == FREE and copy.channel is not None:
+            if copy.state == FREE and copy.pipe is not None:
                 with contextlib.suppress(GoneError):
-                    copy.channel.send(CLOSE)
+                    copy.pipe.send(CLOSE)
         until = time.monotonic() + CLOSING_TIME
         for copy in self._copies:
-            while copy.state == FREE and copy.channel is not None:
+            while copy.state == FREE and copy.pipe is not None:
                 left = until - time.monotonic()
-                if left <= 0 or not select.select((copy.channel,), (), (), left)[0]:
+                if left <= 0 or not select.select((copy.pipe,), (), (), left)[0]:
                     break
                 with contextlib.suppress(GoneError):
-                    if (message := copy.channel.poll()) is not None and message.kind == FAULT:
+                    if (message := copy.pipe.poll()) is not None and message.kind == FAULT:
                         failures.append(pickle.loads(message.data)[1])
                     continue
                 break
-            self._hang_up(copy)
-        if self._nursery is not None:
-            self._nursery.close()
+            self._disconnect(copy)
+        if self._fork_server is not None:
+            self._fork_server.close()
         if failures:
             raise CallError(f"an environment could not close itself:\n{failures[0]}")
 
@@ -235,11 +235,11 @@ class SubprocessEnvManager(BaseEnvManager):
 
     def _send(self, copy: _Copy, kind: bytes, data: bytes, timeout: float) -> None:
         copy.asked = kind
-        if copy.channel is None:
+        if copy.pipe is None:
             self._fail(copy, Fault("killed", "its process is gone"))
             return
         try:
-            copy.channel.send(kind, data)
+            copy.pipe.send(kind, data)
         except GoneError:
             self._gone(copy)
             return
@@ -256,36 +256,38 @@ class SubprocessEnvManager(BaseEnvManager):
         seed = self.settings.seed
         if seed is not None:
             seed = derive_seed(seed, "process", copy.env_id, self._ever[copy.env_id])
-        if self._nursery is None or not self._nursery.alive:
-            if self._nursery is not None:
-                self._nursery.close()
-            self._nursery = NurseryClient(self._plans)
+        if self._fork_server is None or not self._fork_server.alive:
+            if self._fork_server is not None:
+                self._fork_server.close()
+            self._fork_server = ForkClient(self._plans)
         ours, theirs = pair()
         with theirs:
             try:
-                self._nursery.start(Start(copy.key, copy.env_id, seed, self._own_makes[copy.env_id]), theirs.fileno())
+                self._fork_server.start(
+                    Start(copy.key, copy.env_id, seed, self._own_makes[copy.env_id]), theirs.fileno()
+                )
             except OSError:  # it has hundreds of orders already, or has just died
                 ours.close()
                 copy.state, copy.deadline = RESTING, time.monotonic() + 0.02
                 return
-        copy.channel = Channel(ours)
+        copy.pipe = Pipe(ours)
         self._by_descriptor[ours.fileno()] = copy
         self._poller.register(ours, select.POLLIN)
         copy.state, copy.deadline = STARTING, time.monotonic() + self.settings.start_timeout
 
-    def _hang_up(self, copy: _Copy) -> None:
-        if copy.channel is not None:
-            self._poller.unregister(copy.channel.socket)
-            del self._by_descriptor[copy.channel.fileno()]
-            copy.channel.close()
-            copy.channel = None
+    def _disconnect(self, copy: _Copy) -> None:
+        if copy.pipe is not None:
+            self._poller.unregister(copy.pipe.socket)
+            del self._by_descriptor[copy.pipe.fileno()]
+            copy.pipe.close()
+            copy.pipe = None
 
     # Answers ------------------------------------------------------------------------------------------------------
 
     def _hear(self, copy: _Copy) -> None:
-        assert copy.channel is not None
+        assert copy.pipe is not None
         try:
-            message = copy.channel.poll()
+            message = copy.pipe.poll()
         except GoneError:
             self._gone(copy)
             return
@@ -316,13 +318,13 @@ class SubprocessEnvManager(BaseEnvManager):
     def _welcome(self, copy: _Copy, entities: tuple, turn_based: bool) -> None:
         """Give a copy that has been made the memory to share, and what was asked of it meanwhile."""
         self._check_entities(copy.env_id, entities, turn_based)
-        assert copy.channel is not None
+        assert copy.pipe is not None
         size = Slot(self.entities).size
         descriptor = new_memory(size)
         try:
             # New memory for each process: an old one that is dying may still write into its own.
             self._slots[copy.env_id] = Slot(self.entities, map_memory(descriptor, size))
-            copy.channel.send_descriptor(descriptor)
+            copy.pipe.send_descriptor(descriptor)
         except GoneError:
             self._gone(copy)
             return
@@ -335,11 +337,11 @@ class SubprocessEnvManager(BaseEnvManager):
     # Faults -------------------------------------------------------------------------------------------------------
 
     def _gone(self, copy: _Copy) -> None:
-        """See to a process that has hung up."""
-        assert self._nursery is not None
-        ended = self._nursery.end_of(copy.key)
+        """See to a process whose pipe has ended."""
+        assert self._fork_server is not None
+        ended = self._fork_server.end_of(copy.key)
         fault = Fault("killed", "its process is gone") if ended is None else Fault(ended.what, ended.text)
-        self._hang_up(copy)
+        self._disconnect(copy)
         self._fail(copy, fault)
 
     def _expire(self, copy: _Copy) -> None:
@@ -359,10 +361,10 @@ class SubprocessEnvManager(BaseEnvManager):
 
     def _end(self, copy: _Copy) -> str:
         """End a copy's process; return where it was, as far as it can be told."""
-        if copy.channel is None or self._nursery is None:
+        if copy.pipe is None or self._fork_server is None:
             return ""
-        self._hang_up(copy)
-        ended = self._nursery.kill(copy.key)
+        self._disconnect(copy)
+        ended = self._fork_server.kill(copy.key)
         return "" if ended is None else ended.text
 
     def _fail(self, copy: _Copy, fault: Fault) -> None:
@@ -370,7 +372,7 @@ class SubprocessEnvManager(BaseEnvManager):
         i, asked = copy.env_id, copy.asked
         episode = not self._over[i]
         try:
-            pause = self._blame(i, fault)
+            pause = self._count_fault(i, fault)
         except RetriesSpentError as spent:
             self._end(copy)
             copy.state, copy.asked, copy.deadline = SPENT, None, NEVER
@@ -388,7 +390,7 @@ class SubprocessEnvManager(BaseEnvManager):
             # An episode that broke off while nobody asked is told of with its next step.
             copy.broken = fault if episode and asked != STEP else None
             self._over[i] = copy.broken is None
-        if self.settings.retry == "reset" and fault.what in STILL_THERE and copy.channel is not None:
+        if self.settings.retry == "reset" and fault.what in STILL_THERE and copy.pipe is not None:
             copy.state, copy.deadline = FREE, NEVER
             if asked == RESET:
                 self._send_reset(copy)

@@ -15,7 +15,7 @@ LOOK_UP = 0.05
 """Seconds after which the waiter may see to something else."""
 
 
-class Dispatcher:
+class AsyncBatches:
     """Sends batches off as soon as their seats have acted, and says which one is back or needs attention.
 
     Attributes:

@@ -9,14 +9,14 @@ from arena.common.trees import map_tree, tree_leaves
 from arena.env_manager.faults import NotANumberError
 from arena.env_manager.slot import nan_check
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.protocol.seat import Side
-from arena.protocol.wire import PLAIN, Block, Record, SlotWriter, plain_view
+from arena.protocol.seat import StepInfos
+from arena.protocol.wire import PLAIN, Block, ObservationMessage, SlotWriter, plain_view
 
 
 class _SeatRecord(NamedTuple):
     """One seat's record, with flat memory views (cheaper to assign to than arrays)."""
 
-    record: Record
+    record: ObservationMessage
     rewards: "memoryview[float]"
     terminated: "memoryview[bool]"
     truncated: "memoryview[bool]"
@@ -67,7 +67,7 @@ class PlainPlace(NamedTuple):
     tells_infos: bool
 
 
-class BatchRecords:
+class BatchWriter:
     """The records of all seats for one batch of copies, which are numbered from 0 here.
 
     Attributes:
@@ -77,7 +77,7 @@ class BatchRecords:
 
     def __init__(
         self,
-        records: Sequence[Record],
+        records: Sequence[ObservationMessage],
         seats: Sequence[Sequence[int]],
         blocks: Sequence[Sequence[Block]],
         entities: Sequence[EntitySpaces],
@@ -96,7 +96,7 @@ class BatchRecords:
           looks_for_nan: whether nobody has looked at the observations yet.
         """
         self.copies = int(records[0].rewards.shape[0])
-        self.sides: dict[int, Side] = {}
+        self.sides: dict[int, StepInfos] = {}
         self._seats, self._readers = seats, tuple(readers)
         self._voided = self._plain = self._said_plain = self._said_sides = False
         # Of a copy's last timestep: whether everybody acted, and whether nothing else was to be said either.
@@ -197,16 +197,16 @@ class BatchRecords:
         for s in self._readers:
             own = [infos[e] for e in self._seats[s]]
             if any(own):
-                self.sides.setdefault(s, Side({}, {})).infos[copy] = own
+                self.sides.setdefault(s, StepInfos({}, {})).infos[copy] = own
 
     def put_finals(self, copy: int, final: Timestep) -> None:
         """Tell the final observations and infos of an episode apart, since the record shows the next one's first."""
         for s in self._readers:
-            side = self.sides.setdefault(s, Side({}, {}))
+            side = self.sides.setdefault(s, StepInfos({}, {}))
             side.infos.pop(copy, None)
             side.finals[copy] = [(_copied(final.observations[e]), final.infos[e]) for e in self._seats[s]]
 
-    def rest(self, copy: int) -> None:
+    def write_idle(self, copy: int) -> None:
         """Have nobody act in a copy that the job leaves idle, or that is late."""
         self._plain = self._acted[copy] = self._steady[copy] = False
         for seat in self._records:
@@ -215,10 +215,10 @@ class BatchRecords:
             for flags in (record.terminated, record.truncated, record.acting, record.started, record.over):
                 flags[copy] = False
 
-    def cast(self, copy: int, number: int) -> None:
-        """Say by which cast a copy is played."""
+    def write_lineup(self, copy: int, number: int) -> None:
+        """Write by which line-up a copy is played."""
         for seat in self._records:
-            seat.record.cast[copy] = number
+            seat.record.lineup[copy] = number
 
     # Faults ---------------------------------------------------------------------------------------------------
 
@@ -239,19 +239,19 @@ class BatchRecords:
             if has_nan():
                 raise NotANumberError(f"the environment returned an observation that is NaN: {flat.tolist()!s:.200}")
 
-    def clean(self, copy: int) -> None:
+    def zero_nan(self, copy: int) -> None:
         """Take NaN out of a copy's observations, lest it poisons those who only look."""
         for flat in self._floats(copy):
             np.nan_to_num(flat, copy=False)
 
-    def void(self, copy: int) -> None:
+    def mark_void(self, copy: int) -> None:
         """Mark a copy's transition as spoiled by a fault."""
         self._voided, self._plain = True, False
         for seat in self._records:
             seat.record.void[copy] = True
 
 
-def _seat_record(record: Record) -> _SeatRecord:
+def _seat_record(record: ObservationMessage) -> _SeatRecord:
     return _SeatRecord(
         record,
         rewards=plain_view(record.rewards),

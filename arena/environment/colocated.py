@@ -18,7 +18,7 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from arena.common.errors import ConfigError
-from arena.common.waiting import HangError, Present, Waiter
+from arena.common.waiting import CurrentWait, HangError, Waiter
 
 HANG_SIGNAL = signal.SIGUSR2
 """What interrupts a rank that hangs in its own code."""
@@ -44,7 +44,7 @@ def environment_in_worker(serve: Callable[[Waiter], None], waiter: Waiter, log: 
       BaseException: what ``serve`` raised.
     """
     environment = _Environment(serve, waiter)
-    watchdog = _Watchdog(waiter.abort_after, environment, waiter.present)
+    watchdog = _Watchdog(waiter.abort_after, environment, waiter.current_wait)
     inside = _WorkerWaiter(waiter, environment.get_on)
     watchdog.start()
     try:
@@ -162,9 +162,9 @@ class _EnvironmentFailedError(BaseException):
 class _Watchdog:
     """Interrupts a rank whose environment or policy does not come back: nobody else waits for them."""
 
-    def __init__(self, patience: float, environment: _Environment, present: Present) -> None:
+    def __init__(self, patience: float, environment: _Environment, current_wait: CurrentWait) -> None:
         """Watch turns go by while this rank does not wait for others; raise ``patience`` seconds after the last one."""
-        self._patience, self._environment, self._present = patience, environment, present
+        self._patience, self._environment, self._current_wait = patience, environment, current_wait
         self._over = threading.Event()
         self._ending = threading.Lock()  # between setting an end and taking it back for good
         self._text = ""
@@ -190,7 +190,7 @@ class _Watchdog:
         while not self._over.wait(min(1.0, self._patience / 10)):
             now, before, turns = time.monotonic(), turns, self._environment.turns
             inside = turns % 2 == 1
-            if turns != before or (self._present.what is not None and not inside):
+            if turns != before or (self._current_wait.what is not None and not inside):
                 since = now
                 # Code that keeps Python's lock stops this thread, too. This ends the process without it.
                 self._end_in(self._patience + GRACE)

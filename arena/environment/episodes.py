@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from arena.environment.job_queue import Cast, Playbill
+from arena.environment.job_queue import JobQueue, Lineup
 from arena.envs.interface import Timestep
 from arena.protocol.messages import Episode, Episodes
 
@@ -22,14 +22,14 @@ class RunningEpisode:
         elsewhere.
     """
 
-    __slots__ = ("began", "cast", "idle", "last", "length", "over", "plain", "returns", "settings")
+    __slots__ = ("began", "idle", "last", "length", "lineup", "over", "plain", "returns", "settings")
 
     def __init__(self) -> None:
         self.over = True  # the first exchange resets
         self.last: Timestep | None = None
         self.plain: tuple | None = None
         self.length = 0
-        self.cast: Cast | None = None
+        self.lineup: Lineup | None = None
         self.settings: dict[str, Any] = {}  # what the league put over the environment's settings
 
     def begin(self, timestep: Timestep) -> None:
@@ -54,7 +54,7 @@ class RunningEpisodes:
     """The running episode of each copy.
 
     Attributes:
-      of: them, by copy.
+      by_env: the running episodes, by copy.
       stepped: what is to be counted once the seats are served.
     """
 
@@ -63,7 +63,7 @@ class RunningEpisodes:
         match: int,
         copies: int,
         players: Sequence[str],
-        playbill: Playbill | None,
+        job_queue: JobQueue | None,
         post: Callable[[Episodes], None],
         log: logging.Logger,
     ) -> None:
@@ -73,13 +73,13 @@ class RunningEpisodes:
           match: index of the match.
           copies: how many.
           players: of all entities.
-          playbill: of a league.
+          job_queue: of a league.
           post: what tells the root.
           log: of this rank.
         """
-        self.of = [RunningEpisode() for _ in range(copies)]
+        self.by_env = [RunningEpisode() for _ in range(copies)]
         self.stepped: list[tuple[RunningEpisode, Timestep]] = []
-        self._match, self._players, self._playbill = match, tuple(players), playbill
+        self._match, self._players, self._job_queue = match, tuple(players), job_queue
         self._post, self._log = post, log
         self._over: list[Episode] = []
         self._for_jobs = 0
@@ -106,10 +106,10 @@ class RunningEpisodes:
 
     def finish(self, copy: int, timestep: Timestep, cause: str | None) -> None:
         """Note that the episode of a copy is over; a cause says that the game itself did not end it."""
-        running = self.of[copy]
+        running = self.by_env[copy]
         running.over = True
         self._steps_of_ended += running.length
-        cast = running.cast
+        lineup = running.lineup
         now = time.time()
         self._over.append(
             Episode(
@@ -117,21 +117,21 @@ class RunningEpisodes:
                 copy=copy,
                 length=running.length,
                 seconds=now - running.began,
-                players=self._players if cast is None else cast.players,
+                players=self._players if lineup is None else lineup.players,
                 returns=tuple(map(float, running.returns)),
                 lengths=tuple([running.length - idle for idle in running.idle]),
                 outcomes=tuple([info.get("outcome") for info in timestep.infos]),
                 truncated=cause is not None or not any(timestep.terminated),
                 cause=cause,
                 ended_at=now,
-                job=cast.job.id if cast is not None and cast.job is not None and cast.counts else None,
-                sides=() if cast is None else cast.sides,
+                job=lineup.job.id if lineup is not None and lineup.job is not None and lineup.counts else None,
+                sides=() if lineup is None else lineup.sides,
             )
         )
-        if self._playbill is not None and cast is not None and cast.job is not None:
-            self._for_jobs += cast.counts
-            if self._playbill.finish(cast):
-                self._log.info("job %d is over; %d episodes for jobs so far", cast.job.id, self._for_jobs)
+        if self._job_queue is not None and lineup is not None and lineup.job is not None:
+            self._for_jobs += lineup.counts
+            if self._job_queue.finish(lineup):
+                self._log.info("job %d is over; %d episodes for jobs so far", lineup.job.id, self._for_jobs)
                 self.report()  # at once: the root has the next job for this match
 
     def report_if_due(self, now: float) -> None:
@@ -141,7 +141,7 @@ class RunningEpisodes:
 
     def report(self) -> None:
         """Tell the root of the episodes that are over, and of the steps."""
-        steps = self._steps_of_ended + sum(running.length for running in self.of if not running.over)
+        steps = self._steps_of_ended + sum(running.length for running in self.by_env if not running.over)
         if self._over or steps > self._steps_told:
             self._post(Episodes(self._match, tuple(self._over), steps - self._steps_told))
             self._over, self._steps_told = [], steps

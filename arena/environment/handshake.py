@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from arena.common.waiting import Waiter
-from arena.comms import Mailbox, MatchChannel, World, agree_on_turn, hang_up, memory_needed
+from arena.comms import Mailbox, MatchChannel, World, agree_on_time_slice, create_semaphores, memory_needed
 from arena.envs.interface import EntitySpaces
 from arena.plan.layout import Match
 from arena.protocol.seat import SeatAnswer, SeatOffer
@@ -31,7 +31,7 @@ class SeatsOnOffer(NamedTuple):
     turn_based: bool
 
 
-def offer_seats(
+def connect_seats(
     world: World,
     mailbox: Mailbox,
     waiter: Waiter,
@@ -67,11 +67,11 @@ def offer_seats(
             memories.append(memory)
             if memory is not None:
                 offers.callback(memory.withdraw)
-        # Who sleeps until somebody rings must find the message then.
-        bells = hang_up(len(worker_ranks)) if core_ranks and None not in memories else []
-        for each in bells:
-            offers.callback(each.hide)
-        turn = agree_on_turn(mailbox, waiter, world.rank, core_ranks) if core_ranks else None
+        # Whoever acquires a semaphore must find the message then.
+        semaphores = create_semaphores(len(worker_ranks)) if core_ranks and None not in memories else []
+        for each in semaphores:
+            offers.callback(each.unlink)
+        turn = agree_on_time_slice(mailbox, waiter, world.rank, core_ranks) if core_ranks else None
         for i, (rank, entities, memory) in enumerate(zip(worker_ranks, seats.entities, memories, strict=True)):
             offer = SeatOffer(
                 match=match.index,
@@ -83,7 +83,7 @@ def offer_seats(
                 same_step=seats.same_step,
                 turn_based=seats.turn_based,
                 memory=None if memory is None else memory.name,
-                bells=bells[i].names if bells else None,
+                semaphores=semaphores[i].names if semaphores else None,
             )
             mailbox.hand(rank, offer)
         answers: list[SeatAnswer] = [
@@ -100,7 +100,7 @@ def offer_seats(
             for memory, answer in zip(memories, answers, strict=True)
         ],
         in_turn=in_turn,
-        bells=bells,
-        turn=turn if bells else None,
+        semaphores=semaphores,
+        turn=turn if semaphores else None,
     )
     return channel, answers

@@ -1,7 +1,7 @@
 """What an environment process plays: in a table the same seats for ever, in a league one job after the other.
 
-Every episode has a cast: who plays which entity. A cast has a number, which travels with each copy's record, so that
-workers know whose turn it is to act without a message of its own.
+Every episode has a line-up: who plays which entity. A line-up has a number, which travels with each copy's record, so
+that workers know whose turn it is to act without a message of its own.
 """
 
 from collections import deque
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from arena.config.table import Seat
-from arena.protocol.lineup import cast_number, seats_of_sides
+from arena.protocol.lineup import lineup_number, seats_of_sides
 from arena.protocol.messages import Job
 
 
-class Cast(NamedTuple):
+class Lineup(NamedTuple):
     """Who plays an episode.
 
     Attributes:
@@ -31,7 +31,7 @@ class Cast(NamedTuple):
     sides: tuple[tuple[int, ...], ...]
 
 
-class Playbill:
+class JobQueue:
     """The jobs of one match.
 
     An episode belongs to the job that was current when it began. Which episodes count is decided then, too: to count
@@ -62,21 +62,21 @@ class Playbill:
         self._waiting.append(job)
         self._left[job.id] = job.episodes
 
-    def finish(self, cast: Cast) -> bool:
+    def finish(self, lineup: Lineup) -> bool:
         """Note that an episode has ended; return whether it was the last one that counts for its job."""
-        if cast.job is None or not cast.counts:
+        if lineup.job is None or not lineup.counts:
             return False
-        self._left[cast.job.id] -= 1
-        if self._left[cast.job.id]:
+        self._left[lineup.job.id] -= 1
+        if self._left[lineup.job.id]:
             return False
-        del self._left[cast.job.id]
+        del self._left[lineup.job.id]
         return True
 
     def ready(self) -> bool:
         """Whether there is something to play."""
         return self._job is not None or bool(self._waiting)
 
-    def next(self, copy: int) -> Cast | None:
+    def next(self, copy: int) -> Lineup | None:
         """Return who plays the next episode of a copy; None where the job leaves that copy idle."""
         if self._waiting and (self._job is None or self._begun >= self._job.episodes):
             self._job, self._begun = self._waiting.popleft(), 0
@@ -93,4 +93,4 @@ class Playbill:
             for place, entity in enumerate(self._seats[seat].entities):
                 players[entity] = job.sides[side][place % len(job.sides[side])]
             sides.append(self._seats[seat].entities)
-        return Cast(cast_number(job.id, turn), job, counts, tuple(players), tuple(sides))
+        return Lineup(lineup_number(job.id, turn), job, counts, tuple(players), tuple(sides))

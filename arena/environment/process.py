@@ -22,12 +22,12 @@ from arena.env_manager import ManagerSettings, create_env_manager
 from arena.env_manager.faults import Fault, NotANumberError, RetriesSpentError, cut_short, fault_of
 from arena.env_manager.serial import FAILURES
 from arena.env_manager.source import EnvironmentSource
-from arena.environment.async_batches import Dispatcher
-from arena.environment.batch_writer import BatchRecords
+from arena.environment.async_batches import AsyncBatches
+from arena.environment.batch_writer import BatchWriter
 from arena.environment.episodes import RunningEpisodes
-from arena.environment.handshake import SeatsOnOffer, offer_seats
-from arena.environment.job_queue import Cast, Playbill
-from arena.environment.stepping import Copies, CopiesApart
+from arena.environment.handshake import SeatsOnOffer, connect_seats
+from arena.environment.job_queue import JobQueue, Lineup
+from arena.environment.stepping import InProcessStepper, SubprocessStepper
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.plan.layout import Match
 from arena.plan.seats import check_seats
@@ -103,16 +103,16 @@ class EnvironmentProcess:
             [entity for seat in match.seats for entity in seat.entities],
             row.remapped,
         )
-        self._playbill = Playbill(match.seats, len(self._entities)) if league else None
+        self._job_queue = JobQueue(match.seats, len(self._entities)) if league else None
         self._episodes = RunningEpisodes(
             match.index,
             env.num_envs,
             self._players_of_entities(),
-            self._playbill,
+            self._job_queue,
             lambda episodes: mailbox.post(0, episodes),
             log,
         )
-        self._running = self._episodes.of
+        self._running = self._episodes.by_env
         self._seeds: list[int | None] = [derive_seed(seed, "match", name, "copy", c) for c in range(env.num_envs)]
         self._generator = np.random.default_rng(derive_seed(seed, "match", name, "unclaimed"))
         self._same_step = env.autoreset == "same_step"
@@ -122,7 +122,7 @@ class EnvironmentProcess:
         self._numbers = [tuple(enumerate(range(s.start, s.stop))) for s in self._slices]  # (place in batch, copy)
         seats = [tuple(self._entities[e] for e in seat.entities) for seat in match.seats]
         seat_blocks = [blocks_of(entities) for entities in seats]
-        self._channel, answers = offer_seats(
+        self._channel, answers = connect_seats(
             world,
             mailbox,
             waiter,
@@ -136,7 +136,7 @@ class EnvironmentProcess:
         readers = [self._entity_readers(b, copy) for b, copy in places]
         self._started: dict[int, bool] = {}  # copies that were sent off into an episode, or left idle by the job
         self._records = [
-            BatchRecords(
+            BatchWriter(
                 records,
                 [seat.entities for seat in match.seats],
                 seat_blocks,
@@ -152,11 +152,11 @@ class EnvironmentProcess:
         if env.manager == "serial":
             # In same-step mode each step is looked at before the next episode covers it.
             plain_places = [None if self._same_step else self._records[b].plain_place(copy) for b, copy in places]
-            self._copies = Copies(self._manager, readers, self._running, plain_places)
+            self._copies = InProcessStepper(self._manager, readers, self._running, plain_places)
             self._next_batch = self._channel.wait_any
         else:
-            self._copies = CopiesApart(self._manager, readers, self._running, [None] * env.num_envs)
-            dispatcher = Dispatcher(
+            self._copies = SubprocessStepper(self._manager, readers, self._running, [None] * env.num_envs)
+            async_batches = AsyncBatches(
                 self._channel,
                 self._manager,
                 self._slices,
@@ -165,8 +165,8 @@ class EnvironmentProcess:
                 waiter,
                 env.wait_timeout,
             )
-            self._late = dispatcher.late
-            self._next_batch = dispatcher.next_batch
+            self._late = async_batches.late
+            self._next_batch = async_batches.next_batch
         self._workers, self._announced, self._waiter = tuple(worker_ranks), -1, waiter
         self._closing = False
         self._next_look = 0.0
@@ -220,7 +220,7 @@ class EnvironmentProcess:
             self._manager.close()
 
     def _serve(self) -> None:
-        if self._playbill is not None:
+        if self._job_queue is not None:
             self._waiter.until(self._has_job, lambda: "the first job of the league")
         open_batches = True
         while open_batches:
@@ -255,7 +255,7 @@ class EnvironmentProcess:
         numbers = [number for _, number in self._numbers[batch]]
         return (
             batch in self._cut_off
-            or self._playbill is not None
+            or self._job_queue is not None
             or not self._late.isdisjoint(numbers)
             or not all(self._running[number].over for number in numbers)
             or any(message.header[1] for message in self._channel.messages[batch])  # it says what the reset is to be
@@ -266,12 +266,12 @@ class EnvironmentProcess:
         while (mail := self._mailbox.poll(CloseMatch, Job)) is not None:
             if isinstance(mail[1], CloseMatch):
                 self._closing = True
-            elif self._playbill is not None:
-                self._playbill.add(mail[1])
+            elif self._job_queue is not None:
+                self._job_queue.add(mail[1])
 
     def _has_job(self) -> bool:
         self.housekeeping()
-        return self._closing or (self._playbill is not None and self._playbill.ready())
+        return self._closing or (self._job_queue is not None and self._job_queue.ready())
 
     def _end(self, batch: int) -> bool:
         taken = self._cut_off.pop(batch, ({}, []))[0]
@@ -305,7 +305,7 @@ class EnvironmentProcess:
         records.begin()
         for copy, number in self._numbers[batch]:
             if late and number in late:
-                records.rest(copy)
+                records.write_idle(copy)
                 continue
             running = self._running[number]
             if running.over:
@@ -327,7 +327,7 @@ class EnvironmentProcess:
             stepped.append((running, timestep))
             if over:
                 self._episodes.count()
-                self._manager.praise(number)
+                self._manager.clear_faults(number)
                 self._episodes.finish(number, timestep, None)
                 if same_step:
                     self._restart(batch, copy, timestep)
@@ -349,21 +349,21 @@ class EnvironmentProcess:
         """Order the reset that begins the next episode of a copy, with whom the league wants in it; False for none."""
         number = self._slices[batch].start + copy
         options = None
-        if self._playbill is not None:
-            cast = self._playbill.next(number)
-            if cast is None or cast.job is None:
-                self._records[batch].rest(copy)
+        if self._job_queue is not None:
+            lineup = self._job_queue.next(number)
+            if lineup is None or lineup.job is None:
+                self._records[batch].write_idle(copy)
                 return False
-            self._put_cast(batch, copy, cast, cast.job)
-            options = cast.job.options
+            self._put_lineup(batch, copy, lineup, lineup.job)
+            options = lineup.job.options
         seed, self._seeds[number] = self._seeds[number], None
         self._copies.order_reset(number, seed, options)
         return True
 
-    def _put_cast(self, batch: int, copy: int, cast: Cast, job: Job) -> None:
+    def _put_lineup(self, batch: int, copy: int, lineup: Lineup, job: Job) -> None:
         """Make ready for an episode of a job: its settings, and its number in every record."""
         running = self._running[self._slices[batch].start + copy]
-        running.cast = cast
+        running.lineup = lineup
         if job.id > self._announced:
             self._announced = job.id
             for rank in self._workers:
@@ -372,13 +372,13 @@ class EnvironmentProcess:
             running.settings = job.settings
             settings = {**self._source.settings, **job.settings}
             self._copies.restart(self._slices[batch].start + copy, replace(self._source, settings=settings))
-        self._records[batch].cast(copy, cast.number)
+        self._records[batch].write_lineup(copy, lineup.number)
 
     def _begin(self, batch: int, copy: int, final: Timestep | None = None) -> None:
         """Show the first observation of an episode, in same-step mode beside the outcome of the last one."""
         number = self._slices[batch].start + copy
         while True:
-            timestep = shown = self._copies.begun(number)
+            timestep = shown = self._copies.wait_reset(number)
             if final is not None:
                 shown = shown._replace(rewards=final.rewards, terminated=final.terminated, truncated=final.truncated)
             try:
@@ -419,8 +419,8 @@ class EnvironmentProcess:
             self._restart(batch, copy, final)
         else:
             self._records[batch].write(copy, final, started=False)
-            self._records[batch].clean(copy)
-        self._records[batch].void(copy)
+            self._records[batch].zero_nan(copy)
+        self._records[batch].mark_void(copy)
 
     def _note_fault(self, number: int, fault: Fault) -> None:
         """Put a fault into the log, with its traceback where nobody has seen it yet."""
@@ -489,7 +489,7 @@ class EnvironmentProcess:
             if wanted[copy]:
                 self._begin(batch, copy)
             elif number in self._late:
-                records.rest(copy)
+                records.write_idle(copy)
             else:
                 quiet = self._running[number].timestep._replace(infos=[{}] * len(self._entities))
                 records.write(copy, quiet, started=False)

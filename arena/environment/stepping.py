@@ -16,7 +16,7 @@ from arena.envs.interface import Environment, NativeEnvironment, Timestep
 Read = Callable[[], Any]
 
 
-class Copies:
+class InProcessStepper:
     """Copies in this process, stepped without a detour through their manager: microseconds count here.
 
     Attributes:
@@ -56,10 +56,10 @@ class Copies:
         return lambda: step([read() for read in readers])
 
     def order_reset(self, number: int, seed: int | None, options: dict | None) -> None:
-        """Have a copy reset; ``begun`` gives the timestep."""
+        """Have a copy reset; ``wait_reset`` gives the timestep."""
         self._orders[number] = seed, options
 
-    def begun(self, number: int) -> Timestep:
+    def wait_reset(self, number: int) -> Timestep:
         """Return the timestep of the reset that was ordered; one that fails is tried again.
 
         Raises:
@@ -98,7 +98,7 @@ class Copies:
         self.step[number] = self._stepper(number)
 
 
-class CopiesApart(Copies):
+class SubprocessStepper(InProcessStepper):
     """Copies in processes of their own: ``send`` has one step, ``step`` then returns what came of it."""
 
     def _stepper(self, number: int) -> Callable[[], Timestep | None]:
@@ -109,13 +109,13 @@ class CopiesApart(Copies):
         self._manager.begin_step(number, [read() for read in self._readers[number]])
 
     def order_reset(self, number: int, seed: int | None, options: dict | None) -> None:
-        """Have a copy reset; ``begun`` gives the timestep."""
+        """Have a copy reset; ``wait_reset`` gives the timestep."""
         super().order_reset(number, seed, options)
         while self._manager.pending(number):  # it is late with something that nobody wants any more
             self._manager.poll(1.0)
         self._manager.begin_reset(number, seed, options)
 
-    def begun(self, number: int) -> Timestep:
+    def wait_reset(self, number: int) -> Timestep:
         """Return the timestep of the reset that was ordered; one that fails is tried again.
 
         Raises:

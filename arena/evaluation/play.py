@@ -14,7 +14,7 @@ from arena.protocol.wire import (
     SlotWriter,
     action_reader,
     blocks_of,
-    make_record,
+    make_observation_message,
 )
 
 
@@ -49,7 +49,7 @@ class Result(NamedTuple):
     length: int
 
 
-class SeatPlayer:
+class SeatAgent:
     """One player on one seat, in several copies of the environment at once.
 
     Attributes:
@@ -80,7 +80,7 @@ class SeatPlayer:
         self.player, self.entities = player, tuple(entities)
         self._deterministic = deterministic
         blocks = blocks_of(spaces)
-        self._record = make_record(blocks, copies)
+        self._record = make_observation_message(blocks, copies)
         message = ActionMessage(blocks, copies)
         self._lanes = [copies * len(block.positions) for block in blocks]
         self._policies = [make_policy(block, lanes) for block, lanes in zip(blocks, self._lanes, strict=True)]
@@ -171,7 +171,7 @@ class _Copy:
 
 def play(
     environments: Sequence[Environment],
-    seats: Sequence[SeatPlayer],
+    seats: Sequence[SeatAgent],
     episodes: int,
     seed: int,
     on_step: Callable[[int, bool], None] = lambda copy, over: None,
@@ -222,7 +222,7 @@ def play(
                     on_step(number, False)
 
 
-def _result(copy: _Copy, seats: Sequence[SeatPlayer]) -> Result:
+def _result(copy: _Copy, seats: Sequence[SeatAgent]) -> Result:
     entities = [(entity, seat.player) for seat in seats for entity in seat.entities]
     return Result(
         players=tuple(player for _, player in entities),

@@ -13,14 +13,14 @@ from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.config.run import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces, Environment
-from arena.evaluation.play import Acting, SeatPlayer
+from arena.evaluation.play import Acting, SeatAgent
 from arena.evaluation.stubs import LoneGroup, StandInError, stand_in_env
 from arena.learning.weights import read_state
 from arena.plan.seats import check_seats
 from arena.protocol.wire import Block
 from arena.records.checkpoints import Checkpoints
 from arena.records.run_directory import RunDirectory
-from arena.worker.custom_player import UserPlayer
+from arena.worker.custom_player import CustomPlayer
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ def take_seats(
     seed: int,
     *,
     deterministic: bool,
-) -> list[SeatPlayer]:
+) -> list[SeatAgent]:
     """Return who plays a match, in all copies of its environment.
 
     Args:
@@ -118,7 +118,7 @@ def take_seats(
         maker = PolicyMaker(contestant, spaces, row, derive_seed(seed, "seat", position))
         likely = deterministic or contestant.policy.deterministic_actions
         copies = len(environments)
-        players.append(SeatPlayer(contestant.name, seat.entities, spaces, copies, maker, deterministic=likely))
+        players.append(SeatAgent(contestant.name, seat.entities, spaces, copies, maker, deterministic=likely))
     return players
 
 
@@ -146,7 +146,7 @@ class PolicyMaker:
         cls = registry.policy_class(self._policy.use)
         try:
             if hasattr(cls, "run"):
-                return self._open_door(cls)
+                return self._custom_loop(cls)
             from arena.policies import loader  # imports torch
 
             seed = derive_seed(self._seed, "block", *block.positions)
@@ -165,7 +165,7 @@ class PolicyMaker:
             "train it first, or let it finish its first checkpoint"
         )
 
-    def _open_door(self, cls: type) -> Acting:
+    def _custom_loop(self, cls: type) -> Acting:
         if self._weights is None:
             raise ConfigError(self._untrained())
         keywords = dict(self._policy.settings)
@@ -187,7 +187,7 @@ class PolicyMaker:
                 f"load_state_dict(state), found no {' and no '.join(missing)}"
             )
         policy.load_state_dict(read_state(self._weights))
-        return UserPlayer(policy)
+        return CustomPlayer(policy)
 
 
 def newest_weights(run: RunDirectory, player: str, policy: PolicyConfig) -> Path | None:

@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load, so before anything else
     if launcher_env.started_by_mpi() is not None and not args.dry_run:
         if argv is None:  # the process is the arena's own, and may be started again
-            aslr.lay_out_alike()
+            aslr.disable_aslr()
         from arena.launch.rank import play
 
         return play(args.config, args.set, resume=_resume(args), stopped_code=args.stopped_code)

@@ -17,13 +17,13 @@ from arena.comms import Mailbox, World
 from arena.config.run import Round, RunConfig
 from arena.launch.survival_probe import why_not_tolerant
 from arena.plan.layout import Plan, plan, ranks_needed, reduced
-from arena.protocol.messages import Salvage, Survivor
+from arena.protocol.messages import RecoveryOrder, SurvivorState
 
 OTHERS_LEAVE_WITHIN = 0.5
 """Seconds in which ranks end that have nothing left to do."""
 
 
-class Survival:
+class FaultTolerance:
     """What a rank does about deaths of others.
 
     Attributes:
@@ -51,14 +51,14 @@ class Survival:
                 # Whoever takes a dead worker's place must not load them then.
                 import torch  # noqa: F401
 
-    def concerns(self, error: Exception) -> bool:
+    def is_rank_failure(self, error: Exception) -> bool:
         """Whether an error is the death of another rank, and one to go on after."""
         return self.tolerant and self._world.means_loss(error)
 
-    def outlive(self, error: Exception, salvage: Callable[[], None]) -> None:
+    def recover(self, error: Exception, salvage: Callable[[], None]) -> None:
         """Leave the dead behind and save what the others have; anything but a death is raised again."""
         while True:
-            if not self.concerns(error):
+            if not self.is_rank_failure(error):
                 raise error
             self._waiter.on_idle = do_nothing
             try:
@@ -82,14 +82,14 @@ class Survival:
         time.sleep(OTHERS_LEAVE_WITHIN)
         leave(1)
 
-    def salvage_as_root(self, root: Any) -> None:
+    def recover_as_root(self, root: Any) -> None:
         """As the root, have the survivors save what they have, and the round go on from it."""
-        root.mourn()
-        survivors: list[Survivor] = []
+        root.note_failed_ranks()
+        survivors: list[SurvivorState] = []
 
         def have_told() -> bool:
             while (mail := self._mailbox.poll()) is not None:
-                if isinstance(mail[1], Survivor):
+                if isinstance(mail[1], SurvivorState):
                     survivors.append(mail[1])
                 else:
                     root.handle(mail[1])
@@ -104,8 +104,8 @@ class Survival:
         """As any other rank, tell what it has, and write what the root asks for; ``worker`` may be None."""
         world = self._world
         log.warning("ranks %s have died; this is rank %d of %d now", world.dead, world.rank, world.size)
-        self._mailbox.post(0, Survivor(world.rank) if worker is None else worker.survivor())
-        salvage: Salvage = world.share(None, self._waiter)
+        self._mailbox.post(0, SurvivorState(world.rank) if worker is None else worker.survivor())
+        salvage: RecoveryOrder = world.share(None, self._waiter)
         if worker is not None and salvage.writers.get(worker.player) == world.rank:
             worker.write_salvage(salvage.order)
         self._mailbox.flush(self._waiter)
@@ -119,13 +119,13 @@ class Survival:
             return plan(round_.rows, nodes, spares)
         return plan(round_.rows, nodes, replicas=reduced(round_.rows, len(nodes)))
 
-    def part(self, code: int) -> None:
+    def finalize(self, code: int) -> None:
         """Meet the others at the end of the run; after a death, end this process there."""
         try:
             # The root draws its plots first. What MPI itself waits with, some libraries fill with spinning.
             self._world.meet(self._waiter, "the root's summary")
         except Exception as error:
-            if not self.concerns(error):
+            if not self.is_rank_failure(error):
                 raise
             self._world.revoke()  # all that there was to do is done
             leave(code)

@@ -174,7 +174,7 @@ TRIES = 3
 """How often mpirun is started where it fails by itself."""
 
 STUCK_AFTER = 10.0
-"""Seconds that mpirun has to bury the last process that it started here; it needs less than one."""
+"""Seconds that mpirun has to reap the last process that it started here; it needs less than one."""
 
 
 def run(
@@ -189,10 +189,10 @@ def run(
       line: the command.
       part_of: says what a rank was, should one be killed.
       tries: how often it is started if it fails by itself, before any rank is there.
-      stuck_after: seconds that it has to end once all processes that it started here are dead, and not buried.
+      stuck_after: seconds that it has to end once all processes that it started here have ended, and are not reaped.
     """
     print("+ " + shlex.join(line), flush=True)
-    stillborn, stuck = threading.Event(), threading.Event()
+    not_started, stuck = threading.Event(), threading.Event()
     before = segments()
     child = subprocess.Popen(
         line,
@@ -202,7 +202,7 @@ def run(
         preexec_fn=_die_with_parent,  # noqa: PLW1509 (no threads run yet)
     )
     assert child.stderr is not None
-    errors = threading.Thread(target=pass_on, args=(child.stderr.fileno(), part_of, stillborn), daemon=True)
+    errors = threading.Thread(target=pass_on, args=(child.stderr.fileno(), part_of, not_started), daemon=True)
     errors.start()
     threading.Thread(target=_end_where_stuck, args=(child, stuck_after, stuck), daemon=True).start()
     asked = 0
@@ -221,7 +221,7 @@ def run(
     errors.join(timeout=1.0)  # a stray grandchild may hold the pipe open
     if asked > 1:
         return Ended(130, True)
-    if stillborn.is_set() and not asked and tries > 1:
+    if not_started.is_set() and not asked and tries > 1:
         return run(line, part_of, tries - 1, stuck_after)
     if stuck.is_set():
         remove_since(before)
@@ -237,7 +237,7 @@ def _end_where_stuck(mpirun: subprocess.Popen, stuck_after: float, stuck: thread
     since = None
     while mpirun.poll() is None:
         time.sleep(min(1.0, stuck_after / 5))
-        if not _neglects_its_dead(mpirun.pid):
+        if not _has_only_zombie_children(mpirun.pid):
             since = None
         elif since is None:
             since = time.monotonic()
@@ -249,10 +249,10 @@ def _end_where_stuck(mpirun: subprocess.Popen, stuck_after: float, stuck: thread
             return
 
 
-def _neglects_its_dead(pid: int) -> bool:
-    """Whether a process has children, all of them dead: one that waits for ranks elsewhere buries its own at once."""
+def _has_only_zombie_children(pid: int) -> bool:
+    """Whether a process has children, all of them dead: one that waits for ranks elsewhere reaps its own at once."""
     states: list[str] = []
-    with contextlib.suppress(OSError):  # what has ended meanwhile has been buried
+    with contextlib.suppress(OSError):  # what has ended meanwhile has been reaped
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
             stats = (Path(f"/proc/{child}/stat").read_text() for child in children.read_text().split())
             states.extend(stat.rpartition(")")[2].split()[0] for stat in stats)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from arena.common.errors import GO_ON
 
-STILLBORN = b"listener thread failed to start"
+FAILED_TO_START = b"listener thread failed to start"
 """What Open MPI's mpirun says, now and then on a busy machine, before it has started any rank."""
 
 BANNER = re.compile(rb"(?<!-)-{74}\n")
@@ -47,15 +47,15 @@ def of_a_death(message: bytes, part_of: Callable[[int], str]) -> bytes | None:
     return f"error: rank {rank} on {node}{what} was killed by {signal_in(number)}; {GO_ON}\n".encode()
 
 
-def pass_on(source: int, part_of: Callable[[int], str], stillborn: threading.Event) -> None:
+def pass_on(source: int, part_of: Callable[[int], str], not_started: threading.Event) -> None:
     """Copy mpirun's standard error to ours as it comes, without the messages that are only noise.
 
-    ``stillborn`` is set where mpirun says that it could not even start.
+    ``not_started`` is set where mpirun says that it could not even start.
     """
     held = b""
     while chunk := os.read(source, 65536):
-        if STILLBORN in chunk:
-            stillborn.set()
+        if FAILED_TO_START in chunk:
+            not_started.set()
         held = without_noise(held + chunk, part_of)
     write_error(held)
 

@@ -17,14 +17,14 @@ from arena.common.logs import open_log
 from arena.common.waiting import HangError, Waiter, do_nothing, usual_waits
 from arena.comms import GroupChannel, Mailbox, World
 from arena.config.run import RunConfig, WaitConfig, load_config
-from arena.launch.fault_tolerance import Survival
+from arena.launch.fault_tolerance import FaultTolerance
 from arena.plan.layout import Role, plan
 from arena.plan.pinning import ANYWHERE, place_of
 from arena.protocol.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
 from arena.records.run_directory import Resume, RunDirectory
 from arena.system.cores import keeping_to
 from arena.system.launcher_env import started_by_mpi
-from arena.system.stack_dump import Inquest, Witness
+from arena.system.stack_dump import StackCollector, StackReporter
 from arena.worker.context import Context
 
 ABORT_GRACE = 5.0
@@ -74,17 +74,17 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
         log.warning(text)
         mailbox.post(0, Note(world.rank, "WARNING", text))
 
-    rank = _Rank(world, mailbox, _waiter(world, config.waits, warn), config, run, log)
-    rank.be_ready_to_testify(setup_waiter)
+    rank = Rank(world, mailbox, _waiter(world, config.waits, warn), config, run, log)
+    rank.start_stack_reporter(setup_waiter)
     if config.fault_tolerance == "ulfm":
-        rank.survival.prepare(setup_waiter)
+        rank.fault_tolerance.prepare(setup_waiter)
     finished = True
     if world.rank == 0:
-        finished = rank.be_root(goes_on)
+        finished = rank.run_root(goes_on)
     else:
-        rank.follow()
+        rank.run_member()
     code = 0 if finished else stopped_code
-    rank.survival.part(code)
+    rank.fault_tolerance.finalize(code)
     world.close()
     return code
 
@@ -159,7 +159,7 @@ def _part(context: Context) -> str:
     )
 
 
-class _Rank:
+class Rank:
     """This process through all rounds."""
 
     def __init__(
@@ -177,29 +177,29 @@ class _Rank:
         self.role: Role = "root" if world.rank == 0 else "idle"
         self.player: str | None = None
         self.worker: Any = None
-        self.survival = Survival(world, mailbox, waiter, config)
+        self.fault_tolerance = FaultTolerance(world, mailbox, waiter, config)
 
-    def be_ready_to_testify(self, waiter: Waiter) -> None:
+    def start_stack_reporter(self, waiter: Waiter) -> None:
         """Have a thread that says what this rank is doing should the run hang; on the root, one that asks."""
-        world, present = self.world, self.waiter.present
+        world, current_wait = self.world, self.waiter.current_wait
         if world.rank == 0:
-            self.inquest = Inquest(socket.gethostname())
-            world.share(self.inquest.address, waiter)
+            self.stack_collector = StackCollector(socket.gethostname())
+            world.share(self.stack_collector.address, waiter)
         else:
             address = world.share(None, waiter)
-            Witness(address, world.rank, world.nodes[world.rank] == world.nodes[0], lambda: str(present))
+            StackReporter(address, world.rank, world.nodes[world.rank] == world.nodes[0], lambda: str(current_wait))
 
     # The root -------------------------------------------------------------------------------------------------
 
-    def be_root(self, resume: bool) -> bool:
+    def run_root(self, resume: bool) -> bool:
         """Go through all rounds as rank 0; return whether all were played to their end."""
         root: Any = None
         try:
-            from arena.records.writer import Records, players_of
+            from arena.records.writer import RecordWriter, players_of
             from arena.report.progress import ProgressView
             from arena.root.process import Root
 
-            records = Records(
+            records = RecordWriter(
                 self.run,
                 players_of(self.config),
                 host=self.world.host,
@@ -208,17 +208,17 @@ class _Rank:
                 deterministic=self.config.deterministic,
             )
             view = ProgressView(records, self.config)
-            root = Root(self.world, self.mailbox, self.config, self.run, records, view, self.inquest)
+            root = Root(self.world, self.mailbox, self.config, self.run, records, view, self.stack_collector)
             root.listen_to_signals()
             nodes = len(set(self.world.nodes))
             records.note("INFO", f"{self.run} begins: {self.world.size} ranks on {nodes} node(s), life {records.life}")
             if resume:
                 root.resume()
-            self._lead(root)
+            self._run_rounds(root)
             view.close()
             root.describe_ranks()
             records.close(exit=0)
-            self.inquest.close()
+            self.stack_collector.close()
             self._conclude(records)
             ignore_signals()  # all is written; Python, as it ends, would die of what it has handled until then
             return root.finished
@@ -230,7 +230,7 @@ class _Rank:
             self.world.abort(1)
             raise
 
-    def _lead(self, root: Any) -> None:
+    def _run_rounds(self, root: Any) -> None:
         """Announce one round after the other and supervise it."""
         from arena.root.process import keep_reading
 
@@ -240,14 +240,14 @@ class _Rank:
             try:
                 goes_on = self._lead_round(root, reading)
             except Exception as error:
-                self.survival.outlive(error, partial(self.survival.salvage_as_root, root))
+                self.fault_tolerance.recover(error, partial(self.fault_tolerance.recover_as_root, root))
 
     def _lead_round(self, root: Any, reading: Waiter) -> bool:
         """Play a round, or a stretch of it; False where there was none left."""
         start: RoundStart = self.world.share(root.next_round(), reading)
         if start.number < 0:
             return False
-        planned = self.survival.planned(self.rounds[start.number])
+        planned = self.fault_tolerance.planned(self.rounds[start.number])
         self.world.split_group(None, reading)
         root.supervise(planned)
         order = root.order_last_checkpoint()
@@ -265,7 +265,7 @@ class _Rank:
 
     # The others -----------------------------------------------------------------------------------------------
 
-    def follow(self) -> None:
+    def run_member(self) -> None:
         """Go through all rounds as any other rank."""
         ignore_signals()  # the root alone decides when one ends the run; the others are told
         goes_on = True
@@ -274,9 +274,9 @@ class _Rank:
                 try:
                     goes_on = self._follow_round()
                 except Exception as error:
-                    self.survival.outlive(error, lambda: self.survival.salvage(self.worker, self.log))
+                    self.fault_tolerance.recover(error, lambda: self.fault_tolerance.salvage(self.worker, self.log))
         except BaseException as error:
-            self._give_up(error)
+            self._report_failure(error)
 
     def _follow_round(self) -> bool:
         start: RoundStart = self.world.share(None, self.waiter)
@@ -284,7 +284,7 @@ class _Rank:
         if start.number < 0:
             return False
         round_ = self.rounds[start.number]
-        planned = self.survival.planned(round_)
+        planned = self.fault_tolerance.planned(round_)
         me = planned.assignments[self.world.rank]
         self.role, self.player = me.role, me.player
         context = Context(self.world, self.mailbox, self.waiter, self.config, round_, start, planned, me, self.log)
@@ -340,17 +340,17 @@ class _Rank:
 
     def _serve_worker(self, context: Context, channel: GroupChannel | None) -> None:
         # Imported here: they load torch, which root and environment processes stay without.
-        from arena.worker.act_learn import InnerDoorWorker
-        from arena.worker.custom_loop import OpenDoorWorker
+        from arena.worker.act_learn import ActLearnWorker
+        from arena.worker.custom_loop import CustomLoopWorker
 
         assert channel is not None and context.me.match is not None and context.me.player is not None
         policy_class = registry.policy_class(self.config.players[context.me.player].use)
-        door = OpenDoorWorker if hasattr(policy_class, "run") else InnerDoorWorker
-        if door is OpenDoorWorker:
+        worker_class = CustomLoopWorker if hasattr(policy_class, "run") else ActLearnWorker
+        if worker_class is CustomLoopWorker:
             self._refuse_a_policy_that_runs_itself(context, self.config.players[context.me.player].use)
         environment, _ = context.plan.match_ranks(context.me.match)
         if environment != self.world.rank:
-            self.worker = door(context, channel, environment)
+            self.worker = worker_class(context, channel, environment)
             self.worker.serve()
             return
         from arena.environment.colocated import environment_in_worker
@@ -359,11 +359,11 @@ class _Rank:
             self._serve_environment(context._replace(waiter=waiter), ())
 
         with environment_in_worker(serve, self.waiter, self.log) as waiter:
-            self.worker = door(context._replace(waiter=waiter), channel, environment)
+            self.worker = worker_class(context._replace(waiter=waiter), channel, environment)
             self.worker.serve()
 
     def _refuse_a_policy_that_runs_itself(self, context: Context, use: str) -> None:
-        """Refuse a policy with the open door where the run asks for what only the inner one can do.
+        """Refuse a policy with a loop of its own where the run asks for what only an act-learn policy can do.
 
         Raises:
           ConfigError: it does.
@@ -390,7 +390,7 @@ class _Rank:
         hang = isinstance(error, HangError)
         return Failure(self.world.rank, self.world.host, self.role, self.player, known, text, hang)
 
-    def _give_up(self, error: BaseException) -> None:
+    def _report_failure(self, error: BaseException) -> None:
         """Tell the root why this rank cannot go on; the root prints it and ends the job."""
         failure = self._failure(error)
         self.log.error("cannot go on: %s", failure.text)
@@ -401,7 +401,7 @@ class _Rank:
                 self.mailbox.poll()  # lets the message leave
                 time.sleep(0.01)
         except Exception as another:
-            if not self.survival.concerns(another):
+            if not self.fault_tolerance.is_rank_failure(another):
                 raise
         print(f"error: rank {self.world.rank} failed:\n{failure.text}", file=sys.stderr, flush=True)
         self.world.abort(2 if failure.user_error else 1)

@@ -16,9 +16,9 @@ NO_SLOT = -1
 class Rollout:
     """T slots of L lanes. A slot is one exchange with the environment process, a lane one entity in one copy.
 
-    For each batch (a slice of lanes) and slot, the driver calls ``observe`` with the record that arrived and ``decide``
-    with the answer; at slot T ``observe`` and then ``finish``. When all lanes have finished, the policy learns,
-    ``begin`` makes slot T the first of the next rollout, and slot 0 is decided without being observed again.
+    For each batch (a slice of lanes) and slot, the collector calls ``observe`` with the record that arrived and
+    ``decide`` with the answer; at slot T ``observe`` and then ``finish``. When all lanes have finished, the policy
+    learns, ``begin`` makes slot T the first of the next rollout, and slot 0 is decided without being observed again.
 
     A transition begins in a slot where its lane acts and ends in the slot that brings its outcome: the next one, or in
     turn-based games the one where the entity acts again or is done. One that has not ended by slot T does not count.

@@ -58,7 +58,7 @@ def place_of(match: int, plan: Plan, round_: Round, config: RunConfig, here: Map
     if env.in_worker or env.manager != "serial" or any(work(other) != first for other in plan.matches):
         return ANYWHERE
     if env.batches not in (None, 1) and not config.deterministic:
-        return ANYWHERE  # a bell does not say which batch it is rung for, and only there are they answered in turn
+        return ANYWHERE  # a semaphore does not say for which batch; only there are they answered in turn
     cores = cores_of_matches(plan.seating, here)
     if match not in cores:
         return ANYWHERE

@@ -3,16 +3,16 @@
 from typing import Any
 
 MAX_SIDES = 64
-"""A cast's number is ``job id * MAX_SIDES + turn``: 2**31 / 64 allows 33 million jobs in a run."""
+"""A line-up's number is ``job id * MAX_SIDES + turn``: 2**31 / 64 allows 33 million jobs in a run."""
 
 
-def cast_number(job: int, turn: int) -> int:
-    """Return the number of the cast in which the sides of a job have moved on by ``turn`` places."""
+def lineup_number(job: int, turn: int) -> int:
+    """Return the number of the line-up in which the sides of a job have moved on by ``turn`` places."""
     return job * MAX_SIDES + turn
 
 
-def cast_of(number: Any) -> tuple[Any, Any]:
-    """Return (job id, turn) of a cast's number, or of an array of them."""
+def lineup_of(number: Any) -> tuple[Any, Any]:
+    """Return (job id, turn) of a line-up's number, or of an array of them."""
     return divmod(number, MAX_SIDES)
 
 

@@ -117,13 +117,13 @@ class Joined(NamedTuple):
 
     Attributes:
       learns: whether it learns in this round (a match lasts until all its learning players have finished).
-      inner_door: whether the worker drives it update by update (so that it can stop together at an update).
+      act_learn: whether the worker drives it update by update (so that it can stop together at an update).
     """
 
     player: str
     workers: int
     learns: bool
-    inner_door: bool
+    act_learn: bool
 
 
 class RoundStart(NamedTuple):
@@ -207,14 +207,14 @@ class Restart(NamedTuple):
     number: int
 
 
-class Survivor(NamedTuple):
+class SurvivorState(NamedTuple):
     """Any rank to root, after another one has died: what could be saved from it.
 
     Attributes:
       round: the number of the round that it was in; -1 for none.
       player: whose replica of weights and optimizer it has; None for none.
       learns: whether that player learns.
-      inner_door: whether ``steps`` counts those of the whole group.
+      act_learn: whether ``steps`` counts those of the whole group.
       steps, updates: of the player, as far as this rank knows.
       metrics: of the last update, whose report may be lost.
     """
@@ -223,13 +223,13 @@ class Survivor(NamedTuple):
     round: int = -1
     player: str | None = None
     learns: bool = False
-    inner_door: bool = False
+    act_learn: bool = False
     steps: int = 0
     updates: int = 0
     metrics: dict[str, float] | None = None
 
 
-class Salvage(NamedTuple):
+class RecoveryOrder(NamedTuple):
     """Root to all, after a rank has died: who writes what into the checkpoint that the others go on from.
 
     Attributes:

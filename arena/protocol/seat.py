@@ -22,7 +22,7 @@ class SeatOffer(NamedTuple):
       same_step: whether finished episodes restart within the same step (else on the next one).
       turn_based: whether entities may skip steps.
       memory: what its messages go through, where the worker is on the same machine.
-      bells: names of the seat's bells, where the ranks of the match take turns on a core.
+      semaphores: names of the seat's semaphores, where the ranks of the match take turns on a core.
     """
 
     match: int
@@ -34,7 +34,7 @@ class SeatOffer(NamedTuple):
     same_step: bool
     turn_based: bool
     memory: "MemoryName | None"
-    bells: tuple[str, str] | None
+    semaphores: tuple[str, str] | None
 
 
 class SeatAnswer(NamedTuple):
@@ -49,7 +49,7 @@ class SeatAnswer(NamedTuple):
     has_memory: bool
 
 
-class Side(NamedTuple):
+class StepInfos(NamedTuple):
     """What travels beside a record, for those who read infos; keys are copies of the batch.
 
     Attributes:

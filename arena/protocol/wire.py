@@ -7,13 +7,13 @@ Action message (worker to environment process), one per exchange and batch::
     header   int64 [2]                     command, bytes of the side message that follows
     actions  one block per kind of entity: each leaf [copies, entities of that kind, ...] in its own dtype
 
-Record (environment process to worker)::
+Observation message (environment process to worker)::
 
     header      int64 [2]                  flags, bytes of the side message that follows
     rewards     float64 [copies, entities]
     terminated, truncated, acting  bool [copies, entities]
     started, over, void  bool [copies]     void: an accident ended the episode
-    cast        int32 [copies]             who plays in the copy's episode: a number that a job explains (leagues)
+    lineup      int32 [copies]             who plays in the copy's episode: a number that a job explains (leagues)
     observations, action masks  one block per kind of entity: each leaf [copies, entities of that kind, ...]
 
 Every array starts at a multiple of 64 bytes, a cache line.
@@ -127,7 +127,7 @@ class ActionMessage:
         self.actions: list[Tree] = [map_tree(lambda i: arrays[i], tree) for tree in wanted]
 
 
-class Record(NamedTuple):
+class ObservationMessage(NamedTuple):
     """The record of one batch of a seat: a buffer and views of it; see the module's text for shapes."""
 
     buffer: np.ndarray
@@ -139,12 +139,14 @@ class Record(NamedTuple):
     started: np.ndarray
     over: np.ndarray
     void: np.ndarray
-    cast: np.ndarray
+    lineup: np.ndarray
     observations: list[Tree]
     action_masks: list[np.ndarray | None]
 
 
-def make_record(blocks: Sequence[Block], copies: int, memory: np.ndarray | None = None) -> Record:
+def make_observation_message(
+    blocks: Sequence[Block], copies: int, memory: np.ndarray | None = None
+) -> ObservationMessage:
     """Lay out the record of a seat with these blocks, for one batch of ``copies`` environment copies.
 
     Args:
@@ -158,14 +160,14 @@ def make_record(blocks: Sequence[Block], copies: int, memory: np.ndarray | None 
     rewards = carver.want((copies, entities), np.float64)
     terminated, truncated, acting = (carver.want((copies, entities), np.bool_) for _ in range(3))
     started, over, void = (carver.want((copies,), np.bool_) for _ in range(3))
-    cast = carver.want((copies,), np.int32)
+    lineup = carver.want((copies,), np.int32)
     observations, masks = [], []
     for block in blocks:
         k = len(block.positions)
         observations.append(carver.want_leaves(block.spaces.observation, copies, k))
         masks.append(carver.want((copies, k, block.spaces.mask_size), np.int8) if block.spaces.mask_size else None)
     buffer, arrays = carver.carve(memory)
-    record = Record(
+    record = ObservationMessage(
         buffer=buffer,
         header=plain_view(arrays[header]),
         rewards=arrays[rewards],
@@ -175,7 +177,7 @@ def make_record(blocks: Sequence[Block], copies: int, memory: np.ndarray | None 
         started=arrays[started],
         over=arrays[over],
         void=arrays[void],
-        cast=arrays[cast],
+        lineup=arrays[lineup],
         observations=[map_tree(lambda i: arrays[i], tree) for tree in observations],
         action_masks=[None if i is None else arrays[i] for i in masks],
     )

@@ -30,7 +30,7 @@ class Member(NamedTuple):
     path: str
 
 
-class Record(NamedTuple):
+class PairRecord(NamedTuple):
     """What two players know of each other, as the first of them sees it; counts decay with every game.
 
     Attributes:
@@ -44,9 +44,9 @@ class Record(NamedTuple):
     games: float
     margin: float | None
 
-    def turned(self) -> "Record":
+    def turned(self) -> "PairRecord":
         """Return the same as the other one sees it."""
-        return Record(self.losses, self.draws, self.wins, self.games, None if self.margin is None else -self.margin)
+        return PairRecord(self.losses, self.draws, self.wins, self.games, None if self.margin is None else -self.margin)
 
 
 class RatingCurve(NamedTuple):
@@ -89,7 +89,7 @@ class League(NamedTuple):
     """
 
     members: dict[str, Member]
-    records: dict[tuple[str, str], Record]
+    records: dict[tuple[str, str], PairRecord]
     ratings: dict[str, Rating]
     games: dict[str, int]
     curves: dict[str, RatingCurve]
@@ -112,7 +112,7 @@ class League(NamedTuple):
         """Return the mean return of each against each, ``[N, N]``; NaN where it is not known."""
         return self._matrix(names, lambda record: np.nan if record.margin is None else record.margin)
 
-    def _matrix(self, names: Sequence[str], value: Callable[[Record], float]) -> np.ndarray:
+    def _matrix(self, names: Sequence[str], value: Callable[[PairRecord], float]) -> np.ndarray:
         matrix = np.full((len(names), len(names)), np.nan)
         for i, home in enumerate(names):
             for j, away in enumerate(names):
@@ -149,7 +149,7 @@ def read_league(connection: sqlite3.Connection) -> League:
     for home, away, *found in connection.execute(
         "SELECT home, away, wins, draws, losses, games, home_return FROM payoff"
     ):
-        records[home, away] = Record(*found)
+        records[home, away] = PairRecord(*found)
         records[away, home] = records[home, away].turned()
     ratings: dict[str, Rating] = {}
     games: dict[str, int] = {}

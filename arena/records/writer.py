@@ -64,7 +64,7 @@ def open_arena_log(path: Path) -> logging.Handler:
     return handler
 
 
-class Records:
+class RecordWriter:
     """Takes what processes tell the root. Trouble with the disk is warned of, and never ends the training.
 
     Attributes:

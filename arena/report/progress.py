@@ -19,8 +19,8 @@ from arena.config.run import RunConfig
 from arena.records.player_statistics import PlayerStatistics, Speed
 from arena.records.reader import open_records, read_metrics, read_players, read_returns
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import Records
-from arena.report.progress_table import Drawing, Frame, draw, plain_line
+from arena.records.writer import RecordWriter
+from arena.report.progress_table import ProgressState, StyledText, draw, plain_line
 from arena.report.terminal import Terminal, find_terminal, make_console
 
 REDRAW_EVERY = 0.5
@@ -39,7 +39,7 @@ class ProgressView:
 
     def __init__(
         self,
-        records: Records,
+        records: RecordWriter,
         config: RunConfig | None = None,
         *,
         stream: TextIO | None = None,
@@ -62,7 +62,7 @@ class ProgressView:
         self._live: Live | None = None
         if self._terminal.interactive:
             self._live = Live(
-                Drawing(), console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+                StyledText(), console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
             )
             self._live.start()
         self._next = time.monotonic() + (0.0 if self._live else PLAIN_EVERY)
@@ -98,9 +98,9 @@ class ProgressView:
         if self._live is not None:
             self._live.stop()
 
-    def _frame(self, now: float) -> Frame:
+    def _frame(self, now: float) -> ProgressState:
         records = self._records
-        return Frame(
+        return ProgressState(
             name=records.run.name,
             seconds=records.seconds,
             round=records.round,
@@ -127,7 +127,7 @@ class _Lines(logging.Handler):
         self._view.print(text, "yellow" if warning else "dim")
 
 
-def frame_of_run(run: RunDirectory, at: float = 1.0) -> Frame:
+def frame_of_run(run: RunDirectory, at: float = 1.0) -> ProgressState:
     """Return what the view showed when the fraction ``at`` of the run's time was over, from its records.
 
     Raises:
@@ -161,7 +161,7 @@ def frame_of_run(run: RunDirectory, at: float = 1.0) -> Frame:
         if when <= until:
             steps += length
             speed.read(when, steps)
-    return Frame(
+    return ProgressState(
         name=run.name,
         seconds=until - begun,
         round=0,

@@ -15,7 +15,7 @@ DIM = "grey58"
 PLAIN = "default"  # unlike no style at all: so words and the gaps between them stay apart in an exported picture
 
 
-class Frame(NamedTuple):
+class ProgressState(NamedTuple):
     """What is drawn.
 
     Attributes:
@@ -42,7 +42,7 @@ class Frame(NamedTuple):
     now: float
 
 
-class Drawing:
+class StyledText:
     """Styled text that rich prints as it is: no wrapping, no markup, and quicker than a table."""
 
     def __init__(self) -> None:
@@ -84,13 +84,13 @@ class _Column(NamedTuple):
     rank: int
     right: bool
     elastic: bool
-    cell: Callable[[Frame, str, PlayerStatistics, int], list[tuple[str, str]]]
+    cell: Callable[[ProgressState, str, PlayerStatistics, int], list[tuple[str, str]]]
 
 
-def draw(frame: Frame, width: int, height: int) -> Drawing:
+def draw(frame: ProgressState, width: int, height: int) -> StyledText:
     """Return the view in at most ``height`` lines of ``width`` characters, or of as many as two columns need."""
     columns = _fit(_columns(frame), width - 1)
-    text = Drawing()
+    text = StyledText()
     _headline(text, frame, width)
     _row(text, [[(column.title, DIM)] for column in columns], columns)
     room = max(height - 6, 1)
@@ -106,7 +106,7 @@ def draw(frame: Frame, width: int, height: int) -> Drawing:
     return text
 
 
-def plain_line(frame: Frame, name: str) -> str:
+def plain_line(frame: ProgressState, name: str) -> str:
     """Return one player's state in a line for a log."""
     player, now = frame.players[name], frame.now
     budget = f"/{player.info.budget:,} steps ({_done(player):.0%})" if player.info.budget else " steps"
@@ -136,7 +136,7 @@ def spark(values: Sequence[float]) -> str:
     return "".join(BARS[round((value - low) / (high - low) * top)] if math.isfinite(value) else " " for value in values)
 
 
-def _columns(frame: Frame) -> list[_Column]:
+def _columns(frame: ProgressState) -> list[_Column]:
     longest = max((len(name) for name in frame.players), default=6)
     policies = max((len(_policy(player)) for player in frame.players.values()), default=6)
     return [
@@ -167,7 +167,7 @@ def _fit(columns: list[_Column], width: int) -> list[_Column]:
     return columns
 
 
-def _row(text: Drawing, cells: list[list[tuple[str, str]]], columns: list[_Column]) -> None:
+def _row(text: StyledText, cells: list[list[tuple[str, str]]], columns: list[_Column]) -> None:
     for parts, column in zip(cells, columns, strict=True):
         gap = column.width - sum(len(part) for part, _ in parts)
         text.append(" " + " " * gap if column.right else " ")
@@ -177,7 +177,7 @@ def _row(text: Drawing, cells: list[list[tuple[str, str]]], columns: list[_Colum
     text.append("\n")
 
 
-def _headline(text: Drawing, frame: Frame, width: int) -> None:
+def _headline(text: StyledText, frame: ProgressState, width: int) -> None:
     rounds = f"round {frame.round + 1} of {frame.rounds}  " if frame.rounds > 1 else ""
     right = f"{rounds}{duration(frame.seconds)}"
     text.append(" ")
@@ -189,7 +189,7 @@ def _headline(text: Drawing, frame: Frame, width: int) -> None:
     text.append("\n\n")
 
 
-def _footline(text: Drawing, frame: Frame, width: int) -> None:
+def _footline(text: StyledText, frame: ProgressState, width: int) -> None:
     faults = f"{frame.faults} fault{'' if frame.faults == 1 else 's'}" if frame.faults else "no faults"
     parts = [(faults, "bold yellow" if frame.faults else DIM)]
     if frame.matches is not None:
@@ -217,17 +217,17 @@ def _policy(player: PlayerStatistics) -> str:
     return name if player.info.learns or name == "random" else f"{name}, frozen"
 
 
-def _name_cell(frame: Frame, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
+def _name_cell(frame: ProgressState, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
     short = name if len(name) <= width - 2 else name[: width - 3] + "…"
     return [("● ", player.info.color), (short, "bold")]
 
 
-def _policy_cell(frame: Frame, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
+def _policy_cell(frame: ProgressState, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
     policy = _policy(player)
     return [(policy if len(policy) <= width else policy[: width - 1] + "…", PLAIN)]
 
 
-def _bar_cell(frame: Frame, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
+def _bar_cell(frame: ProgressState, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
     if not player.info.budget:
         return []
     halves = round(_done(player) * 2 * width)
@@ -236,31 +236,31 @@ def _bar_cell(frame: Frame, name: str, player: PlayerStatistics, width: int) -> 
     return [(done, player.info.color), ("━" * (width - len(done)), "grey23")]
 
 
-def _steps_cell(frame: Frame, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
+def _steps_cell(frame: ProgressState, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
     if not player.info.budget:
         return [(compact(player.steps), PLAIN)]
     return [(compact(player.steps), PLAIN), (" ", ""), (f"/ {compact(player.info.budget)}", DIM)]
 
 
-def _return_cell(frame: Frame, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
+def _return_cell(frame: ProgressState, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
     mean = player.mean_return
     return [("–", DIM)] if mean is None else [(number(mean), "bold")]
 
 
-def _spark_cell(frame: Frame, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
+def _spark_cell(frame: ProgressState, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
     return [(spark(player.course.points(width)), player.info.color)]
 
 
-def _speed_cell(frame: Frame, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
+def _speed_cell(frame: ProgressState, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
     return [(compact(player.steps_per_second(frame.now)), PLAIN)]
 
 
-def _left_cell(frame: Frame, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
+def _left_cell(frame: ProgressState, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
     if player.info.budget and player.steps >= player.info.budget:
         return [("done", "green")]
     left = player.seconds_left(frame.now)
     return [("–" if player.info.budget else "", DIM)] if left is None else [(duration(left), PLAIN)]
 
 
-def _updates_cell(frame: Frame, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
+def _updates_cell(frame: ProgressState, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
     return [(f"{player.updates:,}" if player.info.learns else "", PLAIN)]

@@ -14,7 +14,7 @@ from arena.common.files import write_text
 from arena.common.text import compact, duration, number
 from arena.records.player_statistics import RECENT
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import Records
+from arena.records.writer import RecordWriter
 from arena.report.terminal import Terminal, find_terminal, make_console
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ WIDE = 104
 """Characters that the whole table needs; narrower terminals get it without policies, updates and speeds."""
 
 
-def write_summary(run: RunDirectory, records: Records) -> str:
+def write_summary(run: RunDirectory, records: RecordWriter) -> str:
     """Write ``summary.txt`` and ``summary.json``, and return the text for the terminal, in colours if it has them."""
     summary = summarise(records)
     try:
@@ -39,7 +39,7 @@ def write_summary(run: RunDirectory, records: Records) -> str:
     return render(run, summary, terminal)
 
 
-def summarise(records: Records) -> dict[str, Any]:
+def summarise(records: RecordWriter) -> dict[str, Any]:
     """Return the end of a run as JSON values."""
     seconds = records.seconds
     players = {}

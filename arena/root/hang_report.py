@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from arena.plan.layout import Plan, describe_part
 from arena.protocol.messages import Failure
-from arena.system.stack_dump import Testimony
+from arena.system.stack_dump import StackReport
 
 
-def hang_report(failure: Failure, plan: Plan | None, hosts: Sequence[str], said: Mapping[int, Testimony]) -> str:
+def hang_report(failure: Failure, plan: Plan | None, hosts: Sequence[str], said: Mapping[int, StackReport]) -> str:
     """Return the report.
 
     Args:
@@ -28,9 +28,9 @@ def hang_report(failure: Failure, plan: Plan | None, hosts: Sequence[str], said:
     ]
     for rank in range(1, len(hosts)):
         head = f"rank {rank} on {hosts[rank]}, {part(rank)}"
-        testimony = said.get(rank)
-        if testimony is None:
+        report = said.get(rank)
+        if report is None:
             lines += ["", f"{head}: gave no answer; it is stopped, hangs outside of Python, or its machine is gone"]
         else:
-            lines += ["", f"{head}: {testimony.action}", testimony.stack.rstrip()]
+            lines += ["", f"{head}: {report.action}", report.stack.rstrip()]
     return "\n".join(lines) + "\n"

@@ -25,7 +25,7 @@ COMPLAIN_EVERY = 60.0
 """Seconds between two warnings of a disk that refuses."""
 
 
-class LeagueOffice:
+class LeagueCoordinator:
     """The root's side of a league.
 
     Active players publish their weights as files; a snapshot is another name for the newest of them, so it is on disk

@@ -20,19 +20,19 @@ from arena.protocol.messages import (
     Failure,
     Note,
     Progress,
+    RecoveryOrder,
     RoundStart,
-    Salvage,
-    Survivor,
+    SurvivorState,
     WriteCheckpoint,
 )
 from arena.records.checkpoints import Checkpoints
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import Records
+from arena.records.writer import RecordWriter
 from arena.report.progress import ProgressView
 from arena.root.hang_report import hang_report
-from arena.root.league import LeagueOffice
+from arena.root.league import LeagueCoordinator
 from arena.root.round import IDLE_PAUSE, RoundSupervisor
-from arena.system.stack_dump import Inquest
+from arena.system.stack_dump import StackCollector
 
 VIEW_EVERY = 0.25
 """Seconds between two drawings of the terminal view."""
@@ -56,12 +56,12 @@ class Root:
         mailbox: Mailbox,
         config: RunConfig,
         run: RunDirectory,
-        records: Records,
+        records: RecordWriter,
         view: ProgressView,
-        inquest: Inquest,
+        stack_collector: StackCollector,
     ) -> None:
         """Take the run's things: all ranks, the mail, what was asked, where it goes, and a way to ask in a hang."""
-        self._inquest = inquest
+        self._stack_collector = stack_collector
         self._plan: Plan | None = None
         self._world, self._mailbox, self._config, self._run = world, mailbox, config, run
         self._records, self._view = records, view
@@ -77,11 +77,11 @@ class Root:
         self._round_number = 0
         self._learning: list[str] = []
         self._newest: Path | None = None
-        self._league: LeagueOffice | None = None
+        self._league: LeagueCoordinator | None = None
         self._league_state: dict[str, Any] | None = None
         self._roles: dict[int, str] = {}
-        self._mourned = 0
-        self._saved: dict[str, Survivor] = {}
+        self._failed_noted = 0
+        self._saved: dict[str, SurvivorState] = {}
 
     def listen_to_signals(self) -> None:
         """Have SIGTERM, SIGUSR1 and Ctrl-C end the run at the next update; a second one ends it at once."""
@@ -161,7 +161,7 @@ class Root:
     def supervise(self, plan: Plan) -> None:
         """Keep the records of one round and end its matches, until every busy rank has said that it is through."""
         if self._config.league is not None:
-            self._league = LeagueOffice(
+            self._league = LeagueCoordinator(
                 self._config,
                 self._run,
                 self._mailbox,
@@ -250,18 +250,18 @@ class Root:
 
     # Going on without a rank ------------------------------------------------------------------------------------
 
-    def mourn(self) -> None:
+    def note_failed_ranks(self) -> None:
         """Note which ranks have died since the last time."""
         world = self._world
-        for origin in world.dead[self._mourned :]:
+        for origin in world.dead[self._failed_noted :]:
             what = self._roles.get(origin, "no part yet")
             self._records.lost(origin, what)
             left = f"{world.size} ranks are left, and go on"
             self._records.note("WARNING", f"rank {origin} ({what}) has died; {left}")
-        self._mourned = len(world.dead)
+        self._failed_noted = len(world.dead)
         self.ranks = {}  # they have closed up
 
-    def salvage(self, survivors: Iterable[Survivor]) -> Salvage:
+    def salvage(self, survivors: Iterable[SurvivorState]) -> RecoveryOrder:
         """Say whose replica of each player counts: the one that has learned most, and all of them where they agree."""
         self._saved = {}
         for one in sorted(survivors, key=lambda one: (-one.updates, one.rank)):
@@ -272,17 +272,17 @@ class Root:
             order = self.order_checkpoint()
         except OSError as error:
             self._records.note("WARNING", f"what was learned since the last checkpoint is lost: {error}")
-            return Salvage(None, {})
-        return Salvage(order, {player: one.rank for player, one in self._saved.items()})
+            return RecoveryOrder(None, {})
+        return RecoveryOrder(order, {player: one.rank for player, one in self._saved.items()})
 
-    def go_on(self, salvage: Salvage) -> None:
+    def go_on(self, salvage: RecoveryOrder) -> None:
         """Complete the checkpoint from what the survivors have written; the next round starts from it."""
         order, saved = salvage.order, self._saved
         if order is not None:
             learning = {*self._learning, *saved}
             parts = []
             for player, one in saved.items():
-                if one.inner_door:
+                if one.act_learn:
                     parts.append(CheckpointPart(order.number, player, one.steps, one.updates))
                     if one.updates > self._updates.get(player, 0):  # the report of its last update was lost
                         steps = self._steps_before.get(player, 0) + one.steps
@@ -337,7 +337,9 @@ class Root:
     def _report_hang(self, failure: Failure) -> None:
         """Ask every rank what it is doing, and write down what they say."""
         origins = self._world.origins
-        said = {origins.index(rank): told for rank, told in self._inquest.ask(ASK_FOR).items() if rank in origins}
+        said = {
+            origins.index(rank): told for rank, told in self._stack_collector.ask(ASK_FOR).items() if rank in origins
+        }
         text = hang_report(failure, self._plan, self._world.hosts, said)
         try:
             write_text(self._run.hang_report, text)

@@ -17,7 +17,7 @@ from arena.protocol.messages import (
     StopLearning,
     WriteCheckpoint,
 )
-from arena.root.league import LeagueOffice
+from arena.root.league import LeagueCoordinator
 
 if TYPE_CHECKING:
     from arena.root.process import Root
@@ -33,7 +33,7 @@ TICK_EVERY = 0.05
 class RoundSupervisor:
     """What the root knows of the round under way."""
 
-    def __init__(self, root: "Root", plan: Plan, league: LeagueOffice | None) -> None:
+    def __init__(self, root: "Root", plan: Plan, league: LeagueCoordinator | None) -> None:
         self._root, self._plan, self._league = root, plan, league
         self._joined: dict[str, Joined] = {}
         self._finished: dict[str, set[int]] = {player: set() for player in plan.groups}
@@ -71,8 +71,8 @@ class RoundSupervisor:
             if self._order is not None and message.number == self._order.number:
                 self._parts[message.player] = message
                 if self._parts.keys() >= set(self.learning()):
-                    # An open-door worker knows its own steps only; those of its group are in the records.
-                    parts = [part for part in self._parts.values() if self._joined[part.player].inner_door]
+                    # A worker with a custom loop knows its own steps only; those of its group are in the records.
+                    parts = [part for part in self._parts.values() if self._joined[part.player].act_learn]
                     self._root.complete_checkpoint(self._order, self.learning(), parts, finished=False)
                     self._order = None
         elif isinstance(message, RoundOver):
@@ -92,7 +92,7 @@ class RoundSupervisor:
 
     def _is_finished(self, player: str) -> bool:
         joined = self._joined[player]
-        needed = 1 if joined.inner_door and joined.learns else joined.workers
+        needed = 1 if joined.act_learn and joined.learns else joined.workers
         return len(self._finished[player]) >= needed
 
     def _all_joined(self) -> bool:
@@ -139,7 +139,7 @@ class RoundSupervisor:
 
     def _stop(self) -> None:
         """Let the groups that learn update by update stop together, then close every match."""
-        together = [p for p in self.learning() if self._joined[p].inner_door]
+        together = [p for p in self.learning() if self._joined[p].act_learn]
         if not self._told_to_stop:
             self._told_to_stop = True
             self._root._records.note("WARNING", "asked to stop: at the next update; a second signal ends at once")

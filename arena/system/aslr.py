@@ -23,7 +23,7 @@ _NEIGHBOURS = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_TASKS_PER
 """Where an MPI launcher tells a rank how many there are on its machine."""
 
 
-def lay_out_alike() -> None:
+def disable_aslr() -> None:
     """Start this rank again, laid out like its neighbours, where they outnumber the cores and the kernel allows it.
 
     To be called before anything is loaded that the second start would have to load again, and before MPI starts.

@@ -48,7 +48,7 @@ def stack_of(thread: int) -> str:
     return "".join(traceback.format_stack(frame)) if frame is not None else "(it has ended)\n"
 
 
-class Witness:
+class StackReporter:
     """A rank's end: tells the root what the main thread is doing, when asked."""
 
     def __init__(self, address: Address, rank: int, same_host: bool, action: Callable[[], str]) -> None:
@@ -63,7 +63,7 @@ class Witness:
         self._host = "127.0.0.1" if same_host else address.host
         self._address, self._rank, self._action = address, rank, action
         self._main = threading.main_thread().ident or 0
-        threading.Thread(target=self._serve, name="witness", daemon=True).start()
+        threading.Thread(target=self._serve, name="stack-reporter", daemon=True).start()
 
     def _serve(self) -> None:
         with (
@@ -77,14 +77,14 @@ class Witness:
                 connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
-class Testimony(NamedTuple):
+class StackReport(NamedTuple):
     """What a rank said: what it is about, in a line, and its stack."""
 
     action: str
     stack: str
 
 
-class Inquest:
+class StackCollector:
     """The root's end: takes the ranks' connections, and asks them all at once.
 
     Attributes:
@@ -100,7 +100,7 @@ class Inquest:
         most = DESCRIPTORS_MOST if hard == resource.RLIM_INFINITY else max(soft, min(hard, DESCRIPTORS_MOST))
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         self._room = max(0, most - DESCRIPTORS_KEPT)
-        threading.Thread(target=self._accept, name="inquest", daemon=True).start()
+        threading.Thread(target=self._accept, name="stack-collector", daemon=True).start()
 
     def _accept(self) -> None:
         while True:
@@ -116,7 +116,7 @@ class Inquest:
                     continue
             connection.close()
 
-    def ask(self, patience: float) -> dict[int, Testimony]:
+    def ask(self, patience: float) -> dict[int, StackReport]:
         """Return what each rank says that answers within ``patience`` seconds."""
         asked = {}
         for rank, connection in sorted(self._ranks.items()):
@@ -128,11 +128,11 @@ class Inquest:
         for rank, connection in asked.items():
             with contextlib.suppress(OSError, ValueError, TypeError):
                 connection.settimeout(max(0.05, until - time.monotonic()))
-                said[rank] = Testimony(**json.loads(_line(connection, LARGEST)))
+                said[rank] = StackReport(**json.loads(_line(connection, LARGEST)))
         return said
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         for connection in (self._listener, *self._ranks.values()):
             connection.close()
 

@@ -1,4 +1,4 @@
-"""The inner door: the worker drives an algorithm that separates ``act`` from ``learn``, together with its group."""
+"""The act-learn worker: it drives an algorithm that separates ``act`` from ``learn``, together with its group."""
 
 import hashlib
 import sys
@@ -14,15 +14,15 @@ from arena.comms import GroupChannel
 from arena.learning.weights import read_state
 from arena.protocol.messages import Restart, WriteCheckpoint
 from arena.worker.base import Worker, device_of
-from arena.worker.collector import Driver
+from arena.worker.collector import Collector
 from arena.worker.context import Context
-from arena.worker.league import LeagueSeat
+from arena.worker.league import LeagueClient
 
 
-class InnerDoorWorker(Worker):
+class ActLearnWorker(Worker):
     """Drives a built-in algorithm: act, collect, learn, all together with the group."""
 
-    inner_door = True
+    act_learn = True
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
         super().__init__(context, channel, environment_rank)
@@ -38,11 +38,13 @@ class InnerDoorWorker(Worker):
                 f"policy {use!r} shares its parameters among the entities of a seat ({names}), but their spaces "
                 "differ; give entities with different spaces seats of their own"
             )
-        self.league: LeagueSeat | None = None
+        self.league: LeagueClient | None = None
         if context.config.league is not None:
-            self.league = LeagueSeat(context, self.player, seat.offer, environment_rank, self.seed, self.policy.horizon)
+            self.league = LeagueClient(
+                context, self.player, seat.offer, environment_rank, self.seed, self.policy.horizon
+            )
         self._restore()
-        self.driver = Driver(
+        self.collector = Collector(
             seat,
             self.policies,
             deterministic=self.settings.deterministic_actions,
@@ -113,13 +115,13 @@ class InnerDoorWorker(Worker):
             if self.learns and self.channel.rank == 0:  # for all: they stopped together
                 self.finish()
             self.seat.done = self.context.config.deterministic
-            self.driver.play(self._after_exchange)
+            self.collector.play(self._after_exchange)
         except MatchOver:
             pass
         self.channel.leave()
         self.seat.drain()  # where the group has said that it is over, the environment waits for this seat
         if not self.learns:
-            self.steps = self.driver.steps
+            self.steps = self.collector.steps
             self.report(pooled=False)
 
     def _learn(self) -> None:
@@ -131,12 +133,12 @@ class InnerDoorWorker(Worker):
             offer.entities[0], policy.extras, horizon=policy.horizon, lanes=offer.copies * len(offer.entities)
         )
         if self.league is not None:
-            self.driver.meet()
+            self.collector.prefetch()
             self.league.configure(self.policy)
         config = self.context.config
         last = self.updates + config.checkpoint.updates if config.deterministic else None
         while True:
-            taken = self.driver.collect(rollout)
+            taken = self.collector.collect(rollout)
             self.policy.set_progress(self._progress())
             self.metrics = self.policy.learn(rollout, group)
             rollout.begin()
@@ -229,7 +231,7 @@ class InnerDoorWorker(Worker):
                 if self.learns and self.write_part(order):
                     self.report_part(order)
         if not self.learns:
-            self.steps = self.driver.steps
+            self.steps = self.collector.steps
             if self.steps >= self.budget / self.channel.size:
                 self.finish()
             if self.reporting.due():

@@ -1,6 +1,6 @@
 """What every worker process does: sit on one seat, load and store its player, speak with the root.
 
-How the policy is run differs by the door it came in through: ``arena.worker.act_learn`` and
+How the policy is run is in ``arena.worker.act_learn`` and
 ``arena.worker.custom_loop``.
 """
 
@@ -28,7 +28,7 @@ from arena.protocol.messages import (
     Progress,
     Restart,
     StopLearning,
-    Survivor,
+    SurvivorState,
     WriteCheckpoint,
 )
 from arena.protocol.seat import SeatOffer
@@ -44,10 +44,10 @@ REPORT_EVERY = 1.0
 
 
 class Worker(ABC):
-    """One seat for one round: what the two doors share.
+    """One seat for one round: what both kinds of worker share.
 
     Attributes:
-      inner_door: whether the worker drives its policy update by update (else the policy runs itself).
+      act_learn: whether the worker drives its policy update by update (else the policy runs itself).
       player: whose policy it runs.
       steps: transition steps of the player in this round: of the whole group where it learns update by update, else of
         this worker.
@@ -59,7 +59,7 @@ class Worker(ABC):
       stop_asked, checkpoint_asked, restart_asked: what the root wants of this group (told to its first worker).
     """
 
-    inner_door: bool
+    act_learn: bool
     learns: bool
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
@@ -103,7 +103,7 @@ class Worker(ABC):
 
     def wants_infos(self, offer: SeatOffer) -> bool:
         """Whether the seat's infos are read."""
-        return not self.inner_door
+        return not self.act_learn
 
     def _check_spaces(self) -> None:
         """Hold this seat's spaces against those of the group's first worker."""
@@ -149,14 +149,14 @@ class Worker(ABC):
         if state:
             write_tensors(directory / f"{self.player}.safetensors", state)
 
-    def survivor(self) -> Survivor:
+    def survivor(self) -> SurvivorState:
         """Return what could be saved from this worker."""
-        return Survivor(
+        return SurvivorState(
             self.context.world.rank,
             self.context.start.number,
             self.player,
             self.learns,
-            self.inner_door,
+            self.act_learn,
             self.steps,
             self.updates,
             self.metrics,
@@ -205,7 +205,7 @@ class Worker(ABC):
     def join(self, learns: bool) -> None:
         """Tell the root how the player takes part."""
         if self.channel.rank == 0:
-            self.context.mailbox.post(0, Joined(self.player, self.channel.size, learns, self.inner_door))
+            self.context.mailbox.post(0, Joined(self.player, self.channel.size, learns, self.act_learn))
 
     def finish(self) -> None:
         """Tell the root that the budget is spent."""

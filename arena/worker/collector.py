@@ -7,7 +7,7 @@ import numpy as np
 
 from arena.common.trees import Tree, map_tree
 from arena.policies.interface import Decision
-from arena.protocol.wire import PLAIN, Record
+from arena.protocol.wire import PLAIN, ObservationMessage
 from arena.worker.opponents import Opponents
 from arena.worker.seat import Seat
 
@@ -20,10 +20,10 @@ def _lanes(tree: Tree) -> Tree:
     return map_tree(lambda array: array.reshape(-1, *array.shape[2:]), tree)
 
 
-class _BatchBlock:
+class _LaneViews:
     """The entities of one kind in one batch: flat views of the record and of the message, by lane."""
 
-    def __init__(self, seat: Seat, batch: int, block: int, record: Record) -> None:
+    def __init__(self, seat: Seat, batch: int, block: int, record: ObservationMessage) -> None:
         positions = list(seat.blocks[block].positions)
         k, copies = len(positions), seat.slices[batch].stop - seat.slices[batch].start
         self.lanes = slice(seat.slices[batch].start * k, seat.slices[batch].stop * k)
@@ -71,7 +71,7 @@ class _BatchBlock:
             map_tree(lambda array, values: np.copyto(array, values, casting="same_kind"), self.actions, actions)
 
 
-class Driver:
+class Collector:
     """Plays a seat with built-in policies, one per kind of entity in it.
 
     Attributes:
@@ -85,7 +85,7 @@ class Driver:
         self._seat, self._policies, self._deterministic = seat, policies, deterministic
         self._opponents = opponents
         self._blocks = [
-            [_BatchBlock(seat, batch, block, record) for block in range(len(seat.blocks))]
+            [_LaneViews(seat, batch, block, record) for block in range(len(seat.blocks))]
             for batch, record in enumerate(seat.records)
         ]
         self._batches = range(seat.offer.batches)
@@ -104,18 +104,18 @@ class Driver:
             if self._opponents is not None:
                 self._opponents.read(batch, seat.slices[batch], record)
 
-    def meet(self) -> None:
-        """Have the first record of every batch in hand, and with them the first casts of a league."""
+    def prefetch(self) -> None:
+        """Have the first record of every batch in hand, and with them the first line-ups of a league."""
         for batch in self._batches:
             self._receive(batch)
 
-    def _put(self, batch: int, block: _BatchBlock, decision: Decision) -> None:
+    def _put(self, batch: int, block: _LaneViews, decision: Decision) -> None:
         """Fill in the actions of a batch: the policy's own, and over them those of the opponents."""
         block.put(decision.actions)
         if self._opponents is not None:
             self._opponents.act(batch, block.observations, block.action_mask, block.starts(), block.actions)
 
-    def _acting(self, block: _BatchBlock) -> np.ndarray:
+    def _acting(self, block: _LaneViews) -> np.ndarray:
         """Return where the policy itself acts, by lane."""
         acting = block.acting()
         return acting if self._opponents is None else acting & self._opponents.own[block.lanes]

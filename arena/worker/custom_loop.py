@@ -1,4 +1,4 @@
-"""The open door: a policy with ``run`` gets its seat as an environment, and runs itself."""
+"""The custom loop: a policy with ``run`` gets its seat as an environment, and runs itself."""
 
 import inspect
 from pathlib import Path
@@ -11,17 +11,17 @@ from arena.common.waiting import do_nothing
 from arena.comms import GroupChannel
 from arena.learning.weights import read_state
 from arena.worker.base import Worker
-from arena.worker.collector import Driver
+from arena.worker.collector import Collector
 from arena.worker.context import Context
-from arena.worker.custom_player import UserPlayer
+from arena.worker.custom_player import CustomPlayer
 from arena.worker.group import Group
 from arena.worker.proxy import make_proxy
 
 
-class OpenDoorWorker(Worker):
+class CustomLoopWorker(Worker):
     """Hands its seat to a policy's own ``run``."""
 
-    inner_door = False
+    act_learn = False
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
         super().__init__(context, channel, environment_rank)
@@ -103,7 +103,7 @@ class OpenDoorWorker(Worker):
     def _keep_playing(self) -> None:
         players: list[Any]
         if hasattr(self.policy, "act"):
-            players = [UserPlayer(self.policy) for _ in self.seat.blocks]
+            players = [CustomPlayer(self.policy) for _ in self.seat.blocks]
         else:
             self.note(
                 "INFO",
@@ -119,6 +119,6 @@ class OpenDoorWorker(Worker):
         # The others may wait for this worker inside a collective while it waits for them at the environment.
         self.context.waiter.on_idle = self.channel.serve
         try:
-            Driver(self.seat, players, deterministic=False).play(self.channel.serve)
+            Collector(self.seat, players, deterministic=False).play(self.channel.serve)
         finally:
             self.context.waiter.on_idle = do_nothing

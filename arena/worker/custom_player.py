@@ -6,8 +6,8 @@ from typing import Any
 from arena.policies.interface import Decision
 
 
-class UserPlayer:
-    """Acts for a policy of the open door, whose ``act`` may also take ``action_mask`` and ``deterministic``."""
+class CustomPlayer:
+    """Acts for a policy with a loop of its own, whose ``act`` may also take ``action_mask`` and ``deterministic``."""
 
     def __init__(self, policy: Any) -> None:
         self._act = policy.act

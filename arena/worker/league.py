@@ -16,7 +16,7 @@ from arena.worker.context import Context
 from arena.worker.opponents import Opponents
 
 
-class LeagueSeat:
+class LeagueClient:
     """What a worker in a league does besides playing and learning.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Plays a league's casts on a seat: which lanes are the learning player's own, and who acts in the other ones."""
+"""Plays a league's line-ups on a seat: which lanes are the learning player's own, and who acts in the other ones."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,10 +9,10 @@ import numpy as np
 from arena.common.trees import even_slices, map_tree
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox
-from arena.protocol.lineup import cast_of, side_on_seat
+from arena.protocol.lineup import lineup_of, side_on_seat
 from arena.protocol.messages import Job
 from arena.protocol.seat import SeatOffer
-from arena.protocol.wire import Record
+from arena.protocol.wire import ObservationMessage
 
 OWN, NOBODY = 0, -1
 
@@ -60,7 +60,7 @@ class Opponents:
         entities = len(offer.entities)
         self._lanes = np.arange(offer.copies * entities).reshape(offer.copies, entities)
         self._who = np.full(offer.copies * entities, NOBODY)
-        self._cast = np.full(offer.copies, -1, np.int64)
+        self._lineup = np.full(offer.copies, -1, np.int64)
         self._tags = np.full((horizon + 1, offer.copies * entities), NOBODY)
         self._jobs: dict[int, Job] = {}
         self._loaded: OrderedDict[tuple[str, str], tuple[int, Any]] = OrderedDict()
@@ -69,15 +69,15 @@ class Opponents:
         self.own = np.zeros(offer.copies * entities, bool)
         self.job: Job | None = None
 
-    def read(self, batch: int, copies: slice, record: Record) -> None:
-        """Take the casts of the episodes that start in a record."""
+    def read(self, batch: int, copies: slice, record: ObservationMessage) -> None:
+        """Take the line-ups of the episodes that start in a record."""
         if not record.started.any():
             return
         changed = False
         for position in np.flatnonzero(record.started):
-            copy, number = copies.start + int(position), int(record.cast[position])
-            if self._cast[copy] != number:
-                self._cast[copy] = number
+            copy, number = copies.start + int(position), int(record.lineup[position])
+            if self._lineup[copy] != number:
+                self._lineup[copy] = number
                 self._seat(copy, number)
                 changed = True
         if changed:
@@ -126,8 +126,8 @@ class Opponents:
             )
 
     def _seat(self, copy: int, number: int) -> None:
-        """Give the lanes of a copy to those that a cast names."""
-        job_id, turn = cast_of(number)
+        """Give the lanes of a copy to those that a line-up names."""
+        job_id, turn = lineup_of(number)
         job = self._job(job_id)
         side = job.sides[side_on_seat(self._offer.seat, len(job.sides), turn)]
         for place, lane in enumerate(self._lanes[copy]):
@@ -152,7 +152,7 @@ class Opponents:
         Jobs begin in the order of their numbers, but the records of batches may be read in another order than they were
         written: what one batch has left behind may still begin in another.
         """
-        playing = cast_of(self._cast)[0]
+        playing = lineup_of(self._lineup)[0]
         oldest = min(int(playing[part].max()) for part in even_slices(self._offer.copies, self._offer.batches))
         needed = set(playing.tolist())
         self._jobs = {known: job for known, job in self._jobs.items() if known >= oldest or known in needed}

@@ -16,8 +16,8 @@ from pettingzoo import ParallelEnv
 
 from arena.common.errors import ConfigError
 from arena.common.trees import Tree, map_tree
-from arena.protocol.seat import ResetRequest, Side
-from arena.protocol.wire import RESET, Record, plain_view
+from arena.protocol.seat import ResetRequest, StepInfos
+from arena.protocol.wire import RESET, ObservationMessage, plain_view
 from arena.worker.seat import Seat
 
 
@@ -102,7 +102,7 @@ class EnvProxy(gymnasium.Env):
         self._plain_seen = self._seen if isinstance(self._seen, np.ndarray) and self._seen.ndim else None
         masks = record.action_masks[0]
         self._mask = None if masks is None else masks[0, 0]
-        self._side: Side | None = None
+        self._side: StepInfos | None = None
         self._fresh = True  # nothing was received yet
         self._running = False
 
@@ -165,7 +165,7 @@ class EnvProxy(gymnasium.Env):
         """Do nothing: the seat belongs to the worker, which closes it when the match is over."""
 
 
-def _info_of(side: Side | None, copy: int, position: int) -> dict[str, Any]:
+def _info_of(side: StepInfos | None, copy: int, position: int) -> dict[str, Any]:
     return side.infos[copy][position] if side is not None and copy in side.infos else {}
 
 
@@ -244,7 +244,7 @@ class VectorEnvProxy(gymnasium.vector.VectorEnv):
             )
         return mask
 
-    def _receive(self) -> tuple[list[Record], dict[str, Any]]:
+    def _receive(self) -> tuple[list[ObservationMessage], dict[str, Any]]:
         infos: dict[str, Any] = {}
         records = []
         for batch, part in enumerate(self.seat.slices):
@@ -263,7 +263,7 @@ class VectorEnvProxy(gymnasium.vector.VectorEnv):
         self._records = records
         return records, infos
 
-    def _observations(self, records: Iterable[Record]) -> Any:
+    def _observations(self, records: Iterable[ObservationMessage]) -> Any:
         trees = [record.observations[0] for record in records]
         return map_tree(lambda *parts: np.concatenate([part[:, 0] for part in parts]), *trees)
 
@@ -298,7 +298,7 @@ class ParallelEnvProxy(ParallelEnv):
         self._actions = {
             name: _place(seat.messages[batch].actions[b], 0, place) for name, (b, place) in self._homes.items()
         }
-        self._record: Record | None = None
+        self._record: ObservationMessage | None = None
 
     def observation_space(self, agent: str) -> gymnasium.Space:
         """Return the agent's observation space, always the same object."""

@@ -6,9 +6,9 @@ from typing import Any
 from arena.common.errors import ConfigError, MatchOver
 from arena.common.trees import even_slices
 from arena.common.waiting import Waiter
-from arena.comms import Mailbox, SeatBells, SeatChannel, World, memory_needed
-from arena.protocol.seat import SeatAnswer, SeatOffer, Side
-from arena.protocol.wire import DONE, MATCH_OVER, STEP, Block, Record, blocks_of
+from arena.comms import Mailbox, SeatChannel, SeatSemaphores, World, memory_needed
+from arena.protocol.seat import SeatAnswer, SeatOffer, StepInfos
+from arena.protocol.wire import DONE, MATCH_OVER, STEP, Block, ObservationMessage, blocks_of
 from arena.system.shared_memory import find_memory
 
 
@@ -38,16 +38,16 @@ class Seat:
         self.blocks: tuple[Block, ...] = blocks_of(self.offer.entities)
         self.slices = even_slices(self.offer.copies, self.offer.batches)
         batch_copies = [s.stop - s.start for s in self.slices]
-        bells = None if self.offer.bells is None else SeatBells.find(self.offer.bells)
+        semaphores = None if self.offer.semaphores is None else SeatSemaphores.find(self.offer.semaphores)
         memory = None
         if self.offer.memory is not None:
             memory = find_memory(self.offer.memory, memory_needed(self.blocks, batch_copies))
-        if bells is not None and memory is None:
+        if semaphores is not None and memory is None:
             raise ConfigError(
                 "pin_matches: expected the ranks of a machine to share memory, found one that does not see another's, "
                 "as in containers of their own; set pin_matches: false"
             )
-        self._channel = SeatChannel(world, environment_rank, self.blocks, batch_copies, waiter, memory, bells)
+        self._channel = SeatChannel(world, environment_rank, self.blocks, batch_copies, waiter, memory, semaphores)
         mailbox.answer(environment_rank, SeatAnswer(wants_infos(self.offer), memory is not None))
         self.steps = 0
         self.housekeeping: Callable[[], None] = lambda: None
@@ -66,7 +66,7 @@ class Seat:
         if batch == 0:
             self.housekeeping()
 
-    def receive(self, batch: int) -> Record:
+    def receive(self, batch: int) -> ObservationMessage:
         """Return the answer to ``send``, valid until the batch's next ``send``.
 
         Raises:
@@ -85,7 +85,7 @@ class Seat:
         """Whether the batch's next record is under way."""
         return self._awaiting[batch]
 
-    def side(self, batch: int, record: Record) -> Side | None:
+    def side(self, batch: int, record: ObservationMessage) -> StepInfos | None:
         """Return what came beside a record, or None."""
         return self._channel.receive_side(batch) if record.header[1] else None
 

@@ -56,7 +56,7 @@ class SamplerSettings(Settings):
 
 
 class DrivenSampler(Random):
-    """Acts through the inner door: while one batch is decided, the environment process steps the other."""
+    """Acts as an act-learn policy: while one batch is decided, the environment process steps the other."""
 
     Settings = SamplerSettings
 

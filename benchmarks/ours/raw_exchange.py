@@ -13,7 +13,7 @@ mpi4py.rc.thread_level = "funneled"
 from mpi4py import MPI  # noqa: E402
 
 from arena.envs.interface import EntitySpaces  # noqa: E402
-from arena.protocol.wire import ActionMessage, blocks_of, make_record  # noqa: E402
+from arena.protocol.wire import ActionMessage, blocks_of, make_observation_message  # noqa: E402
 from benchmarks.peers.games import make  # noqa: E402
 from benchmarks.peers.telling import run_as_program, tell  # noqa: E402
 
@@ -23,7 +23,7 @@ def persistent(comm: MPI.Comm, name: str, exchanges: int) -> None:
     env = make(name)
     blocks = blocks_of([EntitySpaces("entity", env.observation_space, env.action_space)])
     if comm.rank:
-        out, into = ActionMessage(blocks, 1).buffer, make_record(blocks, 1).buffer
+        out, into = ActionMessage(blocks, 1).buffer, make_observation_message(blocks, 1).buffer
         sends, receives = [comm.Send_init(out, 0)], [comm.Recv_init(into, 0)]
         for _ in range(exchanges):
             receives[0].Start()
@@ -33,7 +33,7 @@ def persistent(comm: MPI.Comm, name: str, exchanges: int) -> None:
         return
     seats = range(1, comm.size)
     receives = [comm.Recv_init(ActionMessage(blocks, 1).buffer, seat) for seat in seats]
-    sends = [comm.Send_init(make_record(blocks, 1).buffer, seat) for seat in seats]
+    sends = [comm.Send_init(make_observation_message(blocks, 1).buffer, seat) for seat in seats]
     for _ in range(exchanges):
         MPI.Prequest.Startall(receives)
         MPI.Request.Waitall(receives)

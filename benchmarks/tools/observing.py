@@ -81,7 +81,7 @@ class Observed:
             line = (entry / "cmdline").read_text(errors="replace")
         except OSError:
             return None
-        if variables.get(MARK) != self.mark or not line:  # a process that is dead and not buried has no command line
+        if variables.get(MARK) != self.mark or not line:  # a process that is dead and not reaped has no command line
             return None
         if "arena.env_manager" in line:
             return "copy"

@@ -18,7 +18,7 @@ from benchmarks.tools.measuring import ROOT, MissingPeerError
 MISSING = 3
 """Exit code of a peer's program where the peer is not installed (see ``benchmarks.peers.telling``)."""
 
-STILLBORN = "exit code 213"
+FAILED_TO_START = "exit code 213"
 """What mpirun ends with, now and then on a busy machine, before it has started any rank."""
 
 TIMEOUT = 900
@@ -108,7 +108,7 @@ def run_mpi(ranks: int, module: str, *arguments: object, timeout: float = TIMEOU
         try:
             return run([*line, module, *map(str, arguments)], start.environment(mpirun), timeout=timeout)
         except MissingPeerError as reason:
-            if not tries_left or not str(reason).startswith(STILLBORN):
+            if not tries_left or not str(reason).startswith(FAILED_TO_START):
                 raise
     raise AssertionError("the last try returns or raises")
 

@@ -499,16 +499,16 @@ def test_a_copy_that_dies_while_nobody_asks_it_is_told_of_with_the_next_step(mak
 
 
 def pid_of(manager: BaseEnvManager, copy: int) -> int:
-    """Return the process of a copy: the nursery's children, in the order of their making."""
-    nursery = manager._nursery._process.pid
-    children = Path(f"/proc/{nursery}/task/{nursery}/children").read_text().split()
+    """Return the process of a copy: the fork server's children, in the order of their making."""
+    fork_server = manager._fork_server._process.pid
+    children = Path(f"/proc/{fork_server}/task/{fork_server}/children").read_text().split()
     return int(children[copy])
 
 
-def test_the_nursery_itself_may_die(make_apart):
+def test_the_fork_server_itself_may_die(make_apart):
     manager = make_apart()
     manager.reset(seeds(1, 2))
-    os.kill(manager._nursery._process.pid, signal.SIGKILL)
+    os.kill(manager._fork_server._process.pid, signal.SIGKILL)
     time.sleep(0.2)
     assert [t.over for t in manager.step([LEFT] * 2)] == [True, True]
     manager.reset()
@@ -567,7 +567,7 @@ from test_env_manager import faulty, LEFT, seeds, ManagerSettings, create_env_ma
 from pathlib import Path
 manager = create_env_manager("subprocess", faulty(Path({tickets!r}), ("hang", 1)), 2, ManagerSettings())
 manager.reset(seeds(1, 2))
-print(manager._nursery._process.pid, flush=True)
+print(manager._fork_server._process.pid, flush=True)
 manager.step([LEFT] * 2)
 """
 
@@ -576,25 +576,25 @@ def test_nothing_is_left_when_the_manager_is_killed(tmp_path):
     """One of its copies hangs, and hears of nothing: the kernel must end it."""
     code = LIVES_ON.format(path=[str(Path(__file__).parent)], tickets=str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as killed:
-        nursery = int(killed.stdout.readline())
-        copies = [int(pid) for pid in Path(f"/proc/{nursery}/task/{nursery}/children").read_text().split()]
+        fork_server = int(killed.stdout.readline())
+        copies = [int(pid) for pid in Path(f"/proc/{fork_server}/task/{fork_server}/children").read_text().split()]
         assert len(copies) == 2
         while not (tmp_path / "0.json").exists():
             time.sleep(0.02)
         killed.kill()
     until = time.monotonic() + 5
-    while any(alive(pid) for pid in (nursery, *copies)) and time.monotonic() < until:
+    while any(alive(pid) for pid in (fork_server, *copies)) and time.monotonic() < until:
         time.sleep(0.02)
-    assert not [pid for pid in (nursery, *copies) if alive(pid)]
+    assert not [pid for pid in (fork_server, *copies) if alive(pid)]
     assert not list(Path("/dev/shm").glob("*arena*"))
 
 
 def test_closing_says_nothing(make_apart, capfd):
-    """The nursery ends while its copies still die."""
+    """The fork server ends while its copies still die."""
     for _ in range(6):
         manager = make_apart(env_num=16)
         manager.reset(seeds(*range(16)))
-        manager._nursery.close()
+        manager._fork_server.close()
     assert capfd.readouterr() == ("", "")
 
 

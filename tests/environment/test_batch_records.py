@@ -5,17 +5,17 @@ import pytest
 from gymnasium import spaces
 
 from arena.env_manager.faults import NotANumberError
-from arena.environment.batch_writer import BatchRecords
+from arena.environment.batch_writer import BatchWriter
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.protocol.wire import PLAIN, blocks_of, make_record
+from arena.protocol.wire import PLAIN, blocks_of, make_observation_message
 
 
 def told(shape=(3,), entities=1, readers=()):
     """Return the records of one seat that plays all entities of one copy, and the seat's own record."""
     each = [EntitySpaces(f"entity_{i}", spaces.Box(-1, 1, shape), spaces.Discrete(2)) for i in range(entities)]
-    record = make_record(blocks_of(each), 1)
+    record = make_observation_message(blocks_of(each), 1)
     everybody = tuple(range(entities))
-    return BatchRecords([record], [everybody], [blocks_of(each)], each, readers=readers, looks_for_nan=True), record
+    return BatchWriter([record], [everybody], [blocks_of(each)], each, readers=readers, looks_for_nan=True), record
 
 
 def step(shape=(3,), entities=1, flags=tuple, **changes):
@@ -63,7 +63,7 @@ def test_a_copy_that_rested_is_told_of_in_full_again():
     for number in range(3):
         tell(records, step(), started=number == 0)
     records.begin()
-    records.rest(0)
+    records.write_idle(0)
     records.finish()
     assert not record.header[0] & PLAIN and not record.acting.any()
     tell(records, step())

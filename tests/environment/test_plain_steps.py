@@ -6,11 +6,11 @@ import pytest
 from gymnasium import spaces
 
 from arena.env_manager.faults import NotANumberError
-from arena.environment.batch_writer import BatchRecords
+from arena.environment.batch_writer import BatchWriter
 from arena.environment.episodes import RunningEpisode, RunningEpisodes
 from arena.environment.fast_step import plain_stepper
 from arena.envs.gymnasium_adapter import GymnasiumEnvironment
-from arena.protocol.wire import ActionMessage, ShapeError, action_reader, blocks_of, make_record
+from arena.protocol.wire import ActionMessage, ShapeError, action_reader, blocks_of, make_observation_message
 
 
 class Told:
@@ -19,8 +19,8 @@ class Told:
     def __init__(self, env, *, plainly, reads_infos=False):
         self.environment = GymnasiumEnvironment(env)
         blocks = blocks_of(self.environment.entities)
-        self.message, self.record = ActionMessage(blocks, 1), make_record(blocks, 1)
-        self.records = BatchRecords(
+        self.message, self.record = ActionMessage(blocks, 1), make_observation_message(blocks, 1)
+        self.records = BatchWriter(
             [self.record],
             [(0,)],
             [blocks],
@@ -30,7 +30,7 @@ class Told:
         )
         self.posted = []
         self.episodes = RunningEpisodes(0, 1, ["player"], None, self.posted.append, None)
-        self.running: RunningEpisode = self.episodes.of[0]
+        self.running: RunningEpisode = self.episodes.by_env[0]
         read = action_reader(self.message.actions[0], 0, 0)
         place = self.records.plain_place(0) if plainly else None
         if place is None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from arena.launch.mpirun_output import STILLBORN
+from arena.launch.mpirun_output import FAILED_TO_START
 
 OPEN_MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -111,11 +111,11 @@ def run_mpirun(line: Sequence[str], **options: Any) -> subprocess.CompletedProce
     """Run an mpirun of one's own; again where it could not even start, as ``arena.launch`` does with its own."""
     for _ in range(3):
         done = subprocess.run(line, capture_output=True, text=True, check=False, **options)
-        if not stillborn(done.stderr):
+        if not failed_to_start(done.stderr):
             break
     return done
 
 
-def stillborn(errors: str) -> bool:
+def failed_to_start(errors: str) -> bool:
     """Whether Open MPI's mpirun says what it says once in some hundred starts, on a busy machine."""
-    return STILLBORN.decode() in errors
+    return FAILED_TO_START.decode() in errors

@@ -71,17 +71,17 @@ class Watches:
 
 TURNS = """
 import time
-from arena.comms.semaphores import Bell
-from arena.comms.time_slice import FREQUENT, TURN, Turn
+from arena.comms.semaphores import Semaphore
+from arena.comms.time_slice import FREQUENT, TIME_SLICE, TimeSlice
 
-bell = Bell(rung=1)
-turn, next_turn = Turn(bell, shared=True), Turn(Bell(bell.name), shared=True)
-bell.hide()
+semaphore = Semaphore(value=1)
+turn, next_turn = TimeSlice(semaphore, shared=True), TimeSlice(Semaphore(semaphore.name), shared=True)
+semaphore.unlink()
 assert turn.take() and turn.suits()
 turn.give_if_over()
 assert turn.held, "it had only begun"
 assert not next_turn.take()
-time.sleep(TURN)
+time.sleep(TIME_SLICE)
 turn.give_if_over()
 assert not turn.held and next_turn.take()
 next_turn.give()
@@ -96,17 +96,17 @@ assert turn.take(), "whoever ends leaves the turn to the others"
 """
 
 
-def bells() -> set[str]:
+def semaphores() -> set[str]:
     return {path.name for path in Path("/dev/shm").glob("sem.*")}
 
 
-def test_ranks_of_a_match_keep_to_a_core_and_leave_no_bell_behind(tmp_path, one_core):
-    before = bells()
+def test_ranks_of_a_match_keep_to_a_core_and_leave_no_semaphore_behind(tmp_path, one_core):
+    before = semaphores()
     assert ask_workers(tmp_path, "str(os.sched_getaffinity(0))") == [str({one_core})] * 2
-    assert bells() <= before
+    assert semaphores() <= before
 
 
-def test_a_worker_that_never_answers_leaves_no_bell_behind(tmp_path, one_core):
+def test_a_worker_that_never_answers_leaves_no_semaphore_behind(tmp_path, one_core):
     (tmp_path / "late.py").write_text(LATE)
     config = {
         "steps": 10,
@@ -115,11 +115,11 @@ def test_a_worker_that_never_answers_leaves_no_bell_behind(tmp_path, one_core):
         "policies": {"player": {"use": f"{tmp_path / 'late.py'}:Late"}},
         "matches": [{"seats": ["player"]}],
     }
-    before = bells()
+    before = semaphores()
     outcome = run_arena(tmp_path, config)
     assert outcome.code == 1, outcome.errors
     assert "the answer to a seat's offer from rank 2" in outcome.errors
-    assert bells() <= before
+    assert semaphores() <= before
 
 
 def test_turns_end_and_are_not_for_environments_that_sleep():

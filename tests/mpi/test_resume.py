@@ -17,7 +17,7 @@ from arena.launch.leftovers import in_use, segments
 from arena.learning.weights import read_tensors
 from benchmarks.determinism import descendants
 
-from .launching import player, run_arena, stillborn, succeed, write_config
+from .launching import failed_to_start, player, run_arena, succeed, write_config
 
 BUDGET = 40_000
 
@@ -54,7 +54,7 @@ def start(place, config, *arguments, under_mpirun=False):
     while not {p.parent.name for p in checkpoints.glob("*/manifest.json")} - known:
         if process.poll() is not None:
             said = process.communicate()
-            assert under_mpirun and stillborn(said[1]), said
+            assert under_mpirun and failed_to_start(said[1]), said
             return start(place, config, *arguments, under_mpirun=True)
         assert time.monotonic() < deadline, "no checkpoint was written"
         time.sleep(0.05)

@@ -25,7 +25,7 @@ SAC = {"learning_starts": 20, "batch_size": 8, "seed": 3}
 
 
 class Group:
-    """The open door's group, over the workers of this process."""
+    """The custom loop's group, over the workers of this process."""
 
     def __init__(self, member):
         self.member, self.rank, self.size = member, member.rank, member.size

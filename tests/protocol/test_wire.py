@@ -20,7 +20,7 @@ from arena.protocol.wire import (
     SlotWriter,
     action_reader,
     blocks_of,
-    make_record,
+    make_observation_message,
 )
 from arena.system.shared_memory import map_memory, new_memory
 from arena.worker.proxy import put_action
@@ -79,7 +79,7 @@ def entity_at_the_other_end(entities: list[EntitySpaces]) -> list[EntitySpaces]:
 @given(seats(), sizes)
 def test_observations_arrive_as_they_were_written(entities, copies):
     blocks, other_blocks = blocks_of(entities), blocks_of(entity_at_the_other_end(entities))
-    record, received = make_record(blocks, copies), make_record(other_blocks, copies)
+    record, received = make_observation_message(blocks, copies), make_observation_message(other_blocks, copies)
     written = {}
     for b, block in enumerate(blocks):
         for place, position in enumerate(block.positions):
@@ -113,7 +113,7 @@ def test_actions_arrive_as_they_were_written(entities, copies):
 def test_the_fixed_part_of_a_record_keeps_apart(entities, copies):
     """Each array is written with a value of its own; none may show up in another."""
     blocks = blocks_of(entities)
-    record, received = make_record(blocks, copies), make_record(blocks, copies)
+    record, received = make_observation_message(blocks, copies), make_observation_message(blocks, copies)
     flags = (record.terminated, record.truncated, record.acting, record.started, record.over)
     for flag in flags:
         for other in flags:
@@ -132,7 +132,7 @@ def test_the_fixed_part_of_a_record_keeps_apart(entities, copies):
 @given(seats(), sizes)
 def test_every_array_starts_at_a_cache_line_and_has_its_shape(entities, copies):
     blocks = blocks_of(entities)
-    record, message = make_record(blocks, copies), ActionMessage(blocks, copies)
+    record, message = make_observation_message(blocks, copies), ActionMessage(blocks, copies)
     fixed = [record.rewards, record.terminated, record.truncated, record.acting]
     assert {array.shape for array in fixed} == {(copies, len(entities))}
     assert record.started.shape == record.over.shape == (copies,)
@@ -150,7 +150,7 @@ def test_every_array_starts_at_a_cache_line_and_has_its_shape(entities, copies):
 
 @given(seats(), sizes)
 def test_everything_is_allowed_until_a_mask_says_otherwise(entities, copies):
-    record = make_record(blocks_of(entities), copies)
+    record = make_observation_message(blocks_of(entities), copies)
     for block, mask in zip(blocks_of(entities), record.action_masks, strict=True):
         if block.spaces.mask_size:
             assert mask is not None and mask.shape == (copies, len(block.positions), block.spaces.mask_size)
@@ -183,7 +183,7 @@ def test_batches_share_the_copies_evenly(copies, data):
 @given(seats(), sizes)
 def test_layouts_in_memory_that_is_given_lie_as_those_in_memory_of_their_own(entities, copies):
     blocks = blocks_of(entities)
-    for lay_out in (make_record, ActionMessage):
+    for lay_out in (make_observation_message, ActionMessage):
         own = lay_out(blocks, copies)
         memory = np.zeros(own.buffer.size, np.uint8)
         given_ = lay_out(blocks, copies, memory)
@@ -195,7 +195,7 @@ def test_layouts_in_memory_that_is_given_lie_as_those_in_memory_of_their_own(ent
 
 def test_an_observation_of_another_shape_names_who_returned_it():
     camera = EntitySpaces("camera", spaces.Dict(image=spaces.Box(0, 1, (2, 3))), spaces.Discrete(2))
-    writer = SlotWriter(make_record(blocks_of([camera]), 1).observations[0], 0, 0, "camera")
+    writer = SlotWriter(make_observation_message(blocks_of([camera]), 1).observations[0], 0, 0, "camera")
     with pytest.raises(ValueError, match=r"'camera': expected an observation of shape \(2, 3\).*found shape \(3, 2\)"):
         writer.write({"image": np.zeros((3, 2))})
 
@@ -211,7 +211,7 @@ def test_an_action_of_another_shape_is_refused_but_one_number_may_come_as_a_list
 
 def test_a_space_without_a_fixed_size_has_no_layout():
     with pytest.raises(TypeError, match="no wire format for the space Text.*expected Box, Discrete"):
-        make_record(blocks_of([EntitySpaces("poet", spaces.Text(5), spaces.Discrete(2))]), 1)
+        make_observation_message(blocks_of([EntitySpaces("poet", spaces.Text(5), spaces.Discrete(2))]), 1)
 
 
 def timestep_of(entities: list[EntitySpaces], seed: int) -> Timestep:

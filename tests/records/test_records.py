@@ -24,7 +24,7 @@ from arena.records.database import Database
 from arena.records.player_statistics import Course, PlayerInfo, PlayerStatistics, Speed, outcomes_of
 from arena.records.run_directory import RunDirectory
 from arena.records.tensorboard import EventFiles
-from arena.records.writer import Records
+from arena.records.writer import RecordWriter
 
 PLAYERS = {
     "blue": PlayerInfo("ppo", "#3b82f6", budget=1000),
@@ -39,8 +39,8 @@ def run(tmp_path) -> RunDirectory:
     return run
 
 
-def records_of(run: RunDirectory, *, host: str = "node1", tensorboard: bool = True, **more) -> Records:
-    return Records(run, PLAYERS, host=host, ranks=6, tensorboard=tensorboard, **more)
+def records_of(run: RunDirectory, *, host: str = "node1", tensorboard: bool = True, **more) -> RecordWriter:
+    return RecordWriter(run, PLAYERS, host=host, ranks=6, tensorboard=tensorboard, **more)
 
 
 def episode(blue: float = 1.0, red: float = -1.0, **changes) -> Episode:
@@ -222,7 +222,7 @@ def test_a_resumed_run_goes_on_where_the_checkpoint_was_made(run):
 
 
 def test_rounds_keep_their_copies_and_their_best(run):
-    records = Records(run, {name: PlayerInfo("ppo", "#000000") for name in ("a", "b", "c")}, host="x", ranks=1)
+    records = RecordWriter(run, {name: PlayerInfo("ppo", "#000000") for name in ("a", "b", "c")}, host="x", ranks=1)
     records.begin_round(0)
     for name, value in (("a", 5.0), ("b", 7.0)):
         records.episode(episode(players=(name,), returns=(value,), lengths=(3,), outcomes=(None,)))

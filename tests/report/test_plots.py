@@ -17,7 +17,7 @@ from arena.protocol.messages import Episode, Progress
 from arena.records.player_statistics import PlayerInfo
 from arena.records.reader import open_records, read_metrics, read_returns
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import Records
+from arena.records.writer import RecordWriter
 from arena.report.plots import MAX_POINTS, draw_plots, draw_returns, main, running_mean, thin, write_plots
 from arena.report.summary import render, summarise, write_summary
 from arena.report.terminal import Terminal
@@ -37,14 +37,14 @@ def played(blue: float, **changes) -> Episode:
     return plain._replace(**changes)
 
 
-def learn(records: Records, updates: range) -> None:
+def learn(records: RecordWriter, updates: range) -> None:
     for update in updates:
         records.progress(Progress("blue", 0, 10 * update, update, True, {"entropy": 1 / (1 + update), "kl": 0.01}))
         records.episode(played(update / 100))
 
 
-def trained(run: RunDirectory, updates: int = 300) -> Records:
-    records = Records(run, INFO, host="node1", ranks=6)
+def trained(run: RunDirectory, updates: int = 300) -> RecordWriter:
+    records = RecordWriter(run, INFO, host="node1", ranks=6)
     learn(records, range(updates))
     records.flush(force=True)
     return records
@@ -82,7 +82,7 @@ def test_what_a_resumed_run_left_behind_is_not_drawn(run):
     state = json.loads(json.dumps(first.state()))
     learn(first, range(201, 300))  # lost: the checkpoint was made before
     first.close(1)
-    second = Records(run, INFO, host="node1", ranks=6)
+    second = RecordWriter(run, INFO, host="node1", ranks=6)
     second.restore(state, 1)
     second.progress(Progress("blue", 0, 2005, 201, True, {"entropy": 7.0}))
     second.episode(played(-5.0))
@@ -109,7 +109,7 @@ def test_short_runs_can_be_drawn(run, episodes):
 
 
 def test_a_run_without_an_episode_has_no_plots(run):
-    Records(run, INFO, host="node1", ranks=6).close(0)
+    RecordWriter(run, INFO, host="node1", ranks=6).close(0)
     assert write_plots(run) == []
 
 
@@ -176,7 +176,7 @@ def test_the_end_table_is_in_colours_on_a_terminal_and_fits_it(run, monkeypatch)
 
 
 def test_outcomes_are_left_out_where_there_are_none(run):
-    records = Records(run, {"solo": PlayerInfo("ppo", "#3b82f6")}, host="node1", ranks=3)
+    records = RecordWriter(run, {"solo": PlayerInfo("ppo", "#3b82f6")}, host="node1", ranks=3)
     records.episode(played(1.0, players=("solo",), returns=(1.0,), lengths=(10,), outcomes=(None,)))
     records.close(0)
     assert "win / draw / loss" not in write_summary(run, records)

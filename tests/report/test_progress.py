@@ -22,9 +22,9 @@ from arena.common.text import compact, duration, number
 from arena.protocol.messages import Episode, Episodes, Progress
 from arena.records.player_statistics import PlayerInfo, PlayerStatistics
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import Records
+from arena.records.writer import RecordWriter
 from arena.report.progress import ProgressView, main
-from arena.report.progress_table import Frame, draw, plain_line, spark
+from arena.report.progress_table import ProgressState, draw, plain_line, spark
 from arena.report.terminal import Terminal, find_terminal
 
 
@@ -39,9 +39,9 @@ def statistics(
     return player
 
 
-def frame(players: int = 2, **changes) -> Frame:
+def frame(players: int = 2, **changes) -> ProgressState:
     named = {f"player_{index}": statistics() for index in range(players)}
-    return Frame("quickstart", 83.0, 0, 1, 1, 5000, 500.0, 0, named, 10.0)._replace(**changes)
+    return ProgressState("quickstart", 83.0, 0, 1, 1, 5000, 500.0, 0, named, 10.0)._replace(**changes)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def records(tmp_path):
     run = RunDirectory(tmp_path, "quickstart")
     run.create("steps: 400\n", {}, resume=False)
     info = {"blue": PlayerInfo("ppo", "#3b82f6", budget=400), "red": PlayerInfo("random", "#ef4444", learns=False)}
-    records = Records(run, info, host="node1", ranks=6)
+    records = RecordWriter(run, info, host="node1", ranks=6)
     for update in range(1, 5):
         played = Episode(0, 0, 20, 0.1, ("blue", "red"), (1.0, -1.0), (20, 20), (None, None), False, None, time.time())
         records.episodes(Episodes(0, (played,), 20))

@@ -7,51 +7,51 @@ import time
 
 import pytest
 
-from arena.system.stack_dump import Inquest, Witness
+from arena.system.stack_dump import StackCollector, StackReporter
 
 
 @pytest.fixture
-def inquest():
-    inquest = Inquest("localhost")
-    yield inquest
-    inquest.close()
+def stack_collector():
+    stack_collector = StackCollector("localhost")
+    yield stack_collector
+    stack_collector.close()
 
 
-def asked(inquest, ranks, patience=5.0):
+def asked(stack_collector, ranks, patience=5.0):
     """Ask until so many ranks have had the time to connect."""
     until = time.monotonic() + 10
-    while len(inquest._ranks) < ranks and time.monotonic() < until:
+    while len(stack_collector._ranks) < ranks and time.monotonic() < until:
         time.sleep(0.01)
-    return inquest.ask(patience)
+    return stack_collector.ask(patience)
 
 
-def test_a_rank_says_what_it_waits_for_and_where_it_is(inquest):
-    Witness(inquest.address, 3, True, lambda: "waits for rank 7")
+def test_a_rank_says_what_it_waits_for_and_where_it_is(stack_collector):
+    StackReporter(stack_collector.address, 3, True, lambda: "waits for rank 7")
     for _ in range(2):
-        said = asked(inquest, 1)
+        said = asked(stack_collector, 1)
         assert list(said) == [3]
         assert said[3].action == "waits for rank 7"
         assert "test_a_rank_says_what_it_waits_for_and_where_it_is" in said[3].stack
 
 
-def test_a_rank_that_is_stopped_costs_its_answer_and_no_more_time_than_given(inquest):
+def test_a_rank_that_is_stopped_costs_its_answer_and_no_more_time_than_given(stack_collector):
     silence = threading.Event()
-    Witness(inquest.address, 1, True, lambda: str(silence.wait(30)))
-    Witness(inquest.address, 2, True, lambda: "does not wait")
+    StackReporter(stack_collector.address, 1, True, lambda: str(silence.wait(30)))
+    StackReporter(stack_collector.address, 2, True, lambda: "does not wait")
     began = time.monotonic()
-    said = asked(inquest, 2, patience=0.5)
+    said = asked(stack_collector, 2, patience=0.5)
     silence.set()
     assert list(said) == [2]
     assert time.monotonic() - began < 10
 
 
-def test_a_stranger_is_no_rank(inquest):
-    with socket.create_connection(("127.0.0.1", inquest.address.port)) as stranger:
+def test_a_stranger_is_no_rank(stack_collector):
+    with socket.create_connection(("127.0.0.1", stack_collector.address.port)) as stranger:
         stranger.sendall(json.dumps(["guess", 1]).encode() + b"\n")
         assert stranger.recv(1) == b"", "it was let in"
-    assert inquest.ask(0.1) == {}
+    assert stack_collector.ask(0.1) == {}
 
 
-def test_where_the_root_cannot_be_reached_the_run_goes_on(inquest):
-    Witness(inquest.address._replace(host="no.such.host.invalid"), 1, False, str)
-    assert inquest.ask(0.1) == {}
+def test_where_the_root_cannot_be_reached_the_run_goes_on(stack_collector):
+    StackReporter(stack_collector.address._replace(host="no.such.host.invalid"), 1, False, str)
+    assert stack_collector.ask(0.1) == {}

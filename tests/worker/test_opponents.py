@@ -6,10 +6,10 @@ from gymnasium import spaces
 
 from arena.envs.interface import EntitySpaces
 from arena.policies.interface import Decision
-from arena.protocol.lineup import cast_number
+from arena.protocol.lineup import lineup_number
 from arena.protocol.messages import Job
 from arena.protocol.seat import SeatOffer
-from arena.protocol.wire import blocks_of, make_record
+from arena.protocol.wire import blocks_of, make_observation_message
 from arena.worker.opponents import Opponents
 
 ENTITIES = tuple(EntitySpaces(name, spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(9)) for name in "ab")
@@ -50,18 +50,18 @@ class Table:
         self.made = {}
         offer = SeatOffer(0, seat, 2, ENTITIES, COPIES, batches, False, False, None, None)
         self.opponents = Opponents(offer, "me", 1, Post(*jobs), None, self.make, cache=cache, horizon=4)
-        self.record = make_record(blocks_of(ENTITIES), COPIES)
+        self.record = make_observation_message(blocks_of(ENTITIES), COPIES)
 
     def make(self, policy, path):
         self.made[path] = Says(len(self.made) + 1)
         return self.made[path]
 
-    def begin(self, casts):
+    def begin(self, lineups):
         """Start an episode in some copies of a batch: copy -> (job, turn)."""
         self.record.started[:] = False
-        for copy, (number, turn) in casts.items():
+        for copy, (number, turn) in lineups.items():
             self.record.started[copy] = True
-            self.record.cast[copy] = cast_number(number, turn)
+            self.record.lineup[copy] = lineup_number(number, turn)
         self.opponents.read(0, slice(0, COPIES), self.record)
 
     def act(self):
