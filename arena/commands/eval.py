@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from arena.commands.arguments import positive
 from arena.common import colors
 from arena.common.errors import ConfigError
 from arena.config.run import RunConfig, TableRow, load_config
@@ -18,29 +19,25 @@ from arena.records.run_directory import RunDirectory
 from arena.report.terminal import find_terminal, make_console
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run ``arena eval``; return the exit code."""
     arguments = _parser().parse_args(argv)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
-    try:
-        run = RunDirectory.existing(arguments.run)
-        config = load_config(run.config)
-        with contextlib.nullcontext() if arguments.video is None else Film(arguments.video) as film:
-            results = evaluate(
-                run,
-                config,
-                rows=_rows(config, arguments.row),
-                names=arguments.seats.split(",") if arguments.seats else None,
-                episodes=arguments.episodes,
-                copies=arguments.copies,
-                seed=config.seed if arguments.seed is None else arguments.seed,
-                deterministic=arguments.deterministic,
-                film=film,
-                film_episodes=arguments.video_episodes,
-            )
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    run = RunDirectory.existing(arguments.run)
+    config = load_config(run.config)
+    with contextlib.nullcontext() if arguments.video is None else Film(arguments.video) as film:
+        results = evaluate(
+            run,
+            config,
+            rows=_rows(config, arguments.row),
+            names=arguments.seats.split(",") if arguments.seats else None,
+            episodes=arguments.episodes,
+            copies=arguments.copies,
+            seed=config.seed if arguments.seed is None else arguments.seed,
+            deterministic=arguments.deterministic,
+            film=film,
+            film_episodes=arguments.video_episodes,
+        )
     _print(run, config, results)
     if arguments.video:
         print(f"  film: {arguments.video}")
@@ -48,11 +45,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    def positive(text: str) -> int:
-        if not text.isdecimal() or int(text) < 1:
-            raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {text!r}")
-        return int(text)
-
     parser = argparse.ArgumentParser("arena eval", description="Play the trained players of a run against each other.")
     parser.add_argument("run", type=Path, help="a run directory, such as runs/quickstart")
     parser.add_argument("--episodes", type=positive, default=100, help="how many to play (%(default)s)")
@@ -86,7 +78,3 @@ def _print(run: RunDirectory, config: RunConfig, results: Sequence[Result]) -> N
     console.print(player_table(str(run), policies, tally(results), chosen, outcomes=bool(pairs)))
     if len(pairs) > 1:
         console.print(pair_table(pairs, chosen))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from arena.common.errors import ConfigError
 from arena.config.run import load_config
 from arena.evaluation.exact_games import nash_weights
 from arena.evaluation.exploitability import (
@@ -33,18 +32,14 @@ SHOWN = 24
 """Lines of a standing without ``--all``: what a screen holds."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run ``arena league``; return the exit code."""
     arguments = _parser().parse_args(argv)
-    try:
-        run = RunDirectory.existing(arguments.run)
-        with open_records(run.database) as connection:
-            league = read_league(connection)
-        curve = exploitability(run, league) if arguments.exploitability else None
-        pictures = [] if arguments.plot is None else draw(run, league, curve, arguments.plot, returns=arguments.returns)
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    run = RunDirectory.existing(arguments.run)
+    with open_records(run.database) as connection:
+        league = read_league(connection)
+    curve = exploitability(run, league) if arguments.exploitability else None
+    pictures = [] if arguments.plot is None else draw(run, league, curve, arguments.plot, returns=arguments.returns)
     if arguments.json:
         print(json.dumps(league_json(league, curve), indent=1))
         return 0
@@ -173,7 +168,3 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

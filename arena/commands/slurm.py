@@ -3,12 +3,12 @@
 import argparse
 import math
 import shlex
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from arena.commands.arguments import positive
 from arena.common.errors import ConfigError
 from arena.common.text import count_of
 from arena.config.run import Round, RunConfig, load_config
@@ -45,15 +45,11 @@ class Shape(NamedTuple):
 def main(argv: Sequence[str]) -> int:
     """Run ``arena slurm`` and return the exit code: 0, or 2 for a user error."""
     args = parse(argv)
-    try:
-        config = load_config(args.config, args.set)
-        shape = choose(config, args.nodes, args.ntasks_per_node)
-        plans = [(round_, plan(round_.rows, shape.node_of_rank, config.spares)) for round_ in _distinct(config)]
-        memory = max(max(memory_of_nodes(planned).values()) for _, planned in plans)  # MB on the fullest node
-        write(args, config, shape, memory)
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    config = load_config(args.config, args.set)
+    shape = choose(config, args.nodes, args.ntasks_per_node)
+    plans = [(round_, plan(round_.rows, shape.node_of_rank, config.spares)) for round_ in _distinct(config)]
+    memory = max(max(memory_of_nodes(planned).values()) for _, planned in plans)  # MB on the fullest node
+    write(args, config, shape, memory)
     for round_, planned in plans:
         print(describe(planned, config, round_))
     for warning in warnings(plans, config, shape, memory, args.mem, args.gpus_per_node):
@@ -72,14 +68,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("config", type=Path, help="the YAML file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key, as in a run")
-    parser.add_argument("--nodes", type=_positive, metavar="N", help="default: as few as hold the ranks")
+    parser.add_argument("--nodes", type=positive, metavar="N", help="default: as few as hold the ranks")
     parser.add_argument(
-        "--ntasks-per-node", type=_positive, metavar="N", help="ranks on each node; default: as few as needed"
+        "--ntasks-per-node", type=positive, metavar="N", help="ranks on each node; default: as few as needed"
     )
     parser.add_argument("--time", default="04:00:00", help="of one life, e.g. 8:00:00 or 1-00:00:00 (default: 4 hours)")
     parser.add_argument("--mem", type=_gigabytes, metavar="GB", help="memory per node, e.g. 8G (default: by estimate)")
-    parser.add_argument("--gpus-per-node", type=_positive, metavar="N")
-    parser.add_argument("--cpus-per-task", type=_positive, metavar="N", help="cores for each rank")
+    parser.add_argument("--gpus-per-node", type=positive, metavar="N")
+    parser.add_argument("--cpus-per-task", type=positive, metavar="N", help="cores for each rank")
     parser.add_argument("--partition")
     parser.add_argument("--account")
     parser.add_argument(
@@ -228,12 +224,5 @@ def _comfortable(memory: int) -> int:
     return math.ceil(SPARE * memory / 1000)
 
 
-def _positive(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {text!r}")
-    return number
-
-
 def _gigabytes(text: str) -> int:
-    return _positive(text.upper().removesuffix("B").removesuffix("G"))
+    return positive(text.upper().removesuffix("B").removesuffix("G"))

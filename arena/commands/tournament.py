@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from arena.commands.arguments import positive
 from arena.common.errors import ConfigError
 from arena.config.run import load_config
 from arena.evaluation.tournament import Outcome, find_contestants, judge, play_tournament
@@ -41,40 +42,36 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run ``arena tournament``; return the exit code."""
     arguments = _parser().parse_args(argv)
-    try:
-        runs = [RunDirectory.existing(path) for path in arguments.runs]
-        configs = [load_config(run.config) for run in runs]
-        rows = [row for round_ in configs[0].round_list() for row in round_.rows]
-        if arguments.row >= len(rows):
-            raise ConfigError(f"--row: expected 0 to {len(rows) - 1}, found {arguments.row}")
-        specs = arguments.players.split(",") if arguments.players else None
-        contestants = find_contestants(list(zip(runs, configs, strict=True)), specs)
-        seed = configs[0].seed if arguments.seed is None else arguments.seed
-        games = list(
-            play_tournament(
-                rows[arguments.row],
-                contestants,
-                games=arguments.games,
-                copies=arguments.copies,
-                seed=seed,
-                deterministic=arguments.deterministic,
-                first_meets_all=arguments.first_meets_all,
-            )
+    runs = [RunDirectory.existing(path) for path in arguments.runs]
+    configs = [load_config(run.config) for run in runs]
+    rows = [row for round_ in configs[0].round_list() for row in round_.rows]
+    if arguments.row >= len(rows):
+        raise ConfigError(f"--row: expected 0 to {len(rows) - 1}, found {arguments.row}")
+    specs = arguments.players.split(",") if arguments.players else None
+    contestants = find_contestants(list(zip(runs, configs, strict=True)), specs)
+    seed = configs[0].seed if arguments.seed is None else arguments.seed
+    games = list(
+        play_tournament(
+            rows[arguments.row],
+            contestants,
+            games=arguments.games,
+            copies=arguments.copies,
+            seed=seed,
+            deterministic=arguments.deterministic,
+            first_meets_all=arguments.first_meets_all,
         )
-        outcome = judge([contestant.name for contestant in contestants], games, seed)
-        title = f"{', '.join(run.name for run in runs)}: tournament"
-        what = "mean return" if arguments.returns else "win rate"
-        matrix = outcome.mean_returns if arguments.returns else outcome.win_rates
-        if arguments.plot is not None:
-            note = f"{what} of the row against the column; {len(games):,} games"
-            figure = draw_heat_map(title, note, outcome.players, matrix, rates=not arguments.returns)
-            save_figure(figure, arguments.plot)
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    )
+    outcome = judge([contestant.name for contestant in contestants], games, seed)
+    title = f"{', '.join(run.name for run in runs)}: tournament"
+    what = "mean return" if arguments.returns else "win rate"
+    matrix = outcome.mean_returns if arguments.returns else outcome.win_rates
+    if arguments.plot is not None:
+        note = f"{what} of the row against the column; {len(games):,} games"
+        figure = draw_heat_map(title, note, outcome.players, matrix, rates=not arguments.returns)
+        save_figure(figure, arguments.plot)
     if arguments.json:
         print(json.dumps(outcome_json(outcome), indent=1))
         return 0
@@ -97,11 +94,6 @@ def _lines(outcome: Outcome) -> list[Line]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    def positive(text: str) -> int:
-        if not text.isdecimal() or int(text) < 1:
-            raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {text!r}")
-        return int(text)
-
     parser = argparse.ArgumentParser(
         "arena tournament", description="Play a round robin between players of one or several runs, and rate them."
     )
@@ -125,7 +117,3 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the matrix: out.png or out.svg")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,6 @@
 """The configuration file described for others: a JSON Schema for editors, the README's table of keys for people."""
 
-import argparse
 import json
-import sys
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from arena.common import registry
+from arena.common.errors import ConfigError
 from arena.config.league import MANAGED
 from arena.config.run import TABLES, RunConfig
 from arena.league.catalog import PLAYERS, player_type
@@ -83,13 +82,16 @@ def write_table(page: Path) -> None:
     """Replace what is between the markers of a page by the table.
 
     Raises:
-      ValueError: the page has no such markers.
+      ConfigError: the page has no such markers, or cannot be read or written.
     """
-    text = page.read_text("utf-8")
+    try:
+        text = page.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{page}: expected a page of text, which cannot be read: {error}") from error
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise ValueError(f"{page}: expected the lines {BEGIN} and {END}")
+        raise ConfigError(f"{page}: expected the lines {BEGIN} and {END}, found none or only one")
     page.write_text(f"{before}{BEGIN}\n\n{key_table()}\n\n{END}{after}", "utf-8")
 
 
@@ -171,20 +173,3 @@ def _default(field: FieldInfo) -> str:
     if isinstance(value, float):
         return f"`{value:g}`"
     return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the schema or the table, or write the table into a page."""
-    parser = argparse.ArgumentParser(prog="python -m arena.config.schema", description=__doc__)
-    parser.add_argument("--table", action="store_true", help="print the Markdown table of keys instead")
-    parser.add_argument("--write", type=Path, metavar="README.md", help="put the table between the markers of a page")
-    args = parser.parse_args(argv)
-    if args.write is not None:
-        write_table(args.write)
-    else:
-        print(key_table() if args.table else json.dumps(json_schema(), indent=2))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -26,8 +26,12 @@ COMMANDS = {
     "league": "arena.commands.league",
     "doctor": "arena.commands.doctor.main",
     "slurm": "arena.commands.slurm",
+    "plots": "arena.commands.plots",
+    "exploitability": "arena.commands.exploitability",
+    "schema": "arena.commands.schema",
 }
-"""Commands beside the start of a run, and the modules whose ``main`` they are."""
+"""Commands beside the start of a run, and the modules whose ``main`` they are: it returns an exit code, or raises
+``ConfigError``."""
 
 LOST = (
     "error: mpirun ended with exit code 0, but the run had not come to its end: most likely a machine was lost "
@@ -42,8 +46,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         description="Train the policies of a configuration file, over MPI.",
         epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun it starts itself. "
         "arena eval runs/NAME plays the trained players of a run, arena tournament runs/NAME rates them, arena league "
-        "runs/NAME shows a league; arena doctor says what would get in a run's way; arena slurm CONFIG writes a batch "
-        "script.",
+        "runs/NAME shows a league, arena exploitability runs/NAME says how far its players are from an equilibrium, "
+        "arena plots runs/NAME draws its pictures again; arena doctor says what would get in a run's way; arena slurm "
+        "CONFIG writes a batch script; arena schema prints the configuration's JSON Schema.",
     )
     parser.add_argument("config", type=Path, help="the YAML file")
     parser.add_argument(
@@ -85,21 +90,33 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 0 done or stopped in order, 2 for a user error, else 1."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments and arguments[0] in COMMANDS:
-        return importlib.import_module(COMMANDS[arguments[0]]).main(arguments[1:])
-    args = parse(arguments)
+    try:
+        if arguments and arguments[0] in COMMANDS:
+            return importlib.import_module(COMMANDS[arguments[0]]).main(arguments[1:])
+        return start_run(parse(arguments), own_process=argv is None)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def start_run(args: argparse.Namespace, *, own_process: bool) -> int:
+    """Plan a run, start it, or be a rank of it; return the exit code.
+
+    Args:
+      args: the parsed command line.
+      own_process: whether the process is the arena's own, and may be started again.
+
+    Raises:
+      ConfigError: something that was asked for is wrong.
+    """
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load, so before anything else
     if launcher_env.started_by_mpi() is not None and not args.dry_run:
-        if argv is None:  # the process is the arena's own, and may be started again
+        if own_process:
             aslr.disable_aslr()
         from arena.launch.rank import play
 
         return play(args.config, args.set, resume=_resume(args), stopped_code=args.stopped_code)
-    try:
-        return dry_run(args) if args.dry_run else start_under_mpi(args)
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return dry_run(args) if args.dry_run else start_under_mpi(args)
 
 
 def dry_run(args: argparse.Namespace) -> int:

@@ -1,9 +1,7 @@
 """Pictures of a run: every player's reward curve, and how each one's learning went."""
 
-import argparse
 import logging
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,20 +194,3 @@ def save_figure(figure: "Figure", path: Path) -> Path:
         raise ConfigError(f"{path}: expected a name that ends in .png or .svg")
     write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind))
     return path
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Draw the pictures of a run again, from its records."""
-    parser = argparse.ArgumentParser("python -m arena.report.plots", description=main.__doc__)
-    parser.add_argument("run", type=Path, help="a run directory, such as runs/quickstart")
-    try:
-        for picture in draw_plots(RunDirectory.existing(parser.parse_args(argv).run)):
-            print(picture)
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -21,6 +21,7 @@ from arena.protocol.messages import (
     Note,
     Progress,
     RecoveryOrder,
+    RoundOver,
     RoundStart,
     SurvivorState,
     WriteCheckpoint,
@@ -31,7 +32,7 @@ from arena.records.writer import RecordWriter
 from arena.report.progress import ProgressView
 from arena.root.hang_report import hang_report
 from arena.root.league import LeagueCoordinator
-from arena.root.round import IDLE_PAUSE, RoundSupervisor
+from arena.root.round import IDLE_PAUSE, RootServices, RoundSupervisor
 from arena.system.stack_dump import StackCollector
 
 VIEW_EVERY = 0.25
@@ -180,7 +181,18 @@ class Root:
             raise GivenUpError(f"no match is left for {min(away)}, without whom the league cannot go on; {GO_ON}")
         for player in sorted(away):
             self._records.note("WARNING", f"no match is left for {player}: it learns no more")
-        round_ = RoundSupervisor(self, plan, self._league)
+        services = RootServices(
+            config=self._config,
+            mailbox=self._mailbox,
+            records=self._records,
+            is_stopping=lambda: self.stopping,
+            handle=self.handle,
+            note_rank=self._note_rank,
+            refresh=self.refresh,
+            order_checkpoint=self.order_checkpoint,
+            complete_checkpoint=self.complete_checkpoint,
+        )
+        round_ = RoundSupervisor(services, plan, self._league)
         round_.run()
         self._learning = round_.learning()
 
@@ -294,6 +306,9 @@ class Root:
             self._league_state = self._league.state()
             self._league.close()
             self._league = None
+
+    def _note_rank(self, message: RoundOver) -> None:
+        self.ranks[message.rank] = {"role": message.role, "loaded_torch": message.loaded_torch}
 
     def describe_ranks(self) -> None:
         """Write what each rank was to ``log/ranks.json``."""

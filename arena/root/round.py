@@ -1,10 +1,12 @@
 """One round: the root's part from its start to the last report."""
 
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
 
 from arena.common.waiting import Pacer
+from arena.comms import Mailbox
+from arena.config.run import RunConfig
 from arena.plan.layout import Plan
 from arena.protocol.messages import (
     CheckpointPart,
@@ -17,11 +19,8 @@ from arena.protocol.messages import (
     StopLearning,
     WriteCheckpoint,
 )
+from arena.records.writer import RecordWriter
 from arena.root.league import LeagueCoordinator
-
-if TYPE_CHECKING:
-    from arena.root.process import Root
-
 
 IDLE_PAUSE = 0.01
 """Seconds between two looks into an empty mailbox: the root must not take a core from the others."""
@@ -30,11 +29,47 @@ TICK_EVERY = 0.05
 """Seconds between two looks at what is due, where mail keeps coming."""
 
 
+class CompleteCheckpoint(Protocol):
+    """Declares a checkpoint complete; see ``Root.complete_checkpoint``."""
+
+    def __call__(
+        self, order: WriteCheckpoint, learning: Iterable[str], parts: Iterable[CheckpointPart], *, finished: bool
+    ) -> None:
+        """Write what makes the checkpoint count."""
+
+
+class RootServices(NamedTuple):
+    """What a round needs of the root process.
+
+    Attributes:
+      config: of the run.
+      mailbox: of all ranks.
+      records: of the run.
+      is_stopping: whether a signal has asked the run to end.
+      handle: takes a message that concerns the run rather than the round.
+      note_rank: takes what a rank has said at its end of the round.
+      refresh: draws the live view with this number of running matches, and flushes the records, when they are due.
+      order_checkpoint: begins the next checkpoint; raises OSError where the disk refuses.
+      complete_checkpoint: declares one complete.
+    """
+
+    config: RunConfig
+    mailbox: Mailbox
+    records: RecordWriter
+    is_stopping: Callable[[], bool]
+    handle: Callable[[Any], None]
+    note_rank: Callable[[RoundOver], None]
+    refresh: Callable[[int], None]
+    order_checkpoint: Callable[[], WriteCheckpoint]
+    complete_checkpoint: CompleteCheckpoint
+
+
 class RoundSupervisor:
     """What the root knows of the round under way."""
 
-    def __init__(self, root: "Root", plan: Plan, league: LeagueCoordinator | None) -> None:
-        self._root, self._plan, self._league = root, plan, league
+    def __init__(self, services: RootServices, plan: Plan, league: LeagueCoordinator | None) -> None:
+        self._services, self._plan, self._league = services, plan, league
+        self._config, self._mailbox, self._records = services.config, services.mailbox, services.records
         self._joined: dict[str, Joined] = {}
         self._finished: dict[str, set[int]] = {player: set() for player in plan.groups}
         self._busy = {a.rank for a in plan.assignments if a.role in ("environment", "worker")}
@@ -42,20 +77,20 @@ class RoundSupervisor:
         self._told_to_stop = False
         self._order: WriteCheckpoint | None = None
         self._parts: dict[str, CheckpointPart] = {}
-        self._next_checkpoint = time.monotonic() + root._config.checkpoint.every
+        self._next_checkpoint = time.monotonic() + self._config.checkpoint.every
         self._ticking = Pacer(TICK_EVERY)
 
     def run(self) -> None:
         """Take mail until every busy rank is through."""
         while self._busy:
-            mail = self._root._mailbox.poll()
+            mail = self._mailbox.poll()
             if mail is None:
                 time.sleep(IDLE_PAUSE)
             else:
                 self._take(*mail)
             if mail is None or self._ticking.due():
                 self._tick()
-            self._root.refresh(matches=len(self._open))
+            self._services.refresh(len(self._open))
 
     def _take(self, sender: int, message: Any) -> None:
         if isinstance(message, Joined):
@@ -63,9 +98,9 @@ class RoundSupervisor:
         elif isinstance(message, Finished):
             self._finished[message.player].add(message.worker)
             if message.player in self._joined and self._is_finished(message.player):
-                steps = self._root._records.steps(message.player)
-                self._root._records.note("INFO", f"{message.player} is finished after {steps:,} steps")
-            if not self._root._config.deterministic:
+                steps = self._records.steps(message.player)
+                self._records.note("INFO", f"{message.player} is finished after {steps:,} steps")
+            if not self._config.deterministic:
                 self._close_matches()
         elif isinstance(message, CheckpointPart):
             if self._order is not None and message.number == self._order.number:
@@ -73,16 +108,16 @@ class RoundSupervisor:
                 if self._parts.keys() >= set(self.learning()):
                     # A worker with a custom loop knows its own steps only; those of its group are in the records.
                     parts = [part for part in self._parts.values() if self._joined[part.player].act_learn]
-                    self._root.complete_checkpoint(self._order, self.learning(), parts, finished=False)
+                    self._services.complete_checkpoint(self._order, self.learning(), parts, finished=False)
                     self._order = None
         elif isinstance(message, RoundOver):
             self._busy.discard(message.rank)
-            self._root.ranks[message.rank] = {"role": message.role, "loaded_torch": message.loaded_torch}
+            self._services.note_rank(message)
         elif isinstance(message, Published):
             assert self._league is not None
             self._league.published(message)
         else:
-            self._root.handle(message)
+            self._services.handle(message)
             if self._league is not None and isinstance(message, Episodes):
                 self._league.episodes(message)
 
@@ -113,7 +148,7 @@ class RoundSupervisor:
         if self._league is not None:
             self._league.close_match(index)
         environment, _ = self._plan.match_ranks(index)
-        self._root._mailbox.post(environment, CloseMatch())
+        self._mailbox.post(environment, CloseMatch())
 
     def _leaders(self, players: Iterable[str]) -> list[int]:
         return [self._plan.groups[player][0] for player in players]
@@ -121,13 +156,13 @@ class RoundSupervisor:
     def _tick(self) -> None:
         if not self._all_joined():
             return
-        if self._root._config.deterministic:  # the seats themselves end their matches, after a number of updates
-            if self._root.stopping and not self._told_to_stop:
+        if self._config.deterministic:  # the seats themselves end their matches, after a number of updates
+            if self._services.is_stopping() and not self._told_to_stop:
                 self._told_to_stop = True
                 text = "asked to stop: at the next checkpoint of a deterministic run; a second signal ends at once"
-                self._root._records.note("WARNING", text)
+                self._records.note("WARNING", text)
             return
-        if self._root.stopping:
+        if self._services.is_stopping():
             self._stop()
         elif self._open:
             self._close_matches()
@@ -142,9 +177,9 @@ class RoundSupervisor:
         together = [p for p in self.learning() if self._joined[p].act_learn]
         if not self._told_to_stop:
             self._told_to_stop = True
-            self._root._records.note("WARNING", "asked to stop: at the next update; a second signal ends at once")
+            self._records.note("WARNING", "asked to stop: at the next update; a second signal ends at once")
             for rank in self._leaders(together):
-                self._root._mailbox.post(rank, StopLearning())
+                self._mailbox.post(rank, StopLearning())
         if all(self._is_finished(player) for player in together):
             for index in sorted(self._open):
                 self._close(index)
@@ -153,18 +188,18 @@ class RoundSupervisor:
         now = time.monotonic()
         if now < self._next_checkpoint:
             return
-        self._next_checkpoint = now + self._root._config.checkpoint.every
+        self._next_checkpoint = now + self._config.checkpoint.every
         learning = self.learning()
         if not learning:
             return
         if self._order is not None:
             late = sorted(set(learning) - self._parts.keys())
-            self._root._records.note("WARNING", f"checkpoint {self._order.number} is left out: no part from {late}")
+            self._records.note("WARNING", f"checkpoint {self._order.number} is left out: no part from {late}")
         try:
-            self._order = self._root.order_checkpoint()
+            self._order = self._services.order_checkpoint()
         except OSError as error:
-            self._root._records.note("WARNING", f"a checkpoint is left out: {error}")
+            self._records.note("WARNING", f"a checkpoint is left out: {error}")
             return
         self._parts = {}
         for rank in self._leaders(learning):
-            self._root._mailbox.post(rank, self._order)
+            self._mailbox.post(rank, self._order)

@@ -9,7 +9,7 @@ import pytest
 
 from arena.commands import slurm
 from arena.config.run import load_config
-from arena.launch import slurm_script
+from arena.launch import main, slurm_script
 from arena.plan.layout import plan
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ def ask(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        code = slurm.main([str(argument) for argument in arguments])
+        code = main(["slurm", *(str(argument) for argument in arguments)])
         said = capsys.readouterr()
         scripts = list(tmp_path.glob("*.sbatch"))
         return code, said.out + said.err, scripts[0].read_text() if scripts else ""

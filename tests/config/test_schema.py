@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from arena.common.errors import ConfigError
 from arena.config.schema import BEGIN, END, json_schema, key_table, write_table
 
 README = Path(__file__).parents[2] / "README.md"
@@ -26,7 +27,7 @@ def test_the_readme_shows_the_keys_as_they_are():
     assert BEGIN in text, f"README.md lost the line {BEGIN}"
     assert END in text, f"README.md lost the line {END}"
     shown = text.partition(BEGIN)[2].partition(END)[0].strip()
-    assert shown == key_table(), "renew it: python -m arena.config.schema --write README.md"
+    assert shown == key_table(), "renew it: arena schema --write README.md"
 
 
 def test_every_reference_leads_somewhere():
@@ -85,13 +86,13 @@ def test_writing_changes_only_what_is_between_the_markers(tmp_path):
 def test_a_page_without_markers_is_left_alone(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("nothing")
-    with pytest.raises(ValueError, match="expected the lines"):
+    with pytest.raises(ConfigError, match="expected the lines"):
         write_table(page)
     assert page.read_text() == "nothing"
 
 
 def test_the_command_prints_the_schema():
     done = subprocess.run(
-        [sys.executable, "-m", "arena.config.schema"], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-m", "arena.launch", "schema"], capture_output=True, text=True, timeout=60, check=True
     )
     assert json.loads(done.stdout) == json_schema()

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from arena.commands.eval import main
 from arena.common.errors import ConfigError
 from arena.common.registry import make_environment
 from arena.config.run import load_config
@@ -20,6 +19,7 @@ from arena.evaluation.evaluate import evaluate, seat_names
 from arena.evaluation.play import Result
 from arena.evaluation.players import newest_weights
 from arena.evaluation.results import pairings, standard_error, tally
+from arena.launch import main
 from arena.learning.weights import write_tensors
 from arena.policies.loader import build
 from arena.records.checkpoints import Checkpoints
@@ -146,7 +146,7 @@ def played(run: RunDirectory, **options) -> list[Result]:
 
 
 def test_a_good_policy_is_seen_to_be_good(balancer, capsys):
-    assert main([str(balancer.path), "--episodes", "10"]) == 0
+    assert main(["eval", str(balancer.path), "--episodes", "10"]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"solo\s+Balancer\s+10\s+500\.0 ± 0\.00\s+500\.0", shown), shown
 
@@ -178,7 +178,7 @@ def test_every_copy_plays_its_share_so_short_episodes_are_not_preferred(cartpole
 
 
 def test_teams_play_and_outcomes_are_counted(touchdown, capsys):
-    assert main([str(touchdown.path), "--row", "1", "--episodes", "4", "--seed", "5"]) == 0
+    assert main(["eval", str(touchdown.path), "--row", "1", "--episodes", "4", "--seed", "5"]) == 0
     shown = capsys.readouterr().out
     blue, red = (next(line for line in shown.splitlines() if f"● {name}" in line) for name in ("blue", "red"))
     assert "win / draw / loss" in shown and "%" in blue
@@ -193,7 +193,7 @@ def test_entities_that_nobody_plays_act_at_random(touchdown):
 
 def test_others_can_take_the_seats(touchdown, capsys):
     for seats in ("green,red", "green,green,red,red"):
-        assert main([str(touchdown.path), "--row", "1", "--episodes", "2", "--seats", seats]) == 0
+        assert main(["eval", str(touchdown.path), "--row", "1", "--episodes", "2", "--seats", seats]) == 0
         shown = capsys.readouterr().out
         assert "● green" in shown and "● red" in shown and "● blue" not in shown
 
@@ -220,26 +220,26 @@ def test_seats_go_by_seat_or_by_player(touchdown):
     ],
 )
 def test_bad_input_gets_one_clear_message(touchdown, capsys, arguments, message):
-    assert main([str(touchdown.path), *arguments]) == 2
+    assert main(["eval", str(touchdown.path), *arguments]) == 2
     error = capsys.readouterr().err
     assert re.search(message, error) and error.count("\n") == 1 and error.startswith("error: "), error
 
 
 def test_a_run_that_does_not_exist_is_refused(tmp_path, capsys):
-    assert main([str(tmp_path / "nothing")]) == 2
+    assert main(["eval", str(tmp_path / "nothing")]) == 2
     assert "expected a run directory, found no config.yaml there" in capsys.readouterr().err
 
 
 def test_a_player_without_weights_is_named(touchdown, capsys):
     shutil.rmtree(touchdown.players / "blue")
-    assert main([str(touchdown.path), "--episodes", "1"]) == 2
+    assert main(["eval", str(touchdown.path), "--episodes", "1"]) == 2
     assert "player 'blue': expected weights in" in capsys.readouterr().err
 
 
 def test_weights_that_do_not_fit_are_refused_with_their_file(cartpole, capsys):
     path = cartpole.snapshot("solo", 2000)
     write_tensors(path, {"weight": np.ones(3, np.float32)})
-    assert main([str(cartpole.path), "--episodes", "1"]) == 2
+    assert main(["eval", str(cartpole.path), "--episodes", "1"]) == 2
     error = capsys.readouterr().err
     assert "player 'solo'" in error and str(path) in error
 
@@ -267,7 +267,7 @@ def test_a_policy_that_cannot_be_evaluated_says_why(tmp_path, balancer, capsys, 
     text = balancer.config.read_text().replace(":Balancer", f":{name}").replace("gain: 1.0", "{}")
     text = re.sub(r"settings:\s+\{\}", "settings: {}", text)
     balancer.config.write_text(text)
-    assert main([str(balancer.path), "--episodes", "1"]) == 2
+    assert main(["eval", str(balancer.path), "--episodes", "1"]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -313,7 +313,8 @@ matches: [{seats: [cross, nought]}]
 
 def test_a_gif_shows_the_episode(touchdown, tmp_path, capsys):
     film = tmp_path / "out.gif"
-    assert main([str(touchdown.path), "--episodes", "1", "--row", "1", "--video", str(film), "--seed", "2"]) == 0
+    arguments = ["--episodes", "1", "--row", "1", "--video", str(film), "--seed", "2"]
+    assert main(["eval", str(touchdown.path), *arguments]) == 0
     assert str(film) in capsys.readouterr().out
     with Image.open(film) as image:
         assert image.n_frames > 10 and min(image.size) >= 320
@@ -325,8 +326,8 @@ def test_a_gif_shows_the_episode(touchdown, tmp_path, capsys):
 def test_an_mp4_shows_as_many_episodes_as_asked(cartpole, tmp_path):
     lengths = [result.length for result in played(cartpole, episodes=3, copies=1)]
     film = tmp_path / "out.mp4"
-    arguments = [str(cartpole.path), "--episodes", "3", "--copies", "1", "--video", str(film), "--video-episodes", "2"]
-    assert main(arguments) == 0
+    arguments = ["--episodes", "3", "--copies", "1", "--video", str(film), "--video-episodes", "2"]
+    assert main(["eval", str(cartpole.path), *arguments]) == 0
     with imageio.get_reader(film) as reader:
         assert sum(1 for _ in reader) == pytest.approx(lengths[0] + lengths[1] + 2, abs=1)
         assert reader.get_meta_data()["fps"] == 50, "CartPole asks for fifty frames a second"
@@ -353,9 +354,9 @@ class Dull(gymnasium.Env):
         "name: dull\\nsteps: 10\\nenv: {use: dull.py:Dull}\\npolicies: {a: {use: random}}\\nmatches: [{seats: [a]}]\\n"
     )
     run = make_run(tmp_path, text.replace("\\n", "\n"))
-    assert main([str(run.path), "--episodes", "1", "--video", str(tmp_path / "out.gif")]) == 2
+    assert main(["eval", str(run.path), "--episodes", "1", "--video", str(tmp_path / "out.gif")]) == 2
     assert "--video: this environment cannot draw" in capsys.readouterr().err
-    assert main([str(run.path), "--episodes", "3"]) == 0
+    assert main(["eval", str(run.path), "--episodes", "3"]) == 0
 
 
 def test_pairings_are_read_from_one_side():
@@ -383,7 +384,7 @@ policies: {a: {use: random}, b: {use: random}, c: {use: random}}
 round_robin: {policies: [a, b, c]}
 """,
     )
-    assert main([str(run.path), "--row", "all", "--episodes", "2"]) == 0
+    assert main(["eval", str(run.path), "--row", "all", "--episodes", "2"]) == 0
     shown = capsys.readouterr().out.split("pairings")[1]
     pairs = [line.replace("●", "").split()[:3] for line in shown.splitlines() if "●" in line]
     assert pairs == [["a", "b", "2"], ["a", "c", "2"], ["b", "c", "2"]]
@@ -392,8 +393,8 @@ round_robin: {policies: [a, b, c]}
 def test_it_needs_no_mpi(cartpole):
     code = f"""
 import json, sys
-from arena.commands.eval import main
-code = main([{str(cartpole.path)!r}, "--episodes", "2"])
+from arena.launch import main
+code = main(["eval", {str(cartpole.path)!r}, "--episodes", "2"])
 print(json.dumps([code, "mpi4py" in sys.modules]))
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)

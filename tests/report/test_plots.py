@@ -13,12 +13,13 @@ import pytest
 from matplotlib.image import imread
 
 from arena.common.errors import ConfigError
+from arena.launch import main
 from arena.protocol.messages import Episode, Progress
 from arena.records.player_statistics import PlayerInfo
 from arena.records.reader import open_records, read_metrics, read_returns
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
-from arena.report.plots import MAX_POINTS, draw_plots, draw_returns, main, running_mean, thin, write_plots
+from arena.report.plots import MAX_POINTS, draw_plots, draw_returns, running_mean, thin, write_plots
 from arena.report.summary import render, summarise, write_summary
 from arena.report.terminal import Terminal
 
@@ -135,9 +136,9 @@ def test_the_running_mean_looks_back_only():
 
 def test_the_pictures_can_be_drawn_again_from_the_shell(run, capsys):
     trained(run).close(0)
-    assert main([str(run.path)]) == 0
+    assert main(["plots", str(run.path)]) == 0
     assert capsys.readouterr().out.split() == [str(run.plots / "returns.png"), str(run.plots / "blue.png")]
-    assert main([str(run.path / "nothing")]) == 2
+    assert main(["plots", str(run.path / "nothing")]) == 2
 
 
 def test_plots_load_neither_torch_nor_matplotlib_before_they_are_drawn():

@@ -26,20 +26,16 @@ def main(argv: Sequence[str]) -> int:
     """Run ``arena doctor``; return 0, 1 if there is a problem, or 2 for a user error."""
     arguments = _parser().parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    try:
-        root, needed = _wanted(arguments)
-        started_by = mpirun_probe.find()
-        if started_by is None:
-            findings: list[Finding] | None = _start_and_examine(arguments, root, needed)
-        else:
-            from arena.commands.doctor.ranks import examine
+    root, needed = _wanted(arguments)
+    started_by = mpirun_probe.find()
+    if started_by is None:
+        findings: list[Finding] | None = _start_and_examine(arguments, root, needed)
+    else:
+        from arena.commands.doctor.ranks import examine
 
-            findings = examine(root, started_by, by_doctor=arguments.quiet)
-            if findings is not None and needed is not None:
-                findings.append(_enough(needed, started_by.size))
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        findings = examine(root, started_by, by_doctor=arguments.quiet)
+        if findings is not None and needed is not None:
+            findings.append(_enough(needed, started_by.size))
     if findings is None:
         return 0
     if arguments.json:
