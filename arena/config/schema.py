@@ -13,6 +13,7 @@ from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.config.league import MANAGED
 from arena.config.run import TABLES, RunConfig
+from arena.config.sections import EnvOverride
 from arena.league.catalog import PLAYERS, player_type
 from arena.league.settings import BattlePlayerConfig, LeagueConfig, PlayerConfig, SoloPayoffConfig
 
@@ -117,6 +118,8 @@ def _rows(model: type[BaseModel], prefix: str, shown: set[type[BaseModel]]) -> I
         key = f"{prefix}{field.alias or name}"
         section, inside = _section(field.annotation)
         again = " Its keys are those above." if section in shown else ""
+        if section is EnvOverride:
+            again, section = " Its keys are those of `env`, and each may be left out.", None
         meaning = (field.description or "").replace("<", "\\<")  # Markdown takes <id> for a tag
         yield f"`{key}`", _type(field.annotation), _default(field), f"{meaning}{again}"
         if section is not None and section not in shown:

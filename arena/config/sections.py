@@ -1,23 +1,25 @@
 """The sections of the configuration file, each a frozen model that checks itself."""
 
+import operator
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
 from pydantic import (
     BeforeValidator,
     Field,
     ValidationInfo,
+    create_model,
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from arena.common import registry
 from arena.common.colors import to_hex
 from arena.common.errors import ConfigError
-from arena.common.validation import Count, Index, Model, Number, Problem, check_settings, found, refusal
-
-Seconds = Annotated[Number, Field(gt=0)]
+from arena.common.validation import Count, Model, Number, Problem, check_settings, found, refusal
+from arena.env_manager.settings import FaultSettings
 
 BEST, OTHERS = "best", "others"  # words of ``copy`` that are no names of policies
 
@@ -96,8 +98,8 @@ class WrapperConfig(Model):
     _use = field_validator("use")(located)
 
 
-class EnvConfig(Model):
-    """The environment that a match plays."""
+class EnvironmentKeys(Model):
+    """Which environment a match plays, in how many copies, and how they are stepped."""
 
     use: str = Field(
         description="The environment: a registered name (touchdown, matrix_game), gymnasium:<id>, pettingzoo:<module>, "
@@ -125,29 +127,6 @@ class EnvConfig(Model):
         description="What holds the copies: serial steps them one after another, subprocess gives each a process, for "
         "slow environments and such as crash or hang.",
     )
-    retry: Literal["renew", "reset"] = Field(
-        "renew",
-        description="What follows when a copy fails: renew makes a new one; reset goes on with the old one where it is "
-        "still there (it raised, or returned something wrong).",
-    )
-    max_retry: Index = Field(
-        10,
-        description="Faults of one copy in a row, without a finished episode between them, after which the run ends: "
-        "one that only fails teaches nothing.",
-    )
-    start_timeout: Seconds = Field(
-        60.0, description="Seconds in which a copy must be made; simulators take tens. Subprocesses only, as below."
-    )
-    reset_timeout: Seconds = Field(60.0, description="Seconds that a reset may take; fractions count.")
-    step_timeout: Seconds = Field(60.0, description="Seconds that a step may take; fractions count.")
-    wait_timeout: Seconds | None = Field(
-        None,
-        description="Seconds after which the others play on without a copy that has not answered, which rests until it "
-        "does: for environments of uneven speed, or that hang. Null: all wait for it.",
-    )
-    memory_limit: Annotated[Number, Field(gt=0)] | None = Field(
-        None, description="Megabytes that a copy's process may hold, for environments that leak; null for no limit."
-    )
     wrappers: tuple[WrapperConfig, ...] = Field((), description="Wrappers around each copy, the first one innermost.")
     autoreset: Literal["next_step", "same_step"] = Field(
         "next_step",
@@ -159,6 +138,10 @@ class EnvConfig(Model):
     @classmethod
     def _known(cls, use: str, info: ValidationInfo) -> str:
         return _environment(use, info)
+
+
+class EnvConfig(FaultSettings, EnvironmentKeys):
+    """The environment that a match plays, and what becomes of its faults."""
 
     @model_validator(mode="after")
     def _batches_fit(self) -> "EnvConfig":
@@ -211,33 +194,18 @@ def _environment(use: str, info: ValidationInfo) -> str:
     return use
 
 
-class EnvOverride(Model):
+class _Override(Model):
     """What a match changes of the file's ``env``: settings key by key, everything else as a whole.
 
     Another ``use`` leaves the file's settings and wrappers behind.
     """
 
-    use: str | None = Field(
-        None, description="Another environment; the file's settings and wrappers then do not apply."
-    )
-    settings: Settings | None = Field(None, description="Merged over the file's settings, key by key.")
-    num_envs: Count | None = Field(None, description="Copies in each environment process of this match.")
-    in_worker: bool | None = Field(None, strict=True, description="Whether this match's worker steps its copies.")
-    batches: Count | None = Field(None, description="Batches of this match.")
-    manager: Literal["serial", "subprocess"] | None = Field(None, description="The manager of this match.")
-    retry: Literal["renew", "reset"] | None = Field(None, description="What follows a fault in this match.")
-    max_retry: Index | None = Field(None, description="Faults in a row of a copy of this match.")
-    start_timeout: Seconds | None = Field(None, description="Seconds to make a copy of this match.")
-    reset_timeout: Seconds | None = Field(None, description="Seconds for a reset in this match.")
-    step_timeout: Seconds | None = Field(None, description="Seconds for a step in this match.")
-    wait_timeout: Seconds | None = Field(None, description="Seconds until this match plays on without a late copy.")
-    memory_limit: Annotated[Number, Field(gt=0)] | None = Field(None, description="Megabytes of a copy of this match.")
-    wrappers: tuple[WrapperConfig, ...] | None = Field(
-        None, description="The wrappers of this match, instead of the file's."
-    )
-    autoreset: Literal["next_step", "same_step"] | None = Field(None, description="The autoreset mode of this match.")
+    if TYPE_CHECKING:
 
-    @field_validator("use")
+        def __getattr__(self, key: str) -> Any:
+            """Return what a key of ``EnvConfig`` is to be, None where the match leaves it as it is."""
+
+    @field_validator("use", check_fields=False)
     @classmethod
     def _known(cls, use: str | None, info: ValidationInfo) -> str | None:
         return None if use is None else _environment(use, info)
@@ -255,6 +223,25 @@ class EnvOverride(Model):
         elif self.settings is not None:
             mine["settings"] = {**env.settings, **self.settings}
         return EnvConfig.model_validate({**theirs, **mine})
+
+
+def _optional(field: FieldInfo) -> Any:
+    """Return the type and the default of a key that may be left out, for ``create_model``."""
+    kind: Any = field.annotation
+    if field.metadata:  # limits and strictness
+        kind = operator.getitem(Annotated, (kind, *field.metadata))  # Annotated[kind, *metadata] takes Python 3.11
+    return Optional[kind], Field(None, description=field.description)  # noqa: UP045 (kind is a value)
+
+
+if TYPE_CHECKING:
+    EnvOverride = _Override
+else:
+    EnvOverride = create_model(
+        "EnvOverride",
+        __base__=_Override,
+        __doc__=_Override.__doc__,
+        **{name: _optional(field) for name, field in EnvConfig.model_fields.items()},
+    )
 
 
 class PolicyConfig(Model):

@@ -35,7 +35,11 @@ class MatchConfig(Model):
     entities: tuple[Index, ...] | None = Field(
         None, description="Which entity each listed name plays, by index; null: 0, 1, 2, ... in the order of seats."
     )
-    env: EnvOverride | None = Field(None, description="Put over the file's env for this match.")
+    env: EnvOverride | None = Field(
+        None,
+        description="Put over the file's env for this match: settings key by key, everything else as a whole; another "
+        "use leaves the file's settings and wrappers behind.",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "MatchConfig":

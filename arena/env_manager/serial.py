@@ -11,7 +11,7 @@ from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.env_manager.asking import ask
 from arena.env_manager.faults import CopyFault, Fault, RetriesSpentError, cut_short, fault_of
-from arena.env_manager.settings import RETRIES, ManagerSettings, pause_before
+from arena.env_manager.settings import ManagerSettings, pause_before
 from arena.env_manager.slot import Slot, owned
 from arena.envs.interface import EntitySpaces, Environment, Timestep
 
@@ -65,13 +65,11 @@ class BaseEnvManager:
           settings: timeouts and limits; the defaults where None.
 
         Raises:
-          ConfigError: there are to be none, the copies differ in their entities, or a setting makes no sense.
+          ConfigError: there are to be none, or the copies differ in their entities.
         """
         self.settings = settings or ManagerSettings()
         if env_num < 1:
             raise ConfigError(f"expected at least one environment copy, found {env_num}")
-        if self.settings.retry not in RETRIES:
-            raise ConfigError(f"retry: expected one of {', '.join(RETRIES)}, found {self.settings.retry!r}")
         self.on_fault: Callable[[int, Fault], None] = lambda env_id, fault: None
         self._makes = [make] * env_num
         self.env_num = env_num

@@ -1,37 +1,66 @@
 """How a manager treats its copies: timeouts, limits, and what it does when one fails."""
 
-from typing import NamedTuple
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from arena.common.validation import Index, Model, Number
+
+Seconds = Annotated[Number, Field(gt=0)]
 
 
-class ManagerSettings(NamedTuple):
-    """The options of an environment manager; times in seconds.
+class FaultSettings(Model):
+    """What a fault is and what follows it: keys of ``env:`` in the configuration file. Seconds may be fractions."""
 
-    Attributes:
-      retry: what follows a fault: ``renew`` makes a new copy; ``reset`` goes on with the old one where it is still
-        there (it raised, or returned something wrong).
-      max_retry: faults of one copy in a row, without a finished episode between them, after which it is given up.
-      backoff: pause before the second replacement in a row, doubled for each further one, at most ``MAX_BACKOFF``.
-      start_timeout, reset_timeout, step_timeout: how long a copy may take; fractions count. A serial manager cannot
-        enforce them.
-      memory_limit: megabytes that a copy's process may hold, None for no limit; subprocesses only.
-      wait_num: ``step`` returns as soon as this many copies have answered; None waits for all.
-      wait_timeout: ... or after so long, if at least one has.
-      seed: what the seeds of restarted copies derive from where nobody gave them one; None leaves them random.
+    retry: Literal["renew", "reset"] = Field(
+        "renew",
+        description="What follows when a copy fails: renew makes a new one; reset goes on with the old one where it is "
+        "still there (it raised, or returned something wrong).",
+    )
+    max_retry: Index = Field(
+        10,
+        description="Faults of one copy in a row, without a finished episode between them, after which the run ends: "
+        "one that only fails teaches nothing.",
+    )
+    start_timeout: Seconds = Field(
+        60.0, description="Seconds in which a copy must be made; simulators take tens. Subprocesses only, as below."
+    )
+    reset_timeout: Seconds = Field(60.0, description="Seconds that a reset may take; fractions count.")
+    step_timeout: Seconds = Field(60.0, description="Seconds that a step may take; fractions count.")
+    wait_timeout: Seconds | None = Field(
+        None,
+        description="Seconds after which the others play on without a copy that has not answered, which rests until it "
+        "does: for environments of uneven speed, or that hang. Null: all wait for it.",
+    )
+    memory_limit: Annotated[Number, Field(gt=0)] | None = Field(
+        None, description="Megabytes that a copy's process may hold, for environments that leak; null for no limit."
+    )
+
+
+class ManagerSettings(FaultSettings):
+    """The options of an environment manager.
+
+    ``step`` of a manager returns after ``wait_timeout``, if at least one copy has answered. A serial manager cannot
+    enforce timeouts, nor ``memory_limit``.
     """
 
-    retry: str = "renew"
-    max_retry: int = 10
-    backoff: float = 0.1
-    start_timeout: float = 60.0
-    reset_timeout: float = 60.0
-    step_timeout: float = 60.0
-    memory_limit: float | None = None
-    wait_num: int | None = None
-    wait_timeout: float | None = None
-    seed: int | None = None
+    backoff: Annotated[Number, Field(ge=0)] = Field(
+        0.1,
+        description="Seconds before the second replacement in a row; doubles for each further one, up to MAX_BACKOFF.",
+    )
+    wait_num: Index | None = Field(
+        None, description="``step`` returns as soon as this many copies have answered; null waits for all."
+    )
+    seed: int | None = Field(
+        None,
+        description="What the seeds of restarted copies derive from where they were given none; null: random seeds.",
+    )
 
+    @classmethod
+    def of(cls, faults: FaultSettings, seed: int) -> "ManagerSettings":
+        """Return the settings of a manager that treats faults so."""
+        return cls(**{name: getattr(faults, name) for name in FaultSettings.model_fields}, seed=seed)
 
-RETRIES = ("renew", "reset")
 
 MAX_BACKOFF = 5.0
 """Longest pause before a replacement: a simulator's license server or port may need so long to come back."""

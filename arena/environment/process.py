@@ -17,7 +17,6 @@ from arena.common.trees import even_slices
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, World
 from arena.config.run import TableRow
-from arena.config.sections import EnvConfig
 from arena.env_manager import ManagerSettings, create_env_manager
 from arena.env_manager.faults import Fault, NotANumberError, RetriesSpentError, cut_short, fault_of
 from arena.env_manager.serial import FAILURES
@@ -91,9 +90,8 @@ class EnvironmentProcess:
         name = f"row {match.row} replica {match.replica}"
         self._told: set[str] = set()
         self._source = EnvironmentSource(env.use, env.settings, [(w.use, w.settings) for w in env.wrappers])
-        self._manager = create_env_manager(
-            env.manager, self._source, env.num_envs, _manager_settings(env, derive_seed(seed, "match", name))
-        )
+        settings = ManagerSettings.of(env, derive_seed(seed, "match", name))
+        self._manager = create_env_manager(env.manager, self._source, env.num_envs, settings)
         self._manager.on_fault = self._note_fault
         self._entities = self._manager.entities
         check_seats(
@@ -523,15 +521,3 @@ class EnvironmentProcess:
         self._put_sides(batch, others)
         for seat in others:
             self._channel.send_to(batch, seat)
-
-
-def _manager_settings(env: EnvConfig, seed: int) -> ManagerSettings:
-    return ManagerSettings(
-        retry=env.retry,
-        max_retry=env.max_retry,
-        start_timeout=env.start_timeout,
-        reset_timeout=env.reset_timeout,
-        step_timeout=env.step_timeout,
-        memory_limit=env.memory_limit,
-        seed=seed,
-    )

@@ -67,7 +67,7 @@ def test_the_table_explains_every_key():
         assert len(cells) == 4, row
         assert cells[3].strip(), f"{cells[0]} has no description"
     keys = [row.split("`")[1] for row in rows]
-    expected = ("name", "env.wrappers[].use", "policies.<name>.use", "matches[].env.num_envs", "rounds[].copy", "gamma")
+    expected = ("name", "env.wrappers[].use", "policies.<name>.use", "matches[].env", "rounds[].copy", "gamma")
     assert set(expected) <= set(keys)
     assert "| `learning_rate` | number | `0.0003` |" in table
     assert "| `steps` | whole number | required |" in table

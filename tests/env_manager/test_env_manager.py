@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from arena.common.errors import ConfigError
 from arena.env_manager import BaseEnvManager, ManagerSettings, create_env_manager
@@ -227,7 +228,7 @@ def test_empty_managers_unlike_copies_and_odd_settings_are_refused(make):
         make(lambda i: make_environment(f"gymnasium:{names[i]}"), 2)
     with pytest.raises(ConfigError, match="no module named 'nowhere'"):
         make(EnvironmentSource("nowhere:make", {}), 1)
-    with pytest.raises(ConfigError, match="renew, reset, found 'again'"):
+    with pytest.raises(ValidationError, match="expected 'renew' or 'reset', found 'again'"):
         make(retry="again")
 
 
