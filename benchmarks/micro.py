@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from arena.config.run import EnvConfig, TableRow
 from arena.config.table import Seat
 from arena.plan.layout import plan
 from benchmarks.tools.measuring import Figures, Table, compete, conclude, options, parse
@@ -42,15 +43,10 @@ class Pair(NamedTuple):
     unit: str = "us"
 
 
-class _Row(NamedTuple):
-    seats: tuple[Seat, ...]
-    replicas: int
-    in_worker: bool = False
-
-
 _MANY_RANKS = 100_001
 _NODES = [rank // 64 for rank in range(_MANY_RANKS)]
-_MANY_MATCHES = [_Row(tuple(Seat(name, (index,)) for index, name in enumerate("aabb")), 20_000)]
+_SEATS = tuple(Seat(name, (index,)) for index, name in enumerate("aabb"))
+_MANY_MATCHES = [TableRow(_SEATS, 20_000, EnvConfig(use="touchdown"))]
 
 
 def planning() -> Pair:

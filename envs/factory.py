@@ -8,7 +8,8 @@ from typing import Any
 import gymnasium
 
 from arena.common.errors import ConfigError
-from arena.common.registry import ENVIRONMENTS, is_reference, nearest
+from arena.common.registry import ENVIRONMENTS, is_reference
+from arena.common.text import suggestion
 from arena.envs.gymnasium_adapter import GymnasiumEnvironment
 from arena.envs.interface import EntitySpaces, Environment
 from arena.envs.list_adapter import ListEnvironment, space_lists
@@ -69,7 +70,7 @@ def _make_native(use: str, settings: dict[str, Any], render: bool) -> Any:
     if use in ENVIRONMENTS:
         return from_code(use, ENVIRONMENTS[use], settings, render)
     if not is_reference(use):
-        hint = nearest(use, ENVIRONMENTS)
+        hint = suggestion(use, ENVIRONMENTS)
         if use in gymnasium.registry or use.startswith("ALE/"):
             hint = f" (did you mean 'gymnasium:{use}'?)"
         raise ConfigError(

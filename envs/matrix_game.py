@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.common.errors import ConfigError
-from arena.common.registry import nearest
+from arena.common.text import suggestion
 from arena.envs.interface import EntitySpaces, Timestep
 
 NAMED: dict[str, list] = {
@@ -94,7 +94,7 @@ def _payoffs(given: Any) -> np.ndarray:
     if isinstance(given, str):
         if given not in NAMED:
             raise ConfigError(
-                f"payoffs: unknown game {given!r}{nearest(given, NAMED)}; expected one of {', '.join(NAMED)}, "
+                f"payoffs: unknown game {given!r}{suggestion(given, NAMED)}; expected one of {', '.join(NAMED)}, "
                 "a matrix, or a pair of them"
             )
         given = NAMED[given]

@@ -13,7 +13,8 @@ from typing import Any
 import gymnasium
 
 from arena.common.errors import ConfigError
-from arena.common.registry import EXTRAS, load, missing_package, nearest
+from arena.common.registry import EXTRAS, load, missing_package
+from arena.common.text import suggestion
 
 # How CPython words a call that does not fit a signature. Other TypeErrors in code of the user's own are its faults,
 # and keep their traceback.
@@ -49,7 +50,7 @@ def _similar(name: str) -> str:
         importlib.import_module("ale_py")  # so that its games are among the names to suggest
     if f"ALE/{name}" in gymnasium.registry:
         return f" (did you mean 'gymnasium:ALE/{name}'?)"
-    return nearest(f"gymnasium:{name}", [f"gymnasium:{known}" for known in gymnasium.registry])
+    return suggestion(f"gymnasium:{name}", [f"gymnasium:{known}" for known in gymnasium.registry])
 
 
 def _gymnasium_entry(name: str) -> Any:
@@ -99,7 +100,7 @@ def _pettingzoo_module(use: str, name: str) -> ModuleType:
             if absent in EXTRAS or not f"{candidate}.".startswith(f"{absent}."):
                 raise missing(error, use) from error
     raise ConfigError(
-        f"{use!r}: there is no module {name!r}, nor one in pettingzoo{nearest(name, _pettingzoo_names())}; "
+        f"{use!r}: there is no module {name!r}, nor one in pettingzoo{suggestion(name, _pettingzoo_names())}; "
         "expected for example pettingzoo:classic.tictactoe_v3 or pettingzoo:mpe2.simple_tag_v3"
     )
 
@@ -126,7 +127,7 @@ def from_openspiel(use: str, name: str, settings: dict[str, Any]) -> Any:
 
     known = {kind.short_name: kind for kind in pyspiel.registered_games()}
     if name not in known:
-        hint = nearest(f"openspiel:{name}", [f"openspiel:{game}" for game in known])
+        hint = suggestion(f"openspiel:{name}", [f"openspiel:{game}" for game in known])
         raise ConfigError(
             f"unknown environment {use!r}{hint}; expected one of OpenSpiel's games, such as openspiel:kuhn_poker, with "
             "its parameters as settings"
@@ -134,7 +135,7 @@ def from_openspiel(use: str, name: str, settings: dict[str, Any]) -> Any:
     takes = known[name].parameter_specification
     unknown = [key for key in settings if key not in takes]
     if unknown:
-        hint = nearest(unknown[0], takes)
+        hint = suggestion(unknown[0], takes)
         accepted = ", ".join(sorted(takes)) or "no settings"
         raise ConfigError(f"{use!r} has no parameter {unknown[0]!r}{hint}; it takes {accepted}")
     # YAML writes 1 where OpenSpiel insists on 1.0.

@@ -7,7 +7,8 @@ import gymnasium
 import gymnasium.wrappers
 
 from arena.common.errors import ConfigError
-from arena.common.registry import is_reference, load, nearest
+from arena.common.registry import is_reference, load
+from arena.common.text import suggestion
 from arena.envs.sources import MISFITS, missing, refused
 
 GYMNASIUM_PREFIX = "gymnasium.wrappers."
@@ -63,11 +64,11 @@ def _find(use: str) -> Any:
     except AttributeError as error:
         renamed = f": {error}" if "renamed" in str(error) else ""
         raise ConfigError(
-            f"unknown wrapper {use!r}{nearest(name, gymnasium.wrappers.__all__)}{renamed}; expected one of "
+            f"unknown wrapper {use!r}{suggestion(name, gymnasium.wrappers.__all__)}{renamed}; expected one of "
             "gymnasium.wrappers, package.module:name or path/to/file.py:name"
         ) from error
     if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
-        raise ConfigError(f"{use!r} is not a wrapper{nearest(name, gymnasium.wrappers.__all__)}")
+        raise ConfigError(f"{use!r} is not a wrapper{suggestion(name, gymnasium.wrappers.__all__)}")
     return found
 
 

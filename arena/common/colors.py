@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from arena.common.errors import ConfigError
-from arena.common.registry import nearest
+from arena.common.text import suggestion
 
 NAMED = {
     "blue": "#3b82f6",
@@ -51,7 +51,7 @@ def to_hex(color: str) -> str:
 
     if colors.is_color_like(color):
         return colors.to_hex(color)
-    near = nearest(color, [*NAMED, *colors.CSS4_COLORS])
+    near = suggestion(color, [*NAMED, *colors.CSS4_COLORS])
     raise ConfigError(f"color: expected #rrggbb or a CSS color name, found {color!r}{near}")
 
 

@@ -1,6 +1,5 @@
 """Names to code: the engine reaches environments and policies only through here."""
 
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
+from arena.common.text import suggestion
 
 ENVIRONMENTS = {
     "touchdown": "arena.envs.touchdown:Touchdown",
@@ -44,12 +44,6 @@ EXTRAS = {
 }
 
 
-def nearest(name: str, valid: Any) -> str:
-    """Return `` (did you mean 'x'?)`` for the valid name closest to ``name``, or an empty string."""
-    close = difflib.get_close_matches(name, list(valid), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
 def missing_package(error: ImportError, wanted_by: str) -> ConfigError:
     """Turn a failed import into an error that says what to install."""
     package = (error.name or "").split(".")[0]
@@ -83,7 +77,7 @@ def load(reference: str) -> Any:
     found = getattr(module, name, None)
     if found is None:
         public = [n for n in vars(module) if not n.startswith("_")]
-        raise ConfigError(f"{reference!r}: {place} has no {name!r}{nearest(name, public)}")
+        raise ConfigError(f"{reference!r}: {place} has no {name!r}{suggestion(name, public)}")
     return found
 
 
@@ -130,7 +124,7 @@ def policy_settings_model(use: str) -> type | None:
 def _reference(use: str, kind: str, valid: dict) -> str:
     if not is_reference(use):
         raise ConfigError(
-            f"unknown {kind} {use!r}{nearest(use, valid)}; expected one of {', '.join(sorted(valid))}, "
+            f"unknown {kind} {use!r}{suggestion(use, valid)}; expected one of {', '.join(sorted(valid))}, "
             f"package.module:name or path/to/file.py:name"
         )
     return use

@@ -1,6 +1,9 @@
 """Random streams: derived from the run's seed and from what a thing is, never from a rank number."""
 
 import hashlib
+import random
+
+import numpy as np
 
 
 def derive_seed(seed: int, *what: str | int) -> int:
@@ -11,3 +14,9 @@ def derive_seed(seed: int, *what: str | int) -> int:
     """
     digest = hashlib.blake2b(repr((seed, *what)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 33
+
+
+def seed_global_generators(seed: int) -> None:
+    """Seed Python's and NumPy's global generators, which users' environments and policies may draw from."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (users' code may use the global generator)

@@ -1,8 +1,10 @@
-"""Numbers as people say them."""
+"""Numbers and names as messages say them."""
 
+import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import Any
 
 
 def compact(value: float) -> str:
@@ -46,3 +48,26 @@ def ranges(numbers: Iterable[int], dash: str = "-") -> str:
         members = [number for _, number in run]
         runs.append(str(members[0]) if len(members) == 1 else f"{members[0]}{dash}{members[-1]}")
     return ", ".join(runs)
+
+
+def percentages(counts: Sequence[float]) -> str:
+    """Return for example ``60% / 10% / 30%``, the part of all that each count is; empty where nothing was counted."""
+    total = sum(counts)
+    return " / ".join(f"{count / total:.0%}" for count in counts) if total else ""
+
+
+def nearest(name: Any, valid: Iterable[str]) -> list[str]:
+    """Return the valid name that is most like ``name``, if one is."""
+    return difflib.get_close_matches(str(name), list(valid), n=1)
+
+
+def suggestion(name: Any, valid: Iterable[str]) -> str:
+    """Return `` (did you mean 'x'?)`` for the nearest valid name, or an empty text where none is near."""
+    return "".join(f" (did you mean {close!r}?)" for close in nearest(name, valid))
+
+
+def did_you_mean(name: Any, valid: Sequence[str]) -> str:
+    """Return ``did you mean 'x'?`` for the nearest valid name, or all valid names where none is near."""
+    for close in nearest(name, valid):
+        return f"did you mean {close!r}?"
+    return f"expected one of {', '.join(valid)}" if valid else "expected no keys here"

@@ -1,9 +1,8 @@
 """Pydantic's findings in the arena's words: what was expected, what was found, the nearest valid name."""
 
-import difflib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
@@ -17,6 +16,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from arena.common.text import did_you_mean, nearest
 
 Place = tuple[str | int, ...]  # keys and list indices from the top of the file to a value
 
@@ -38,18 +39,6 @@ def found(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}" if value else "an empty list"
     return repr(value)
-
-
-def nearest(name: Any, valid: Sequence[str]) -> list[str]:
-    """Return the valid name that is most like ``name``, if one is."""
-    return difflib.get_close_matches(str(name), valid, n=1)
-
-
-def did_you_mean(name: Any, valid: Sequence[str]) -> str:
-    """Return ``did you mean 'x'?`` for the nearest valid name, or all valid names where none is near."""
-    for close in nearest(name, valid):
-        return f"did you mean {close!r}?"
-    return f"expected one of {', '.join(valid)}" if valid else "expected no keys here"
 
 
 def is_integral(value: Any) -> bool:

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from arena.common.errors import ConfigError
-from arena.common.validation import Count, Index, Model, Place, Problem, did_you_mean, problems, refusal
+from arena.common.text import did_you_mean
+from arena.common.validation import Count, Index, Model, Place, Problem, problems, refusal
 from arena.config.league import LeagueSection
 from arena.config.sections import (
     BEST,

@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from arena.common import registry
 from arena.common.colors import to_hex
 from arena.common.errors import ConfigError
+from arena.common.text import suggestion
 from arena.common.validation import Count, Model, Number, Problem, check_settings, found, refusal
 from arena.env_manager.settings import FaultSettings
 
@@ -187,7 +188,7 @@ def _environment(use: str, info: ValidationInfo) -> str:
     use = located(use, info)
     if not registry.is_reference(use) and use not in registry.ENVIRONMENTS:
         raise ValueError(
-            f"unknown environment {use!r}{registry.nearest(use, registry.ENVIRONMENTS)}; expected "
+            f"unknown environment {use!r}{suggestion(use, registry.ENVIRONMENTS)}; expected "
             f"{', '.join(sorted(registry.ENVIRONMENTS))}, gymnasium:<id>, pettingzoo:<module>, openspiel:<game>, "
             "package.module:make_env or path/to/file.py:make_env"
         )

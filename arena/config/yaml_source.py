@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import yaml
 
 from arena.common.errors import ConfigError
-from arena.common.validation import Place, did_you_mean, found
+from arena.common.text import did_you_mean
+from arena.common.validation import Place, found
 
 
 class Source(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from arena.common.errors import ConfigError
-from arena.common.registry import nearest
+from arena.common.text import suggestion
 from arena.env_manager.serial import BaseEnvManager
 from arena.env_manager.settings import ManagerSettings
 from arena.env_manager.subprocesses import SubprocessEnvManager
@@ -30,6 +30,6 @@ def create_env_manager(
     """
     if kind not in MANAGERS:
         raise ConfigError(
-            f"unknown environment manager {kind!r}{nearest(kind, MANAGERS)}; expected one of {', '.join(MANAGERS)}"
+            f"unknown environment manager {kind!r}{suggestion(kind, MANAGERS)}; expected one of {', '.join(MANAGERS)}"
         )
     return MANAGERS[kind](make, env_num, settings)

@@ -4,7 +4,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from arena.common.registry import nearest
+from arena.common.text import suggestion
 from arena.env_manager.faults import CallError
 from arena.envs.interface import Environment
 
@@ -36,4 +36,4 @@ def _find(environment: Environment, name: str) -> Any:
     elif hasattr(native, name):
         return getattr(native, name)
     public = [each for each in (*dir(environment), *dir(getattr(native, "unwrapped", native))) if each[0] != "_"]
-    raise AttributeError(f"the environment has no attribute {name!r}{nearest(name, public)}")
+    raise AttributeError(f"the environment has no attribute {name!r}{suggestion(name, public)}")

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 from arena.env_manager.fork_server import Ended, Kill, Plans, Start
-from arena.system.processes import without_mpi
+from arena.system.launcher_env import without_mpi
 
 PATIENCE = 1.0
 """Seconds to wait for the news of a process whose end is known already."""

@@ -1,7 +1,6 @@
 """The environment process: owns the copies of one match, steps them when all seats have acted, tells every seat."""
 
 import logging
-import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
@@ -12,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.common.errors import ConfigError
-from arena.common.seeding import derive_seed
+from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.trees import even_slices
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, World
@@ -83,8 +82,7 @@ class EnvironmentProcess:
         """
         env = row.env
         if deterministic:  # for environments that draw from the global generators
-            random.seed(derive_seed(seed, "match", match.row, match.replica))
-            np.random.seed(derive_seed(seed, "match", match.row, match.replica))  # noqa: NPY002
+            seed_global_generators(derive_seed(seed, "match", match.row, match.replica))
         self._ends_by_seats = deterministic
         self._world, self._mailbox, self._match = world, mailbox, match
         name = f"row {match.row} replica {match.replica}"

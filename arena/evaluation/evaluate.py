@@ -3,9 +3,9 @@
 import contextlib
 from collections.abc import Callable, Sequence
 
-from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
+from arena.common.text import suggestion
 from arena.config.run import RunConfig, TableRow
 from arena.envs.interface import Environment
 from arena.evaluation.play import Result, play
@@ -78,7 +78,7 @@ def seat_names(row: TableRow, names: Sequence[str] | None, config: RunConfig) ->
         return usual
     for name in names:
         if name not in config.players:
-            near = registry.nearest(name, config.players)
+            near = suggestion(name, config.players)
             raise ConfigError(f"--seats: there is no player {name!r}{near}; players: {', '.join(config.players)}")
     if len(names) == len(usual):
         return list(names)

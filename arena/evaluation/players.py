@@ -1,16 +1,14 @@
 """The players of a run as they can play: policies with their weights, built without a run that goes on."""
 
 import logging
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from arena.common import registry
 from arena.common.errors import ConfigError
-from arena.common.seeding import derive_seed
+from arena.common.seeding import derive_seed, seed_global_generators
+from arena.common.text import suggestion
 from arena.config.run import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces, Environment
 from arena.evaluation.play import Acting, SeatAgent
@@ -48,7 +46,7 @@ def policy_of(config: RunConfig, player: str) -> PolicyConfig:
       ConfigError: it knows no such player.
     """
     if player not in config.players:
-        near = registry.nearest(player, config.players)
+        near = suggestion(player, config.players)
         raise ConfigError(f"there is no player {player!r}{near}; players: {', '.join(config.players)}")
     return config.players[player]
 
@@ -78,8 +76,7 @@ def seed_libraries(seed: int) -> None:
     """Seed the generators that users' policies draw from."""
     import torch
 
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 (users' code may use the global generator)
+    seed_global_generators(seed)
     torch.manual_seed(seed)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from arena.common.text import number
+from arena.common.text import number, percentages
 from arena.evaluation.play import Result
 from arena.records.player_statistics import mean_by_player, outcomes_of
 
@@ -95,7 +95,7 @@ def player_table(
         mean = sum(mine.returns) / len(mine.returns)
         row = [_dot(name, colors), policies[name].rpartition(":")[2], f"{len(mine.returns):,}"]
         row.append(f"[bold]{number(mean)}[/bold] ± {number(standard_error(mine.returns))}")
-        row += [_shares(mine.outcomes)] if outcomes else []
+        row += [_percentages(mine.outcomes)] if outcomes else []
         table.add_row(*row, f"{sum(mine.lengths) / len(mine.lengths):.1f}")
     return table
 
@@ -108,7 +108,7 @@ def pair_table(pairs: Mapping[tuple[str, str], Mapping[str, int]], colors: Mappi
     for title in ("episodes", "win / draw / loss"):
         table.add_column(title, justify="right")
     for (home, away), counts in pairs.items():
-        table.add_row(_dot(home, colors), _dot(away, colors), f"{sum(counts.values()):,}", _shares(counts))
+        table.add_row(_dot(home, colors), _dot(away, colors), f"{sum(counts.values()):,}", _percentages(counts))
     return table
 
 
@@ -116,6 +116,5 @@ def _dot(name: str, colors: Mapping[str, str]) -> str:
     return f"[{colors[name]}]●[/] {name}"
 
 
-def _shares(counts: Mapping[str, int]) -> str:
-    total = max(sum(counts.values()), 1)
-    return " / ".join(f"{counts[kind] / total:.0%}" for kind in ("win", "draw", "loss"))
+def _percentages(counts: Mapping[str, int]) -> str:
+    return percentages([counts[kind] for kind in ("win", "draw", "loss")])

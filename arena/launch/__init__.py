@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.common.errors import ConfigError
-from arena.launch import mpirun as start
+from arena.launch import mpirun
 from arena.system import aslr, launcher_env
 
 if TYPE_CHECKING:
@@ -156,22 +156,22 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     from arena.records.reader import part_of_rank
     from arena.records.run_directory import RunDirectory
 
-    start.refuse_bare_srun()
+    mpirun.refuse_bare_srun()
     config = load_config(args.config, args.set)
     rounds = config.round_list()
     ranks = args.ranks or ranks_of_run(config)
-    start.refuse_too_small_a_job(ranks, ranks_of_run(config))
+    mpirun.refuse_too_small_a_job(ranks, ranks_of_run(config))
     for round_ in rounds:
         plan(round_.rows, [0] * ranks, config.spares)
     check_environments(config)
     check_weights(config)
     run = RunDirectory(config.run_root, config.name)
     run.check(run.goes_on(_resume(args)))
-    mpirun, tolerant = start.find_mpirun(), config.fault_tolerance == "ulfm"
-    line = start.command(mpirun, ranks, _for_ranks(args), args.hosts, tolerant=tolerant)
+    path, tolerant = mpirun.find_mpirun(), config.fault_tolerance == "ulfm"
+    line = mpirun.command(path, ranks, _for_ranks(args), args.hosts, tolerant=tolerant)
     for number in range(args.restarts + 1):
         before, _ = _last_life(run)
-        code, asked, stuck = start.run(line, partial(part_of_rank, run))
+        code, asked, stuck = mpirun.run(line, partial(part_of_rank, run))
         life, ended = _last_life(run)
         finished = life != before and ended == 0
         if stuck and finished:
@@ -184,7 +184,7 @@ def start_under_mpi(args: argparse.Namespace) -> int:
         print(f"restart {number + 1} of {args.restarts}, from the newest checkpoint", file=sys.stderr, flush=True)
         words = [word for word in _for_ranks(args) if word != "--resume"]
         again = words if args.resume_or_start else [*words, "--resume-or-start"]
-        line = start.command(mpirun, ranks, again, args.hosts, tolerant=tolerant)
+        line = mpirun.command(path, ranks, again, args.hosts, tolerant=tolerant)
     return code
 
 

@@ -6,7 +6,6 @@ run checkpoints at the next update and exits with 0. A second signal ends everyt
 """
 
 import contextlib
-import ctypes
 import os
 import shlex
 import shutil
@@ -16,15 +15,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from arena.common.errors import GO_ON, ConfigError
 from arena.launch.leftovers import remove_since, segments
 from arena.launch.mpirun_output import pass_on, signal_in, write_error
-from arena.system.launcher_env import started_by_mpi
-
-PR_SET_PDEATHSIG = 1
+from arena.system import launcher_env
+from arena.system.processes import die_with_parent
 
 LINK_CHECKS = {
     "PRTE_MCA_plm_ssh_args": "-o ServerAliveInterval=5 -o ServerAliveCountMax=3",
@@ -42,8 +41,8 @@ def refuse_bare_srun() -> None:
     Raises:
       ConfigError: srun has started several tasks that do not know of each other.
     """
-    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
-    if started_by_mpi() is None and tasks.isdecimal() and int(tasks) > 1:
+    _, tasks = launcher_env.task_of_step() or (0, 1)
+    if launcher_env.started_by_mpi() is None and tasks > 1:
         raise ConfigError(
             f"srun has started {tasks} tasks that do not know of each other; start them with srun --mpi=pmix or "
             "--mpi=pmi2, whichever your MPI library speaks (docs/hpc.md), or start mpirun without srun"
@@ -199,7 +198,8 @@ def run(
         env=environment(line[0]),
         start_new_session=True,
         stderr=subprocess.PIPE,
-        preexec_fn=_die_with_parent,  # noqa: PLW1509 (no threads run yet)
+        # An mpirun without the parent that takes the signals would run on, and could not be stopped in order.
+        preexec_fn=partial(die_with_parent, signal.SIGTERM),  # noqa: PLW1509 (no threads run yet)
     )
     assert child.stderr is not None
     errors = threading.Thread(target=pass_on, args=(child.stderr.fileno(), part_of, not_started), daemon=True)
@@ -258,11 +258,3 @@ def _has_only_zombie_children(pid: int) -> bool:
             states.extend(stat.rpartition(")")[2].split()[0] for stat in stats)
         return bool(states) and all(state in "ZX" for state in states)
     return False
-
-
-def _die_with_parent() -> None:
-    """Have the kernel end mpirun, and with it all ranks, should this parent be killed without a chance to say so."""
-    try:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    except (OSError, AttributeError):  # not Linux: an orphaned mpirun must be ended by hand there
-        pass

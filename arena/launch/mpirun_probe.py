@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.launch import mpirun as start
+from arena.launch import mpirun
 from arena.system import launcher_env
 
 _PROGRAMS = ("prterun", "prted", "orterun", "orted", "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "srun")
-_VARIABLES = ("OMPI_", "PMIX_", "PRTE_", "PMI_", "HYD", "MPI_LOCAL", "I_MPI_", "SLURM_", "PBS_", "LSB_")
 
 
 class Launcher(NamedTuple):
@@ -36,22 +35,11 @@ class Launcher(NamedTuple):
 
 def find(environment: Mapping[str, str] = os.environ) -> Launcher | None:
     """Return the launcher that started this process as one of its ranks, judged by its environment, or None."""
-    place = launcher_env.started_by_mpi()
-    if place is None and "SLURM_STEP_NUM_TASKS" in environment:  # a step of srun that brings no MPI along
-        place = int(environment.get("SLURM_PROCID", 0)), int(environment["SLURM_STEP_NUM_TASKS"])
+    # A step of srun may bring no MPI along.
+    place = launcher_env.started_by_mpi(environment) or launcher_env.task_of_step(environment)
     if place is None:
         return None
-    return Launcher(_kind(environment), *place, next(_launchers_above(), None))
-
-
-def _kind(environment: Mapping[str, str]) -> str:
-    if "OMPI_COMM_WORLD_SIZE" in environment:
-        return "Open MPI"
-    if any(name.startswith(("I_MPI_HYDRA", "I_MPI_MPIRUN")) for name in environment):
-        return "Intel MPI"
-    if "SLURM_STEP_NUM_TASKS" in environment and "HYDI_CONTROL_FD" not in environment:
-        return "SLURM"
-    return "MPICH"
+    return Launcher(launcher_env.kind_of_launcher(environment), *place, next(_launchers_above(), None))
 
 
 def _launchers_above() -> Iterator[str]:
@@ -75,15 +63,15 @@ def agree(kind: str, library: str) -> bool:
     return (kind == "Open MPI") == library.startswith("Open MPI")
 
 
-def version_of(mpirun: str) -> str:
-    """Return the first telling line of ``mpirun --version``; empty if it says nothing."""
+def version_of(path: str) -> str:
+    """Return the first telling line of ``mpirun --version`` of the program at ``path``; empty if it says nothing."""
     try:
         answer = subprocess.run(
-            [mpirun, "--version"],
+            [path, "--version"],
             capture_output=True,
             text=True,
             check=False,
-            env=start.environment(mpirun),
+            env=mpirun.environment(path),
             timeout=20,
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -99,24 +87,20 @@ def run_for(line: Sequence[str], seconds: float, environment: Mapping[str, str])
     """
     with subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(environment)
-    ) as mpirun:
+    ) as job:
         try:
-            said, errors = mpirun.communicate(timeout=seconds)
+            said, errors = job.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            mpirun.terminate()
+            job.terminate()
             try:
-                said, errors = mpirun.communicate(timeout=10)
+                said, errors = job.communicate(timeout=10)
             except subprocess.TimeoutExpired:
-                mpirun.kill()
-                said, errors = mpirun.communicate()
+                job.kill()
+                said, errors = job.communicate()
             return said, errors, None
-    return said, errors, mpirun.returncode
+    return said, errors, job.returncode
 
 
-def outside(mpirun: str) -> dict[str, str]:
+def outside(path: str) -> dict[str, str]:
     """Return the environment for a job of its own on this machine, whatever job this process is part of."""
-    variables = start.environment(mpirun)
-    kept = ("OMPI_ALLOW", "OMPI_MCA_btl", "I_MPI_ROOT")
-    return {
-        name: value for name, value in variables.items() if name.startswith(kept) or not name.startswith(_VARIABLES)
-    }
+    return launcher_env.outside_of_job(mpirun.environment(path))

@@ -6,6 +6,7 @@ from typing import Any
 
 from arena.common import registry
 from arena.common.errors import ConfigError
+from arena.common.text import suggestion
 from arena.league.payoff import SharedPayoff
 from arena.league.player import ActivePlayer
 from arena.league.settings import PlayerConfig
@@ -69,7 +70,7 @@ def class_of(name: str, registered: Mapping[str, str], what: str, base: type) ->
     """
     if name not in registered and not registry.is_reference(name):
         raise ConfigError(
-            f"unknown {what} {name!r}{registry.nearest(name, registered)}; expected one of "
+            f"unknown {what} {name!r}{suggestion(name, registered)}; expected one of "
             f"{', '.join(sorted(registered))}, package.module:name or path/to/file.py:name"
         )
     found = registry.load(registered.get(name, name))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.common.errors import ConfigError
-from arena.common.registry import nearest
+from arena.common.text import suggestion
 from arena.league.catalog import create_player, player_type, player_type_id
 from arena.league.payoff import BattleSharedPayoff, SharedPayoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, HistoricalPlayer
@@ -41,12 +41,12 @@ def found_players(
         if name not in names:
             raise ConfigError(
                 f"league.players.{name}: settings for a player type that nobody has"
-                f"{nearest(name, names)}; the types of this league are {', '.join(names)}"
+                f"{suggestion(name, names)}; the types of this league are {', '.join(names)}"
             )
     for category in cfg.pretrained:
         if category not in categories:
             raise ConfigError(
-                f"league.pretrained.{category}: there is no such category{nearest(category, categories)}; "
+                f"league.pretrained.{category}: there is no such category{suggestion(category, categories)}; "
                 f"expected some of {', '.join(categories)}"
             )
     for category, counts in categories.items():

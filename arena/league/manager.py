@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from arena.common.errors import ConfigError
-from arena.common.registry import nearest
+from arena.common.text import suggestion
 from arena.league.founding import check, found_history, found_players
 from arena.league.payoff import BattleSharedPayoff, create_payoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, HistoricalPlayer
@@ -104,7 +104,7 @@ class BaseLeagueManager:
         roster = self.payoff.roster
         if player_id not in roster:
             ids = [player.player_id for player in roster.players]
-            raise ConfigError(f"expected a player's id, found {player_id!r}{nearest(str(player_id), ids)}")
+            raise ConfigError(f"expected a player's id, found {player_id!r}{suggestion(str(player_id), ids)}")
         return roster.players[roster.index(player_id)]
 
     def run(self) -> None:
@@ -172,7 +172,7 @@ class BaseLeagueManager:
         """
         player_id, step = player_info.get("player_id"), player_info.get("total_agent_step")
         if player_id not in self.payoff.roster or not self.player(str(player_id)).active:
-            hint = nearest(str(player_id), [player.player_id for player in self.active_players])
+            hint = suggestion(str(player_id), [player.player_id for player in self.active_players])
             logger.warning("progress was refused: expected an active player's id, found %r%s", player_id, hint)
             return False
         player = self.player(str(player_id))

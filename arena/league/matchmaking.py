@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from arena.common.errors import ConfigError
-from arena.common.registry import nearest
+from arena.common.text import suggestion
 from arena.league.payoff import BattleSharedPayoff
 
 WEIGHTINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -30,7 +30,8 @@ def pfsp(rates: np.ndarray, weighting: str) -> np.ndarray:
     """
     if weighting not in WEIGHTINGS:
         raise ConfigError(
-            f"weighting: expected one of {', '.join(WEIGHTINGS)}, found {weighting!r}{nearest(weighting, WEIGHTINGS)}"
+            f"weighting: expected one of {', '.join(WEIGHTINGS)}, found {weighting!r}"
+            f"{suggestion(weighting, WEIGHTINGS)}"
         )
     rates = np.asarray(rates, dtype=np.float64)
     if not rates.size:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from arena.common.errors import ConfigError
-from arena.common.registry import nearest
+from arena.common.text import suggestion
 from arena.league.ratings import Ratings
 from arena.league.report import Malformed, battle_report, solo_report
 from arena.league.roster import Roster
@@ -251,7 +251,7 @@ class BattleSharedPayoff:
         for member in members:
             if member not in self.roster:
                 ids = [player.player_id for player in self.roster.players]
-                raise ConfigError(f"expected a player's id, found {member!r}{nearest(member, ids)}")
+                raise ConfigError(f"expected a player's id, found {member!r}{suggestion(member, ids)}")
         return members
 
 
@@ -325,7 +325,7 @@ def create_payoff(cfg: BattlePayoffConfig | SoloPayoffConfig | Mapping[str, Any]
         name = cfg.get("type", "battle")
         if name not in PAYOFFS:
             raise ConfigError(
-                f"payoff.type: expected one of {', '.join(PAYOFFS)}, found {name!r}{nearest(name, PAYOFFS)}"
+                f"payoff.type: expected one of {', '.join(PAYOFFS)}, found {name!r}{suggestion(name, PAYOFFS)}"
             )
         cfg = checked(PAYOFFS[name], cfg, "payoff")
     return SoloSharedPayoff(cfg) if isinstance(cfg, SoloPayoffConfig) else BattleSharedPayoff(cfg)

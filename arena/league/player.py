@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from arena.common.errors import ConfigError
-from arena.common.registry import nearest
 from arena.common.seeding import derive_seed
+from arena.common.text import suggestion
 from arena.league.matchmaking import NashMixture, draw, nearest_rating, pfsp, round_robin
 from arena.league.payoff import BattleSharedPayoff, SharedPayoff
 from arena.league.settings import BattlePlayerConfig, PlayerConfig, checked
@@ -225,7 +225,7 @@ class BattleActivePlayer(ActivePlayer):
             if name not in known:
                 raise ConfigError(
                     f"{self.player_id}.branch_probs: expected some of {', '.join(known)}, "
-                    f"found {name!r}{nearest(name, known)}"
+                    f"found {name!r}{suggestion(name, known)}"
                 )
         self._index: int | None = None
         self._turn = 0

@@ -2,31 +2,15 @@
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from arena.common.errors import ConfigError
 from arena.common.text import count_of
-from arena.config.run import RunConfig
+from arena.config.run import RunConfig, TableRow
 from arena.config.table import Seat
 
 Role = Literal["root", "environment", "worker", "idle"]
 ROOT = 0
-
-
-class Row(Protocol):
-    """What the layout reads of a line of the table (``arena.config.run.TableRow``)."""
-
-    @property
-    def seats(self) -> tuple[Seat, ...]:
-        """The seats of each match of this row."""
-
-    @property
-    def replicas(self) -> int | Literal["auto"]:
-        """How many matches this row stands for; auto: as many as the ranks allow, one at least."""
-
-    @property
-    def in_worker(self) -> bool:
-        """Whether the one worker of each match steps the environment itself."""
 
 
 class Match(NamedTuple):
@@ -105,7 +89,7 @@ class Plan(NamedTuple):
         return tuple(assignment.rank for assignment in self.assignments if assignment.role == "idle")
 
 
-def ranks_needed(rows: Iterable[Row]) -> int:
+def ranks_needed(rows: Iterable[TableRow]) -> int:
     """Return the smallest number of ranks that can play the table; ``auto`` counts as one replica."""
     return 1 + sum(_least(row) * ranks_of_match(row) for row in rows)
 
@@ -115,7 +99,7 @@ def ranks_of_run(config: RunConfig) -> int:
     return max(ranks_needed(each.rows) for each in config.round_list()) + config.spares
 
 
-def reduced(rows: Sequence[Row], ranks: int) -> list[int]:
+def reduced(rows: Sequence[TableRow], ranks: int) -> list[int]:
     """Return how many replicas of each row so few ranks can play: those of the most numerous row go first.
 
     Returns:
@@ -130,7 +114,7 @@ def reduced(rows: Sequence[Row], ranks: int) -> list[int]:
 
 
 def plan(
-    rows: Sequence[Row], node_of_rank: Sequence[int], spares: int = 0, replicas: Sequence[int] | None = None
+    rows: Sequence[TableRow], node_of_rank: Sequence[int], spares: int = 0, replicas: Sequence[int] | None = None
 ) -> Plan:
     """Assign every rank.
 
@@ -169,16 +153,16 @@ def plan(
     )
 
 
-def ranks_of_match(row: Row) -> int:
+def ranks_of_match(row: TableRow) -> int:
     """Return how many ranks a match of a row takes."""
     return len(row.seats) + (not row.in_worker)
 
 
-def _least(row: Row) -> int:
+def _least(row: TableRow) -> int:
     return 1 if row.replicas == "auto" else row.replicas
 
 
-def _matches(rows: Sequence[Row], ranks: int, spares: int) -> list[Match]:
+def _matches(rows: Sequence[TableRow], ranks: int, spares: int) -> list[Match]:
     needed = ranks_needed(rows) + spares
     if ranks < needed:
         environments = sum(_least(row) for row in rows if not row.in_worker)
@@ -195,14 +179,14 @@ def _matches(rows: Sequence[Row], ranks: int, spares: int) -> list[Match]:
     return _repeated(rows, _replicas(rows, ranks - needed))
 
 
-def _repeated(rows: Sequence[Row], replicas: Sequence[int]) -> list[Match]:
+def _repeated(rows: Sequence[TableRow], replicas: Sequence[int]) -> list[Match]:
     matches: list[Match] = []
     for number, (row, times) in enumerate(zip(rows, replicas, strict=True)):
         matches += [Match(len(matches) + replica, number, replica, row.seats) for replica in range(times)]
     return matches
 
 
-def _replicas(rows: Sequence[Row], spare: int) -> list[int]:
+def _replicas(rows: Sequence[TableRow], spare: int) -> list[int]:
     """Return the replicas of each row: those with ``auto`` take turns at the ``spare`` ranks until none fits."""
     replicas = [_least(row) for row in rows]
     automatic = [number for number, row in enumerate(rows) if row.replicas == "auto"]

@@ -36,6 +36,10 @@ class SeatOffer(NamedTuple):
     memory: "MemoryName | None"
     semaphores: tuple[str, str] | None
 
+    def distinct_spaces(self) -> list[tuple[str, str, int]]:
+        """Return observation space, action space and size of the mask of the seat's entities, each combination once."""
+        return sorted({(str(e.observation), str(e.action), e.mask_size) for e in self.entities})
+
 
 class SeatAnswer(NamedTuple):
     """Worker to environment process.

@@ -7,7 +7,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from arena.common.text import number
+from arena.common.text import number, percentages
 from arena.league.ratings import Rating
 
 WIDEST = 16
@@ -45,7 +45,7 @@ def standing_table(title: str, lines: Sequence[Line], notes: Sequence[str] = ())
         table.add_column(name, justify="right")
     for line in lines:
         rating = ("", "") if line.rating is None else (_with_error(line.rating), f"{line.rating.elo:.0f}")
-        cells = [line.player, *line.notes, *rating, f"{line.games:,.0f}", _shares(line.counts)]
+        cells = [line.player, *line.notes, *rating, f"{line.games:,.0f}", percentages(line.counts)]
         if line.mean_return is not None:
             cells.append(f"{number(line.mean_return[0])} ± {number(line.mean_return[1])}")
         table.add_row(*cells)
@@ -83,8 +83,3 @@ def _table(title: str) -> Table:
 
 def _with_error(rating: Rating) -> str:
     return f"[bold]{rating.mu:.1f}[/bold] ± {rating.sigma:.1f}"
-
-
-def _shares(counts: tuple[float, float, float]) -> str:
-    total = sum(counts)
-    return " / ".join(f"{count / total:.0%}" for count in counts) if total else ""

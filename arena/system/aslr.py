@@ -11,16 +11,13 @@ import os
 import sys
 from collections.abc import Mapping
 
-from arena.system import cores
+from arena.system import cores, launcher_env
 
 SETTLED = "ARENA_ADDRESSES"
 """Environment variable: present where addresses are to stay as they are; a rank's second start has it, too."""
 
 _ASK = 0xFFFFFFFF
 _NO_RANDOM_ADDRESSES = 0x0040000  # ADDR_NO_RANDOMIZE in linux/personality.h
-
-_NEIGHBOURS = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_TASKS_PER_NODE")
-"""Where an MPI launcher tells a rank how many there are on its machine."""
 
 
 def disable_aslr() -> None:
@@ -47,5 +44,4 @@ def crowded(environ: Mapping[str, str], given: cores.Cores) -> bool:
       environ: of the rank, with its launcher's words.
       given: its cores.
     """
-    counts = [environ[name].partition("(")[0].partition(",")[0] for name in _NEIGHBOURS if name in environ]
-    return bool(counts) and counts[0].isdecimal() and int(counts[0]) > min(len(given.allowed), given.limit)
+    return launcher_env.ranks_on_machine(environ) > min(len(given.allowed), given.limit)

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from arena.system.launcher_env import granted_cores
+
 
 class Cores(NamedTuple):
     """The cores that one rank was given.
@@ -27,8 +29,7 @@ def given(environ: Mapping[str, str] = os.environ, groups: Path = Path("/sys/fs/
         allowed = frozenset(os.sched_getaffinity(0))
     else:
         allowed = frozenset(range(os.cpu_count() or 1))
-    granted = environ.get("SLURM_CPUS_ON_NODE", "")
-    return Cores(allowed, min(_quota(groups), float(granted) if granted.isdecimal() else float("inf")))
+    return Cores(allowed, min(_quota(groups), granted_cores(environ)))
 
 
 def shares(ranks: Sequence[Cores], resting: Collection[int] = ()) -> list[float]:

@@ -1,9 +1,22 @@
-"""What the variables of an MPI launcher tell a process."""
+"""What the variables of an MPI launcher or of SLURM tell a process, and an environment without them."""
 
 import os
+from collections.abc import Mapping
+
+_OF_MPI = ("OMPI_", "OPAL_", "PMIX_", "PMI_", "PRTE_", "MPI_", "MPIR_", "MPICH_", "HYDRA_", "HYDI_", "I_MPI_")
+"""Beginnings of the variables by which MPI launchers speak to their ranks."""
+
+_OF_A_JOB = ("OMPI_", "PMIX_", "PRTE_", "PMI_", "HYD", "MPI_LOCAL", "I_MPI_", "SLURM_", "PBS_", "LSB_")
+"""Beginnings of the variables of launchers and batch systems from which an mpirun would take its hosts and ranks."""
+
+_SETTINGS = ("OMPI_ALLOW", "OMPI_MCA_btl", "I_MPI_ROOT")
+"""Beginnings of those that say how MPI works on a machine, whatever the job."""
+
+_LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_TASKS_PER_NODE")
+"""Where a launcher tells a rank how many there are on its machine."""
 
 
-def started_by_mpi() -> tuple[int, int] | None:
+def started_by_mpi(environ: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
     """Return (rank, size) if an MPI launcher started this process, judged by its environment, else None."""
     for rank, size in (
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -11,6 +24,52 @@ def started_by_mpi() -> tuple[int, int] | None:
         ("PMIX_RANK", "SLURM_NTASKS"),
         ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ):
-        if rank in os.environ and size in os.environ:
-            return int(os.environ[rank]), int(os.environ[size])
+        if rank in environ and size in environ:
+            return int(environ[rank]), int(environ[size])
     return None
+
+
+def task_of_step(environ: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
+    """Return (task, tasks) if a step of srun started this process, with or without MPI, else None."""
+    tasks = environ.get("SLURM_STEP_NUM_TASKS", "")
+    return (int(environ.get("SLURM_PROCID", 0)), int(tasks)) if tasks.isdecimal() else None
+
+
+def kind_of_launcher(environ: Mapping[str, str] = os.environ) -> str:
+    """Return whose launcher started this rank: Open MPI, Intel MPI, SLURM or MPICH."""
+    if "OMPI_COMM_WORLD_SIZE" in environ:
+        return "Open MPI"
+    if any(name.startswith(("I_MPI_HYDRA", "I_MPI_MPIRUN")) for name in environ):
+        return "Intel MPI"
+    if "SLURM_STEP_NUM_TASKS" in environ and "HYDI_CONTROL_FD" not in environ:
+        return "SLURM"
+    return "MPICH"
+
+
+def ranks_on_machine(environ: Mapping[str, str] = os.environ) -> int:
+    """Return how many ranks share this rank's machine, 0 where no launcher has said so."""
+    counts = [environ[name].partition("(")[0].partition(",")[0] for name in _LOCAL_SIZES if name in environ]
+    return int(counts[0]) if counts and counts[0].isdecimal() else 0
+
+
+def granted_cores(environ: Mapping[str, str] = os.environ) -> float:
+    """Return how many cores of this node the scheduler has granted to the job, infinite where it has not said so."""
+    granted = environ.get("SLURM_CPUS_ON_NODE", "")
+    return float(granted) if granted.isdecimal() else float("inf")
+
+
+def is_fault_tolerant(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this job was started with Open MPI's ``--with-ft ulfm``."""
+    return environ.get("OMPI_MCA_mpi_ft_enable") == "1"
+
+
+def without_mpi(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return environment variables without those that would make a process believe that it is an MPI rank."""
+    return {name: value for name, value in environ.items() if not name.startswith(_OF_MPI)}
+
+
+def outside_of_job(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return environment variables for a job of its own on this machine, whatever job this process is part of."""
+    return {
+        name: value for name, value in environ.items() if name.startswith(_SETTINGS) or not name.startswith(_OF_A_JOB)
+    }

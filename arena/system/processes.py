@@ -4,17 +4,8 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Mapping
 
 _PR_SET_PDEATHSIG = 1
-
-_LAUNCHERS = ("OMPI_", "OPAL_", "PMIX_", "PMI_", "PRTE_", "MPI_", "MPIR_", "MPICH_", "HYDRA_", "HYDI_", "I_MPI_")
-"""Beginnings of the variables by which MPI launchers speak to their ranks."""
-
-
-def without_mpi(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables without those that would make a process believe that it is an MPI rank."""
-    return {name: value for name, value in variables.items() if not name.startswith(_LAUNCHERS)}
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:

@@ -4,18 +4,15 @@ How the policy is run is in ``arena.worker.act_learn`` and
 ``arena.worker.custom_loop``.
 """
 
-import random
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from arena.common import registry
 from arena.common.errors import ConfigError
-from arena.common.seeding import derive_seed
+from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.waiting import Pacer
 from arena.comms import GroupChannel
 from arena.learning.weights import read_state, write_tensors
@@ -71,7 +68,7 @@ class Worker(ABC):
         self.policy_class = registry.policy_class(self.settings.use)
         match = plan.matches[me.match]
         self.seed = derive_seed(context.seed, "row", match.row, "replica", match.replica, "seat", me.seat)
-        _seed_libraries(self.seed)
+        seed_global_generators(self.seed)
         self._torch_is_set_up = False
         self.set_up_torch()
         self.seat = Seat(context.world, context.mailbox, environment_rank, self.wants_infos, context.waiter)
@@ -107,7 +104,7 @@ class Worker(ABC):
 
     def _check_spaces(self) -> None:
         """Hold this seat's spaces against those of the group's first worker."""
-        mine = sorted({(str(e.observation), str(e.action), e.mask_size) for e in self.seat.offer.entities})
+        mine = self.seat.offer.distinct_spaces()
         first = self.channel.share(mine)
         if first != mine:
             raise ConfigError(
@@ -240,12 +237,6 @@ def _threads(context: Context) -> int:
     """Return the threads for this worker's torch: as configured, or its share of the cores."""
     threads = context.config.threads_per_rank
     return threads if threads != "auto" else context.world.cores_per_rank()
-
-
-def _seed_libraries(seed: int) -> None:
-    """Seed the generators that users' policies draw from; each worker has streams of its own."""
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 (users' code may use the global generator)
 
 
 def device_of(rank: int, plan: Plan, learning: Collection[str], gpus: int) -> str:

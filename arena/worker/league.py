@@ -30,7 +30,7 @@ class LeagueClient:
     ) -> None:
         """Prepare a seat; see ``Opponents`` for the arguments."""
         assert context.config.league is not None
-        if len({(str(e.observation), str(e.action), e.mask_size) for e in offer.entities}) > 1:
+        if len(offer.distinct_spaces()) > 1:
             names = ", ".join(entity.name for entity in offer.entities)
             raise ConfigError(f"a league needs the same spaces for all entities of a side; those of {names} differ")
         self._config = context.config

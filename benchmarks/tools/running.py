@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from arena.launch import mpirun as start
+from arena.launch import mpirun
 from benchmarks.tools.measuring import ROOT, MissingPeerError
 
 MISSING = 3
@@ -102,11 +102,11 @@ def run_peer(pythons: Sequence[str], module: str, *arguments: object, timeout: f
 
 def run_mpi(ranks: int, module: str, *arguments: object, timeout: float = TIMEOUT) -> dict[str, Any]:
     """Measure a program of ours on ``ranks`` MPI processes."""
-    mpirun = start.find_mpirun()
-    *line, _ = start.command(mpirun, ranks, [])  # the last word is the arena's own module
+    path = mpirun.find_mpirun()
+    *line, _ = mpirun.command(path, ranks, [])  # the last word is the arena's own module
     for tries_left in (2, 1, 0):
         try:
-            return run([*line, module, *map(str, arguments)], start.environment(mpirun), timeout=timeout)
+            return run([*line, module, *map(str, arguments)], mpirun.environment(path), timeout=timeout)
         except MissingPeerError as reason:
             if not tries_left or not str(reason).startswith(FAILED_TO_START):
                 raise

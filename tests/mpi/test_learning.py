@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from arena.launch import mpirun as start
+from arena.launch import mpirun
 from arena.learning.weights import read_tensors
 
 from .launching import PLAYERS, player, run_arena, run_mpirun, succeed, write_config
@@ -72,10 +72,10 @@ def test_a_worker_that_stops_early_does_not_hold_up_its_group(tmp_path, workers,
     if machine == "arena.launch":
         output = succeed(run_arena(tmp_path, config)).output
     else:
-        mpirun = start.find_mpirun()
-        *line, _, _ = start.command(mpirun, 2 + workers, [])  # the last words are -m and the arena's own module
+        path = mpirun.find_mpirun()
+        *line, _, _ = mpirun.command(path, 2 + workers, [])  # the last words are -m and the arena's own module
         line += [str(PLAYERS / machine), str(write_config(tmp_path, config))]
-        done = run_mpirun(line, env=start.environment(mpirun), timeout=120)
+        done = run_mpirun(line, env=mpirun.environment(path), timeout=120)
         assert done.returncode == 0, done.stderr
         output = done.stdout
     assert "worker 1 made 5 updates" in output

@@ -14,11 +14,12 @@ from matplotlib.colors import CSS4_COLORS
 from PIL import ImageFont
 
 from arena.common.colors import to_hex
+from arena.common.text import ranges
+from arena.config.run import EnvConfig, TableRow
 from arena.config.table import Seat
 from arena.plan.diagram import draw_plan
 from arena.plan.diagram.sheet import text_width
 from arena.plan.diagram.styles import PAPER, contrast, line_color, text_color, worker_style
-from arena.plan.diagram.view import rank_ranges
 from arena.plan.layout import Plan, plan, ranks_needed
 
 ROOT = Path(__file__).parents[2]
@@ -28,12 +29,6 @@ FONTS = {
     weight: ImageFont.truetype(Path(get_data_path()) / "fonts" / "ttf" / name, 100)
     for weight, name in {"normal": "DejaVuSans.ttf", "bold": "DejaVuSans-Bold.ttf"}.items()
 }
-
-
-class Row(NamedTuple):
-    seats: tuple[Seat, ...]
-    replicas: int = 1
-    in_worker: bool = False
 
 
 class Box(NamedTuple):
@@ -60,11 +55,14 @@ class Label(NamedTuple):
     base: float
 
 
-def row(*players: str, replicas: int = 1) -> Row:
-    return Row(tuple(Seat(player, (entity,)) for entity, player in enumerate(players)), replicas)
+TOUCHDOWN = EnvConfig(use="touchdown")
 
 
-def make_plan(rows: Sequence[Row], spare: int = 0, per_node: int | None = None) -> Plan:
+def row(*players: str, replicas: int = 1) -> TableRow:
+    return TableRow(tuple(Seat(player, (entity,)) for entity, player in enumerate(players)), replicas, TOUCHDOWN)
+
+
+def make_plan(rows: Sequence[TableRow], spare: int = 0, per_node: int | None = None) -> Plan:
     ranks = ranks_needed(rows) + spare
     return plan(rows, [rank // (per_node or ranks) for rank in range(ranks)])
 
@@ -131,7 +129,7 @@ def test_workers_have_the_colour_of_their_player() -> None:
 
 
 def test_nested_seat_names_its_entities() -> None:
-    planned = make_plan([Row((Seat("blue", (0, 2, 3)), Seat("red", (1,))))])
+    planned = make_plan([TableRow((Seat("blue", (0, 2, 3)), Seat("red", (1,))), 1, TOUCHDOWN)])
     assert "seat 0 · entities 0, 2–3" in texts(draw_plan(planned, {}, "nested"))
 
 
@@ -210,7 +208,7 @@ def test_same_plan_gives_the_same_bytes() -> None:
     spare=st.integers(0, 40),
     per_node=st.integers(1, 40),
 )
-def test_no_plan_makes_text_leave_its_box(rows: list[Row], spare: int, per_node: int) -> None:
+def test_no_plan_makes_text_leave_its_box(rows: list[TableRow], spare: int, per_node: int) -> None:
     assert_readable(draw_plan(make_plan(rows, spare, per_node), {}, "A title " * 30))
 
 
@@ -229,7 +227,7 @@ def test_no_letter_is_wider_than_it_is_taken_to_be() -> None:
 
 
 def test_rank_ranges() -> None:
-    assert rank_ranges([7, 1, 2, 3]) == "1–3, 7"
+    assert ranges([7, 1, 2, 3], "–") == "1–3, 7"
 
 
 @pytest.fixture

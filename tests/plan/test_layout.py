@@ -1,23 +1,22 @@
 """Who does what: every rank has one role, every seat one worker, matches stay inside nodes where they fit."""
 
 from collections import Counter, defaultdict
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.common.errors import ConfigError
+from arena.config.run import EnvConfig, TableRow
 from arena.config.table import Seat
 from arena.plan.layout import Plan, plan, ranks_needed, reduced
 
+APART, IN_WORKER = (EnvConfig(use="touchdown", in_worker=in_worker) for in_worker in (False, True))
 
-class Row(NamedTuple):
-    """A row of the table, as far as the layout reads it."""
 
-    seats: tuple[Seat, ...]
-    replicas: int | Literal["auto"] = 1
-    in_worker: bool = False
+def row(seats: tuple[Seat, ...], replicas: int | Literal["auto"] = 1, in_worker: bool = False) -> TableRow:
+    return TableRow(seats, replicas, IN_WORKER if in_worker else APART)
 
 
 def seats(*players: str) -> tuple[Seat, ...]:
@@ -30,16 +29,16 @@ players, replicas = st.sampled_from(["blue", "red", "green"]), st.one_of(st.just
 rows = st.lists(
     st.one_of(
         st.builds(
-            Row, st.lists(players, min_size=1, max_size=6).map(lambda names: seats(*names)), replicas, st.just(False)
+            row, st.lists(players, min_size=1, max_size=6).map(lambda names: seats(*names)), replicas, st.just(False)
         ),
-        st.builds(Row, players.map(seats), replicas, st.just(True)),
+        st.builds(row, players.map(seats), replicas, st.just(True)),
     ),
     min_size=1,
     max_size=5,
 )
 
 
-def size(row: Row) -> int:
+def size(row: TableRow) -> int:
     return len(row.seats) if row.in_worker else 1 + len(row.seats)
 
 
@@ -131,39 +130,39 @@ def test_the_same_question_has_the_same_answer(drawn):
 
 
 def test_the_opening_example_takes_six_ranks_in_order():
-    planned = plan([Row(DUEL)], [0] * 6)
+    planned = plan([row(DUEL)], [0] * 6)
     assert [one.role for one in planned.assignments] == ["root", "environment"] + ["worker"] * 4
     assert planned.groups == {"blue": (2, 3), "red": (4, 5)}
     assert planned.match_ranks(0) == (1, (2, 3, 4, 5))
 
 
 def test_a_match_whose_worker_steps_its_environment_takes_one_rank():
-    planned = plan([Row(seats("blue"), 2, in_worker=True)], [0] * 3)
+    planned = plan([row(seats("blue"), 2, in_worker=True)], [0] * 3)
     assert [one.role for one in planned.assignments] == ["root", "worker", "worker"]
     assert [planned.match_ranks(match) for match in (0, 1)] == [(1, (1,)), (2, (2,))]
     with pytest.raises(ConfigError, match=r"needs 3 ranks \(1 root \+ 2 workers\), found 2"):
-        plan([Row(seats("blue"), 2, in_worker=True)], [0] * 2)
+        plan([row(seats("blue"), 2, in_worker=True)], [0] * 2)
 
 
 def test_matches_stay_inside_nodes_of_any_numbering():
     node_of_rank = [rank % 3 for rank in range(16)]  # ranks dealt to the nodes in turn
-    planned = plan([Row(DUEL, 3)], node_of_rank)
+    planned = plan([row(DUEL, 3)], node_of_rank)
     assert [nodes_of(planned, match) for match in range(3)] == [{0}, {1}, {2}]
 
 
 def test_large_matches_get_the_room_that_small_ones_could_do_without():
     # Nodes have 2 and 5 free ranks. First come, first served would put the small match on the large node only if it
     # were full; the large one fits only there.
-    planned = plan([Row(seats("blue")), Row(DUEL)], [0, 0, 0, 1, 1, 1, 1, 1])
+    planned = plan([row(seats("blue")), row(DUEL)], [0, 0, 0, 1, 1, 1, 1, 1])
     assert nodes_of(planned, 0) == {0}
     assert nodes_of(planned, 1) == {1}
-    planned = plan([Row(seats("blue")), Row(DUEL)], [1, 1, 1, 0, 0, 0, 0, 0])
+    planned = plan([row(seats("blue")), row(DUEL)], [1, 1, 1, 0, 0, 0, 0, 0])
     assert nodes_of(planned, 0) == {1}
     assert nodes_of(planned, 1) == {0}
 
 
 def test_a_match_larger_than_every_node_spans_them_and_leaves_the_others_alone():
-    planned = plan([Row(seats(*["blue"] * 6)), Row(seats("red", "red"), 2)], [0] * 4 + [1] * 4 + [2] * 6)
+    planned = plan([row(seats(*["blue"] * 6)), row(seats("red", "red"), 2)], [0] * 4 + [1] * 4 + [2] * 6)
     assert len(nodes_of(planned, 0)) > 1
     assert all(len(nodes_of(planned, match)) == 1 for match in (1, 2))
 
@@ -172,17 +171,17 @@ def test_a_match_larger_than_every_node_spans_them_and_leaves_the_others_alone()
     ("table", "ranks", "message"),
     [
         (
-            [Row(DUEL)],
+            [row(DUEL)],
             4,
             "this table needs 6 ranks (1 root + 1 environment process + 4 workers), found 4; start",
         ),
         (
-            [Row(DUEL, 30)],
+            [row(DUEL, 30)],
             150,
             "this table needs 151 ranks (1 root + 30 environment processes + 120 workers), found 150; start",
         ),
         (
-            [Row(seats("blue"), "auto"), Row(seats("red"))],
+            [row(seats("blue"), "auto"), row(seats("red"))],
             1,
             "this table needs 5 ranks (1 root + 2 environment processes + 2 workers), found 1; start",
         ),
@@ -198,13 +197,13 @@ def test_too_few_ranks_name_the_needed_number(table, ranks, message):
 @pytest.mark.parametrize(
     ("table", "ranks", "replicas"),
     [
-        ([Row(DUEL, "auto")], 6, [1]),
-        ([Row(DUEL, "auto")], 16, [3]),
-        ([Row(DUEL, "auto")], 15, [2]),
-        ([Row(seats("blue"), "auto"), Row(seats("red"), "auto")], 11, [3, 2]),
-        ([Row(DUEL, "auto"), Row(seats("red"), "auto")], 12, [1, 3]),  # 4 are left after one each
-        ([Row(DUEL, "auto"), Row(seats("red"), "auto")], 13, [2, 1]),  # 5 are left, and it is the first one's turn
-        ([Row(DUEL, 2), Row(seats("red"), "auto")], 15, [2, 2]),
+        ([row(DUEL, "auto")], 6, [1]),
+        ([row(DUEL, "auto")], 16, [3]),
+        ([row(DUEL, "auto")], 15, [2]),
+        ([row(seats("blue"), "auto"), row(seats("red"), "auto")], 11, [3, 2]),
+        ([row(DUEL, "auto"), row(seats("red"), "auto")], 12, [1, 3]),  # 4 are left after one each
+        ([row(DUEL, "auto"), row(seats("red"), "auto")], 13, [2, 1]),  # 5 are left, and it is the first one's turn
+        ([row(DUEL, 2), row(seats("red"), "auto")], 15, [2, 2]),
     ],
 )
 def test_auto_rows_take_turns(table, ranks, replicas):
@@ -213,7 +212,7 @@ def test_auto_rows_take_turns(table, ranks, replicas):
 
 
 def test_a_hundred_thousand_ranks_are_planned_at_once():
-    planned = plan([Row(DUEL, "auto")], [rank // 64 for rank in range(100_001)])
+    planned = plan([row(DUEL, "auto")], [rank // 64 for rank in range(100_001)])
     assert len(planned.matches) == 20_000
     assert planned.idle == ()
     # Of 64 ranks a node gives 12 matches and 4 ranks to matches that span nodes.
@@ -235,7 +234,7 @@ def test_a_reduced_table_fits_and_drops_no_more_than_it_must(table, ranks):
 
 
 def test_the_most_numerous_row_gives_way_first_and_rows_keep_their_places():
-    table = [Row(DUEL, 3), Row(seats("blue"), 1), Row(DUEL, 2)]
+    table = [row(DUEL, 3), row(seats("blue"), 1), row(DUEL, 2)]
     assert reduced(table, 27) == [2, 1, 2]
     assert reduced(table, 17) == [1, 1, 1]
     assert reduced(table, 8) == [1, 1, 0]
@@ -244,7 +243,7 @@ def test_the_most_numerous_row_gives_way_first_and_rows_keep_their_places():
 
 
 def test_spares_are_kept_from_rows_that_take_all_they_get():
-    table = [Row(seats("blue"), "auto")]
+    table = [row(seats("blue"), "auto")]
     assert len(plan(table, [0] * 9).matches) == 4
     assert plan(table, [0] * 9, spares=2).idle == (7, 8)
     with pytest.raises(ConfigError, match=r"needs 5 ranks .* 2 spares"):

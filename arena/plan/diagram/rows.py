@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import NamedTuple
 
+from arena.common.text import count_of, ranges
 from arena.plan.diagram.sheet import MARGIN, TOP, WIDTH, Sheet, text_width
 from arena.plan.diagram.styles import (
     AWAY,
@@ -19,7 +20,7 @@ from arena.plan.diagram.styles import (
     tint,
     worker_style,
 )
-from arena.plan.diagram.view import PlanView, Worker, count_of, rank_ranges, ranks_of
+from arena.plan.diagram.view import PlanView, Worker, ranks_of
 from arena.plan.layout import ROOT as ROOT_RANK
 from arena.plan.layout import Match
 
@@ -155,7 +156,7 @@ class Rows:
 def _seat_lines(worker: Worker, room: float) -> tuple[str, str]:
     """Return what a worker's box says, as much of it as there is room for."""
     entities = worker.seat.entities
-    played = f"entity {entities[0]}" if len(entities) == 1 else f"entities {rank_ranges(entities)}"
+    played = f"entity {entities[0]}" if len(entities) == 1 else f"entities {ranges(entities, dash='–')}"
     rank, seat = f"worker · rank {worker.rank}", f"seat {worker.number} · {played}"
     return (
         rank if text_width(rank, 11.5, "bold") <= room else f"rank {worker.rank}",

@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import groupby
 from typing import NamedTuple
 
+from arena.common.text import count_of
 from arena.plan.diagram.sheet import MARGIN, TOP, WIDTH, Sheet, text_width
 from arena.plan.diagram.styles import (
     ENVIRONMENT,
@@ -22,7 +23,7 @@ from arena.plan.diagram.styles import (
     text_color,
     worker_style,
 )
-from arena.plan.diagram.view import PlanView, count_of
+from arena.plan.diagram.view import PlanView
 from arena.plan.layout import ROOT as ROOT_RANK
 from arena.plan.layout import Match
 

@@ -2,32 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import Literal, NamedTuple
 
+from arena.common.text import count_of, ranges
 from arena.config.table import Seat
 from arena.plan.diagram.sheet import Sheet, text_width
 from arena.plan.diagram.styles import IDLE, MUTED
 from arena.plan.layout import Match, Plan
 
 
-def rank_ranges(ranks: Iterable[int]) -> str:
-    """Return for example ``1–5, 7`` for the ranks 1, 2, 3, 4, 5 and 7."""
-    runs = []
-    for _, run in groupby(enumerate(sorted(ranks)), key=lambda pair: pair[1] - pair[0]):
-        members = [rank for _, rank in run]
-        runs.append(str(members[0]) if len(members) == 1 else f"{members[0]}–{members[-1]}")
-    return ", ".join(runs)
-
-
 def ranks_of(ranks: Sequence[int]) -> str:
     """Return for example ``rank 7`` or ``ranks 1–5``."""
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {rank_ranges(ranks)}"
-
-
-def count_of(number: int, what: str, many: str | None = None) -> str:
-    """Return for example ``1 node`` or ``2,000 nodes``."""
-    return f"{number:,} {what if number == 1 else many or what + 's'}"
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {ranges(ranks, dash='–')}"
 
 
 class Worker(NamedTuple):
