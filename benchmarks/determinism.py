@@ -53,7 +53,7 @@ QUESTIONS = (
     'SELECT episode, entity, player, "return", length, outcome, steps FROM episode_entities ORDER BY episode, entity',
     "SELECT player, steps, updates, name, value FROM metrics ORDER BY player, updates, name",
 )
-"""The records, without times and without the lives in which they were made."""
+"""The records, without times and without the attempts in which they were made."""
 
 
 def fingerprint(run: Path) -> str:

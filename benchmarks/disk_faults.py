@@ -116,7 +116,7 @@ def _failed_and_resumed(
     made, left = run.updates(), left_by(run)
     again = Observed(place, config, "--resume-or-start")
     completed = again.wait(300) == 0 and code == 1
-    rows = again.ask("SELECT min(updates) FROM metrics WHERE life = 2")
+    rows = again.ask("SELECT min(updates) FROM metrics WHERE attempt = 2")
     kept = (rows[0][0] or 1) - 1 if rows and rows[0][0] else 0
     seconds = ended - moment() if code is not None else None
     return Row(called, seconds, bound, f"{max(0, made - kept)} of {made} updates", code, completed, left)
@@ -182,7 +182,7 @@ def checkpoints_cut() -> Row:
             passed += found is not None and found.path != whole.path and len(found.warnings) == 1
         again = Observed(place, config, "--resume")
         completed = again.wait(300) == 0 and passed == CUTS
-        kept = (again.ask("SELECT min(updates) FROM metrics WHERE life = 2")[0][0] or 1) - 1
+        kept = (again.ask("SELECT min(updates) FROM metrics WHERE attempt = 2")[0][0] or 1) - 1
         called = f"checkpoint cut at {CUTS} random offsets"
         return Row(called, slowest, 5.0, f"{made - kept} of {made} updates", 0, completed, left)
 

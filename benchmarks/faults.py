@@ -99,8 +99,8 @@ def _interrupted(called: str, interrupt: Callable[[Observed], None], bound: floa
         left = left_by(run)
         again = Observed(place, config, "--resume")
         completed = again.wait(300) == 0 and (code != 0) is nonzero
-        resumed = again.ask("SELECT checkpoint, resumed FROM runs WHERE life = 2")
-        rows = again.ask("SELECT min(updates) FROM metrics WHERE life = 2")
+        resumed = again.ask("SELECT checkpoint, resumed FROM runs WHERE attempt = 2")
+        rows = again.ask("SELECT min(updates) FROM metrics WHERE attempt = 2")
         kept = (rows[0][0] or 1) - 1 if resumed and rows else 0
         return Row(called, seconds, bound, f"{max(0, made - kept)} of {made} updates", code, completed, left)
 

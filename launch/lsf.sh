@@ -6,7 +6,7 @@
 #
 # Submit it from the checkout; options of bsub override those below. `arena CONFIG --dry-run` tells how many ranks a
 # configuration needs. LSF sends SIGUSR1 before the time is up; the run writes a checkpoint and exits with 85, for
-# which LSF puts the job back into the queue; the next life resumes.
+# which LSF puts the job back into the queue; the next attempt resumes.
 #BSUB -J arena
 #BSUB -n 6
 #BSUB -W 4:00

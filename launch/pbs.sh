@@ -6,7 +6,7 @@
 #
 # Submit it from the checkout, with the lines below changed to what the configuration needs: `arena CONFIG --dry-run
 # --ranks-per-node N` tells. PBS says nothing before the time is up and lets operators alone requeue a job, so the
-# script stops the run by its own clock and submits the next life, which resumes.
+# script stops the run by its own clock and submits the next attempt, which resumes.
 #PBS -N arena
 #PBS -l select=1:ncpus=6:mpiprocs=6:mem=2gb
 #PBS -l walltime=04:00:00

@@ -72,7 +72,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--ntasks-per-node", type=positive, metavar="N", help="ranks on each node; default: as few as needed"
     )
-    parser.add_argument("--time", default="04:00:00", help="of one life, e.g. 8:00:00 or 1-00:00:00 (default: 4 hours)")
+    parser.add_argument("--time", default="04:00:00", help="of one attempt, e.g. 8:00:00 or 1-00:00:00 (%(default)s)")
     parser.add_argument("--mem", type=_gigabytes, metavar="GB", help="memory per node, e.g. 8G (default: by estimate)")
     parser.add_argument("--gpus-per-node", type=positive, metavar="N")
     parser.add_argument("--cpus-per-task", type=positive, metavar="N", help="cores for each rank")

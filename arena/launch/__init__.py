@@ -170,10 +170,10 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     path, tolerant = mpirun.find_mpirun(), config.fault_tolerance == "ulfm"
     line = mpirun.command(path, ranks, _for_ranks(args), args.hosts, tolerant=tolerant)
     for number in range(args.restarts + 1):
-        before, _ = _last_life(run)
+        before, _ = _last_attempt(run)
         code, asked, stuck = mpirun.run(line, partial(part_of_rank, run))
-        life, ended = _last_life(run)
-        finished = life != before and ended == 0
+        attempt, ended = _last_attempt(run)
+        finished = attempt != before and ended == 0
         if stuck and finished:
             code = args.stopped_code if asked else 0
         elif code == 0 and not finished:  # which Open MPI's mpirun also gives when it has lost a machine
@@ -188,12 +188,12 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     return code
 
 
-def _last_life(run: "RunDirectory") -> tuple[int, int | None]:
-    """Return number and exit code of the last life; damaged records tell nothing, and keep nobody back."""
-    from arena.records.reader import read_last_life
+def _last_attempt(run: "RunDirectory") -> tuple[int, int | None]:
+    """Return number and exit code of the last attempt; damaged records tell nothing, and keep nobody back."""
+    from arena.records.reader import read_last_attempt
 
     try:
-        return read_last_life(run.database)
+        return read_last_attempt(run.database)
     except ConfigError:
         return 0, None
 

@@ -211,7 +211,8 @@ class Rank:
             root = Root(self.world, self.mailbox, self.config, self.run, records, view, self.stack_collector)
             root.listen_to_signals()
             nodes = len(set(self.world.nodes))
-            records.note("INFO", f"{self.run} begins: {self.world.size} ranks on {nodes} node(s), life {records.life}")
+            where = f"{self.world.size} ranks on {nodes} node(s)"
+            records.note("INFO", f"{self.run} begins: {where}, attempt {records.attempt}")
             if resume:
                 root.resume()
             self._run_rounds(root)

@@ -13,7 +13,7 @@ LEAD = 90
 """Seconds before the end of its time at which a job is told: enough for an update and a checkpoint."""
 
 TRIES = 3
-"""Lives of a job that may fail for another reason than its configuration."""
+"""Attempts of a job that may fail for another reason than its configuration."""
 
 
 MODULES = "# What this cluster needs before Python and MPI are there, for example: module load openmpi/5.0"
@@ -37,15 +37,16 @@ class Script(NamedTuple):
 
 
 ALWAYS = (
-    "--open-mode=append  # so that a life does not overwrite what the one before has said",
+    "--open-mode=append  # so that an attempt does not overwrite what the one before has said",
     f"--signal=B:USR1@{LEAD}  # told this many seconds before the end; raise it if checkpoints take long",
     "--requeue",
 )
 
-LIFE = f"""\
-# From here on nothing needs a change. A job may have several lives: it is told before its time is up (SIGUSR1), the
-# arena then writes a checkpoint and exits with {STOPPED}, the job goes back into the queue, and its next life resumes.
-failures=arena-$SLURM_JOB_ID.failures # how many lives have failed, while there are any
+ATTEMPT = f"""\
+# From here on nothing needs a change. A job may take several attempts: it is told before its time is up (SIGUSR1), the
+# arena then writes a checkpoint and exits with {STOPPED}, the job goes back into the queue, and its next attempt goes
+# on from there.
+failures=arena-$SLURM_JOB_ID.failures # how many attempts have failed, while there are any
 
 python -m arena.launch "${{arguments[@]}}" -n "$SLURM_NTASKS" --resume-or-start --stopped-code {STOPPED} &
 arena=$!
@@ -58,7 +59,7 @@ code=$?
 if [ "${{ended:-no}}" = yes ]; then exit 143; fi
 case $code in
     0) rm -f "$failures" && exit 0 ;;
-    2 | 126 | 127) exit $code ;; # asked for something wrong, or no Python: the next life would fail in the same way
+    2 | 126 | 127) exit $code ;; # asked for something wrong, or no Python: the next attempt would fail in the same way
     {STOPPED}) echo "job $SLURM_JOB_ID: stopped in order, goes back into the queue" ;;
     *)
         failed=$(($(cat "$failures" 2>/dev/null || echo 0) + 1))
@@ -78,7 +79,7 @@ def text(script: Script) -> str:
     """Return the whole script."""
     lines = ["#!/bin/bash", *(f"# {line}".rstrip() for line in script.head)]
     lines += [f"#SBATCH {option}" for option in (*script.options, *ALWAYS)]
-    return "\n".join([*lines, "", MODULES, script.activate, "", *script.prepare, "", LIFE])
+    return "\n".join([*lines, "", MODULES, script.activate, "", *script.prepare, "", ATTEMPT])
 
 
 ANY = Script(

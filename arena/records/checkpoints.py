@@ -99,7 +99,7 @@ class Checkpoints:
         whole = [path for path in sorted(partial.iterdir()) if not path.name.startswith(".")]
         parts = {path.name: _describe(path) for path in whole}
         write_text(partial / MANIFEST, _seal({**manifest, "number": number, "parts": parts}))
-        if final.exists():  # a damaged one of an earlier life
+        if final.exists():  # a damaged one of an earlier attempt
             self._discard(final)
         os.rename(partial, final)
         _sync(self.directory)

@@ -11,29 +11,29 @@ from arena.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 SCHEMA = """
-CREATE TABLE runs (                      -- one row for each life: the first start, and every resume
-    life INTEGER PRIMARY KEY, name TEXT NOT NULL, started REAL NOT NULL, ended REAL, host TEXT NOT NULL,
+CREATE TABLE runs (                      -- one row for each attempt: the first start, and every resume
+    attempt INTEGER PRIMARY KEY, name TEXT NOT NULL, started REAL NOT NULL, ended REAL, host TEXT NOT NULL,
     version TEXT NOT NULL, ranks INTEGER NOT NULL, checkpoint INTEGER, resumed TEXT, exit INTEGER);
 CREATE TABLE players (player TEXT PRIMARY KEY, "use" TEXT NOT NULL, color TEXT NOT NULL, learns INTEGER NOT NULL,
     budget INTEGER);
-CREATE TABLE rounds (life INTEGER NOT NULL, round INTEGER NOT NULL, started REAL NOT NULL, ended REAL, copies TEXT,
-    PRIMARY KEY (life, round));
-CREATE TABLE episodes (id INTEGER PRIMARY KEY, life INTEGER NOT NULL, round INTEGER NOT NULL, match INTEGER NOT NULL,
+CREATE TABLE rounds (attempt INTEGER NOT NULL, round INTEGER NOT NULL, started REAL NOT NULL, ended REAL, copies TEXT,
+    PRIMARY KEY (attempt, round));
+CREATE TABLE episodes (id INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, round INTEGER NOT NULL, match INTEGER NOT NULL,
     copy INTEGER NOT NULL, ended_at REAL NOT NULL, length INTEGER NOT NULL, seconds REAL NOT NULL,
     truncated INTEGER NOT NULL, cause TEXT,
     job INTEGER,                         -- of the league, where it was played for one
-    counted INTEGER NOT NULL);           -- whether it is in the league's payoff: a life that was cut short takes back
+    counted INTEGER NOT NULL);           -- in the league's payoff; an attempt that was cut short takes back
 CREATE TABLE episode_entities (episode INTEGER NOT NULL, entity INTEGER NOT NULL, player TEXT NOT NULL,
     return REAL, length INTEGER NOT NULL, outcome TEXT, steps INTEGER NOT NULL,
     PRIMARY KEY (episode, entity)) WITHOUT ROWID;
-CREATE TABLE metrics (life INTEGER NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, updates INTEGER NOT NULL,
+CREATE TABLE metrics (attempt INTEGER NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, updates INTEGER NOT NULL,
     time REAL NOT NULL, name TEXT NOT NULL, value REAL);
-CREATE TABLE faults (life INTEGER NOT NULL, time REAL NOT NULL, rank INTEGER, host TEXT, role TEXT,
+CREATE TABLE faults (attempt INTEGER NOT NULL, time REAL NOT NULL, rank INTEGER, host TEXT, role TEXT,
     what TEXT NOT NULL);
-CREATE TABLE jobs (id INTEGER PRIMARY KEY, life INTEGER NOT NULL, match INTEGER NOT NULL, started REAL NOT NULL,
+CREATE TABLE jobs (id INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, match INTEGER NOT NULL, started REAL NOT NULL,
     ended REAL, job TEXT NOT NULL, result TEXT);
 CREATE TABLE league_players (player TEXT PRIMARY KEY, type TEXT NOT NULL, category TEXT NOT NULL, parent TEXT,
     active INTEGER NOT NULL, steps INTEGER NOT NULL, path TEXT NOT NULL, created REAL NOT NULL) WITHOUT ROWID;
@@ -44,6 +44,14 @@ CREATE TABLE ratings (                   -- mu and sigma of openskill; the newes
     time REAL NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, games INTEGER NOT NULL, mu REAL NOT NULL,
     sigma REAL NOT NULL, elo REAL NOT NULL);
 """
+
+MIGRATIONS = {
+    2: "".join(
+        f"ALTER TABLE {table} RENAME COLUMN life TO attempt; "
+        for table in ("runs", "rounds", "episodes", "metrics", "faults", "jobs")
+    )
+}
+"""Version of records -> what makes the next version of them."""
 
 FLUSH_EVERY = 1.0
 """Seconds between two transactions: each one waits for the disk."""
@@ -62,6 +70,29 @@ OPEN_TIMEOUT = 5.0
 
 MAX_WAITING = 200_000
 """Rows kept in memory (some 60 MB) while the disk is full; beyond them the oldest are dropped."""
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """Return the version of the records in a file, 0 in an empty one."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring records of an earlier version up to the present one; those of the present one stay as they are.
+
+    Raises:
+      ConfigError: they are of a version that is not known here; ``path`` is named in the message.
+    """
+    version = found = version_of(connection)
+    while version in MIGRATIONS:
+        connection.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;")
+        version += 1
+    if version != SCHEMA_VERSION:
+        raise ConfigError(
+            f"{path}: expected records of version {SCHEMA_VERSION}, found version {found}; use the arena that made "
+            "them, or start a run under another name (--set name=...)"
+        )
 
 
 class Database:
@@ -104,15 +135,10 @@ class Database:
         connection = sqlite3.connect(self.path, timeout=timeout, isolation_level=None)
         try:
             connection.execute("PRAGMA journal_mode = TRUNCATE")
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version == 0:
+            if version_of(connection) == 0:
                 connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
-            elif version != SCHEMA_VERSION:
-                raise ConfigError(
-                    f"{self.path}: expected records of version {SCHEMA_VERSION}, found version {version}; "
-                    f"use the arena that made them, or start a run under another name (--set name=...)"
-                )
             else:
+                migrate(connection, self.path)
                 connection.execute("SELECT count(*) FROM runs").fetchone()  # a damaged file shows here
             connection.execute(f"PRAGMA busy_timeout = {int(1000 * LOCK_TIMEOUT)}")
         except BaseException:

@@ -20,9 +20,9 @@ class LeagueRecords:
       games: how many counted episodes each player has been in.
     """
 
-    def __init__(self, database: Database, life: int) -> None:
-        """Prepare to write into an open database, for one life of the run."""
-        self._database, self._life = database, life
+    def __init__(self, database: Database, attempt: int) -> None:
+        """Prepare to write into an open database, for one attempt of the run."""
+        self._database, self._attempt = database, attempt
         self._pacer = Pacer(WRITE_EVERY)
         self._known: dict[str, int] = {}  # player -> steps as written
         self._pairs: set[tuple[str, str]] = set()
@@ -30,7 +30,7 @@ class LeagueRecords:
         self._changed: set[str] = set()
 
     def begin(self, league: Any, games: Mapping[str, int]) -> None:
-        """Write the standing as a whole; what an earlier life has written beyond its checkpoint goes.
+        """Write the standing as a whole; what an earlier attempt has written beyond its checkpoint goes.
 
         Args:
           league: its manager.
@@ -95,7 +95,7 @@ class LeagueRecords:
 
     def job_began(self, job: dict[str, Any], match: int) -> None:
         """Note a job that is handed out."""
-        row = (job["job_id"], self._life, match, time.time(), json.dumps(job))
+        row = (job["job_id"], self._attempt, match, time.time(), json.dumps(job))
         self._database.add("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, NULL, ?, NULL)", row)
 
     def job_ended(self, job_id: int, results: int) -> None:

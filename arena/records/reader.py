@@ -1,4 +1,4 @@
-"""Reads the records of a run back: each player's episodes and metrics, along the line of lives that led to its end."""
+"""Reads the records of a run back: each player's episodes and metrics, along the attempts that led to its end."""
 
 import json
 import sqlite3
@@ -11,6 +11,7 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.plan.layout import Assignment, describe_part
+from arena.records.database import MIGRATIONS, migrate, version_of
 from arena.records.player_statistics import PlayerInfo
 from arena.records.run_directory import RunDirectory
 
@@ -41,14 +42,22 @@ def open_records(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise ConfigError(f"{path}: expected the records of a run, found no such file")
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as connection:
-            yield connection
+        with (
+            closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as connection,
+            closing(sqlite3.connect(":memory:")) as copy,
+        ):
+            if version_of(connection) not in MIGRATIONS:
+                yield connection
+            else:  # whoever reads changes nothing in the file: an earlier version is brought up to date in memory
+                connection.backup(copy)
+                migrate(copy, path)
+                yield copy
     except sqlite3.DatabaseError as error:
         raise ConfigError(f"{path}: expected the records of a run, found: {error}") from error
 
 
-def read_last_life(path: Path) -> tuple[int, int | None]:
-    """Return (number, exit code) of a run's last life; (0, None) before the first, and no code while it goes on.
+def read_last_attempt(path: Path) -> tuple[int, int | None]:
+    """Return (number, exit code) of a run's last attempt; (0, None) before the first, and no code while it goes on.
 
     Raises:
       ConfigError: the records cannot be read.
@@ -57,7 +66,7 @@ def read_last_life(path: Path) -> tuple[int, int | None]:
         return 0, None
     with open_records(path) as connection:
         try:
-            found = connection.execute("SELECT life, exit FROM runs ORDER BY life DESC LIMIT 1").fetchone()
+            found = connection.execute("SELECT attempt, exit FROM runs ORDER BY attempt DESC LIMIT 1").fetchone()
         except sqlite3.DatabaseError as error:
             raise ConfigError(f"{path}: expected the records of a run, found: {error}") from error
     return found or (0, None)
@@ -67,7 +76,7 @@ def part_of_rank(run: RunDirectory, rank: int) -> str:
     """Return what a rank did in the round that was played last, in a few words; nothing where that is not known."""
     try:
         with open_records(run.database) as connection:
-            number = connection.execute("SELECT round FROM rounds ORDER BY life DESC, round DESC LIMIT 1").fetchone()
+            number = connection.execute("SELECT round FROM rounds ORDER BY attempt DESC, round DESC LIMIT 1").fetchone()
         played = json.loads(run.plan.read_text("utf-8"))["rounds"][number[0] if number else 0]
         return describe_part(Assignment(**played["assignments"][rank]))
     except (ConfigError, OSError, ValueError, LookupError, TypeError, sqlite3.Error):
@@ -83,7 +92,7 @@ def read_players(connection: sqlite3.Connection) -> dict[str, PlayerInfo]:
 def read_returns(connection: sqlite3.Connection) -> dict[str, Series]:
     """Return the returns of each player's episodes, but of those that a fault has cut."""
     rows = connection.execute(
-        "SELECT player, '', life, steps, ended_at, avg(return) "
+        "SELECT player, '', attempt, steps, ended_at, avg(return) "
         f"FROM episode_entities JOIN episodes ON episodes.id = episode WHERE {NO_FAULT} "
         "GROUP BY episode, player ORDER BY episode"
     )
@@ -92,7 +101,7 @@ def read_returns(connection: sqlite3.Connection) -> dict[str, Series]:
 
 def read_metrics(connection: sqlite3.Connection) -> dict[str, dict[str, Series]]:
     """Return each player's metrics by name."""
-    rows = connection.execute("SELECT player, name, life, steps, time, value FROM metrics ORDER BY rowid")
+    rows = connection.execute("SELECT player, name, attempt, steps, time, value FROM metrics ORDER BY rowid")
     found: dict[str, dict[str, Series]] = {}
     for (player, name), series in _series(connection, rows).items():
         found.setdefault(player, {})[name] = series
@@ -100,11 +109,11 @@ def read_metrics(connection: sqlite3.Connection) -> dict[str, dict[str, Series]]
 
 
 def _series(connection: sqlite3.Connection, rows: Iterable[tuple]) -> dict[tuple[str, str], Series]:
-    """Gather rows (player, name, life, steps, time, value), without what a resumed run left behind."""
+    """Gather rows (player, name, attempt, steps, time, value), without what a resumed run left behind."""
     left_behind = _left_behind(connection)
     columns: dict[tuple[str, str], tuple[list, list, list]] = {}
-    for player, name, life, steps, at, value in rows:
-        if value is None or steps > left_behind.get((life, player), steps):
+    for player, name, attempt, steps, at, value in rows:
+        if value is None or steps > left_behind.get((attempt, player), steps):
             continue
         lists = columns.setdefault((player, name), ([], [], []))
         for column, item in zip(lists, (steps, at, value), strict=True):
@@ -113,10 +122,10 @@ def _series(connection: sqlite3.Connection, rows: Iterable[tuple]) -> dict[tuple
 
 
 def _left_behind(connection: sqlite3.Connection) -> dict[tuple[int, str], int]:
-    """Return (life, player) -> the steps that the run went on from afterwards: what came later was played again."""
+    """Return (attempt, player) -> the steps that the run went on from afterwards: what came later was played again."""
     limits: dict[tuple[int, str], int] = {}
-    for life, resumed in connection.execute("SELECT life, resumed FROM runs WHERE resumed IS NOT NULL"):
+    for attempt, resumed in connection.execute("SELECT attempt, resumed FROM runs WHERE resumed IS NOT NULL"):
         for player, steps in json.loads(resumed).items():
-            for earlier in range(1, life):
+            for earlier in range(1, attempt):
                 limits[earlier, player] = min(limits.get((earlier, player), steps), steps)
     return limits

@@ -124,7 +124,7 @@ class RunDirectory:
     def create(self, config_yaml: str, plan: Mapping[str, Any], resume: bool) -> None:
         """Make the directory and everything in it, or take the one to go on in. Root calls it, once.
 
-        A configuration or plan of an earlier life that differs is kept as ``config.<n>.yaml`` or ``plan.<n>.json``.
+        A configuration or plan of an earlier attempt that differs is kept as ``config.<n>.yaml`` or ``plan.<n>.json``.
 
         Raises:
           ConfigError: the run exists (without ``resume``), has nothing to go on from (with it), or nothing can be
@@ -148,7 +148,7 @@ class RunDirectory:
     def goes_on(self, resume: Resume) -> bool:
         """Return whether this start goes on from a checkpoint.
 
-        Where it may begin anew, what a life has left that ended before its first checkpoint is removed: a job that
+        Where it may begin anew, what an attempt has left that ended before its first checkpoint is removed: a job that
         was preempted so early would find its name taken for ever.
         """
         if resume != "if possible":

@@ -35,18 +35,18 @@ def _tensorboard(module: str) -> Any:
 class EventFiles:
     """Scalars of players, as TensorBoard reads them. Trouble with the disk is warned of and never raised."""
 
-    def __init__(self, directory: Path, life: int) -> None:
+    def __init__(self, directory: Path, attempt: int) -> None:
         """Write below ``directory/<player>/``.
 
         Args:
           directory: the run's ``tensorboard`` directory.
-          life: number of this life of the run, so that its files get names of their own.
+          attempt: number of this attempt of the run, so that its files get names of their own.
         """
         self._events = _tensorboard("event_file_writer")
         self._event = _tensorboard("proto.event_pb2")
         self._summary = _tensorboard("proto.summary_pb2")
         self._directory = directory
-        self._life = life
+        self._attempt = attempt
         self._resumed_steps: Mapping[str, int] = {}
         self._writers: dict[str, Any] = {}
         self._dirty: set[str] = set()
@@ -55,7 +55,7 @@ class EventFiles:
         self._next_warning = 0.0
 
     def hide_beyond(self, resumed_steps: Mapping[str, int]) -> None:
-        """Have TensorBoard hide what an earlier life wrote of a player beyond these steps; call it before writing."""
+        """Have TensorBoard hide what an earlier attempt wrote of a player beyond these steps; call it first."""
         self._resumed_steps = resumed_steps
 
     def scalars(self, player: str, values: Mapping[str, float], steps: int, at: float) -> None:
@@ -97,7 +97,7 @@ class EventFiles:
             directory = self._directory / player
             directory.mkdir(parents=True, exist_ok=True)
             self._opened += 1
-            suffix = f".{self._life}.{self._opened}"
+            suffix = f".{self._attempt}.{self._opened}"
             writer = self._events.EventsWriter(os.fspath(directory / "events"), suffix)
             if player in self._resumed_steps:
                 steps = self._resumed_steps[player]

@@ -68,11 +68,11 @@ class RecordWriter:
     """Takes what processes tell the root. Trouble with the disk is warned of, and never ends the training.
 
     Attributes:
-      life: number of this life of the run, from 1.
+      attempt: number of this attempt of the run, from 1.
       round: index of the round that is played.
       players: live statistics of each player, in the order of the configuration.
       environment_steps: steps of all environment copies so far.
-      faults: number of faults so far in this life.
+      faults: number of faults so far in this attempt.
       league: the tables of a league.
     """
 
@@ -86,7 +86,7 @@ class RecordWriter:
         tensorboard: bool = True,
         deterministic: bool = False,
     ) -> None:
-        """Open the records of a run directory that was created, and begin another life in them.
+        """Open the records of a run directory that was created, and begin another attempt in them.
 
         Args:
           run: where to.
@@ -110,9 +110,9 @@ class RecordWriter:
         self._speed = Speed()
         self._log = open_arena_log(run.arena_log)
         self._database = Database(run.database)
-        self.life = self._database.highest("life", "runs") + 1
+        self.attempt = self._database.highest("attempt", "runs") + 1
         self._episode = self._database.highest("id", "episodes")
-        self._events = EventFiles(run.tensorboard, self.life) if tensorboard else None
+        self._events = EventFiles(run.tensorboard, self.attempt) if tensorboard else None
         self._deterministic = deterministic
         self._held: list[Episode] = []
         self._next_show = 0.0
@@ -120,19 +120,19 @@ class RecordWriter:
         self._updates_kept: dict[str, tuple[int, float]] = {}
         self._database.add(
             "INSERT INTO runs VALUES (?, ?, ?, NULL, ?, ?, ?, NULL, NULL, NULL)",
-            (self.life, run.name, self.started, host, arena.__version__, ranks),
+            (self.attempt, run.name, self.started, host, arena.__version__, ranks),
         )
         for name, info in players.items():
             row = (name, info.use, info.color, info.learns, info.budget)
             self._database.add("INSERT OR REPLACE INTO players VALUES (?, ?, ?, ?, ?)", row)
         self._database.flush(force=True)
-        self.league = LeagueRecords(self._database, self.life)
+        self.league = LeagueRecords(self._database, self.attempt)
 
     def restore(self, state: Mapping[str, Any], checkpoint: int | None = None) -> None:
         """Go on from a checkpoint, before anything else is reported.
 
-        What was recorded after that checkpoint stays, as part of the earlier life; in a deterministic run it goes, for
-        it will be recorded again.
+        What was recorded after that checkpoint stays, as part of the earlier attempt; in a deterministic run it goes,
+        for it will be recorded again.
 
         Args:
           state: what ``state`` returned when it was made.
@@ -157,8 +157,8 @@ class RecordWriter:
         # The payoff that the league goes on from has no episode beyond the checkpoint.
         self._database.add("UPDATE episodes SET counted = 0 WHERE id > ?", (state["episode"],))
         resumed = {name: statistics.steps for name, statistics in self.players.items()}
-        row: tuple[Any, ...] = (checkpoint, json.dumps(resumed), self.life)
-        self._database.add("UPDATE runs SET checkpoint = ?, resumed = ? WHERE life = ?", row)
+        row: tuple[Any, ...] = (checkpoint, json.dumps(resumed), self.attempt)
+        self._database.add("UPDATE runs SET checkpoint = ?, resumed = ? WHERE attempt = ?", row)
         if self._events is not None:
             self._events.hide_beyond(resumed)
 
@@ -173,7 +173,7 @@ class RecordWriter:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the run so far, that of earlier lives up to the checkpoint included."""
+        """Wall time of the run so far, that of earlier attempts up to the checkpoint included."""
         return self._seconds_before + (self._ended or time.time()) - self.started
 
     def state(self) -> dict[str, Any]:
@@ -203,13 +203,13 @@ class RecordWriter:
             statistics.begin_round(goes_on)
         self._database.add(
             "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, NULL, ?)",
-            (self.life, index, time.time(), json.dumps(dict(copies)) if copies else None),
+            (self.attempt, index, time.time(), json.dumps(dict(copies)) if copies else None),
         )
 
     def end_round(self) -> None:
         """Note that the round is over."""
-        row = (time.time(), self.life, self.round)
-        self._database.add("UPDATE rounds SET ended = ? WHERE life = ? AND round = ?", row)
+        row = (time.time(), self.attempt, self.round)
+        self._database.add("UPDATE rounds SET ended = ? WHERE attempt = ? AND round = ?", row)
 
     def round_returns(self) -> dict[str, float]:
         """Return each player's mean return over the last episodes of this round; minus infinity where it had none."""
@@ -247,7 +247,7 @@ class RecordWriter:
             "INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 self._episode,
-                self.life,
+                self.attempt,
                 self.round,
                 int(episode.match),
                 int(episode.copy),
@@ -297,7 +297,7 @@ class RecordWriter:
             return
         at = time.time()
         for name, value in metrics.items():
-            row = (self.life, message.player, statistics.steps, statistics.updates, at, name, value)
+            row = (self.attempt, message.player, statistics.steps, statistics.updates, at, name, value)
             self._database.add("INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         if self._events is not None:
             speed = {"steps_per_second": statistics.steps_per_second(now)}
@@ -323,7 +323,7 @@ class RecordWriter:
 
     def _fault(self, rank: int | None, host: str | None, role: str, what: str) -> None:
         self.faults += 1
-        row = (self.life, time.time(), rank, host, role, what)
+        row = (self.attempt, time.time(), rank, host, role, what)
         self._database.add("INSERT INTO faults VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def environment_steps_per_second(self) -> float:
@@ -340,10 +340,10 @@ class RecordWriter:
         return self._database.flush(force)
 
     def close(self, exit: int) -> None:  # noqa: A002 (named like the column)
-        """Note how this life ends, and write everything."""
+        """Note how this attempt ends, and write everything."""
         self._ended = time.time()
-        row = (self._ended, exit, self.life)
-        self._database.add("UPDATE runs SET ended = ?, exit = ? WHERE life = ?", row)
+        row = (self._ended, exit, self.attempt)
+        self._database.add("UPDATE runs SET ended = ?, exit = ? WHERE attempt = ?", row)
         if self._events is not None:
             self._show_episodes()
             self._events.close()

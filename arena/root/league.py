@@ -163,7 +163,7 @@ class LeagueCoordinator:
             return
         if not self.begun:
             self.begun = True
-            for job in self._manager.jobs_in_flight:  # of an earlier life
+            for job in self._manager.jobs_in_flight:  # of an earlier attempt
                 self._send(job, self._left[job["job_id"]])
         if not self.holding:  # else the league would know more steps than the checkpoint has
             for player, message in self._published.items():

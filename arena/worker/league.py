@@ -96,7 +96,7 @@ class LeagueClient:
             return None
         directory = self._run.players / self._player / "published"
         directory.mkdir(parents=True, exist_ok=True)
-        if self._published < 0:  # an earlier life has left files, which never change
+        if self._published < 0:  # an earlier attempt has left files, which never change
             self._published = max((int(path.stem) for path in directory.glob("*.safetensors")), default=-1)
         self._published += 1
         path = directory / f"{self._published}.safetensors"

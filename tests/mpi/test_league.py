@@ -46,7 +46,7 @@ def check_totals(directory):
     path, manifest = newest(directory.parent.parent)
     games = manifest["league"]["manager"]["payoff"]["games"]
     assert told(directory, "SELECT count(*) FROM episodes WHERE counted") == [(games,)]
-    twice = "SELECT 1 FROM episodes GROUP BY life, match, copy, ended_at HAVING count(*) > 1"
+    twice = "SELECT 1 FROM episodes GROUP BY attempt, match, copy, ended_at HAVING count(*) > 1"
     assert told(directory, twice) == []
     per_job = dict(told(directory, "SELECT job, count(*) FROM episodes WHERE counted GROUP BY job"))
     for job, result in told(directory, "SELECT id, result FROM jobs WHERE ended IS NOT NULL"):
@@ -55,11 +55,11 @@ def check_totals(directory):
 
 
 def logged_episodes(directory):
-    """Return how many episodes the environment processes of the last life say they have played for jobs."""
+    """Return how many episodes the environment processes of the last attempt say they have played for jobs."""
     total = 0
     for path in directory.glob("log/rank-*.log"):
-        lives = path.read_text("utf-8").split("environment process of match")
-        lines = [line for line in lives[-1].splitlines() if "episodes for jobs so far" in line]
+        attempts = path.read_text("utf-8").split("environment process of match")
+        lines = [line for line in attempts[-1].splitlines() if "episodes for jobs so far" in line]
         total += int(lines[-1].split("; ")[1].split()[0]) if lines else 0
     return total
 
@@ -124,9 +124,9 @@ def test_a_league_that_was_killed_goes_on_and_counts_every_game_once(tmp_path):
         assert later["active"][name]["total_agent_step"] >= state["total_agent_step"]
         assert after["updates"][name] > before["updates"][name]
         assert after["steps"][name] >= 25_000
-    # What the environment processes of the second life have played for jobs that ended is what it has counted, but for
-    # the jobs that were under way when the matches closed.
-    counted = told(outcome.directory, "SELECT count(*) FROM episodes WHERE life = 2 AND counted")[0][0]
+    # What the environment processes of the second attempt have played for jobs that ended is what it has counted, but
+    # for the jobs that were under way when the matches closed.
+    counted = told(outcome.directory, "SELECT count(*) FROM episodes WHERE attempt = 2 AND counted")[0][0]
     assert 0 <= counted - logged_episodes(outcome.directory) < EPISODES * len(later["active"])
 
 

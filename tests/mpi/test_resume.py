@@ -81,10 +81,10 @@ def test_a_signal_checkpoints_and_ends_with_zero_and_resume_finishes_the_budget(
     step = 2 * 8 * 64  # two workers, eight copies, one horizon
     assert BUDGET <= after["round_steps"]["p"] < BUDGET + step
     with sqlite3.connect(outcome.directory / "arena.sqlite") as database:
-        lives = database.execute("SELECT life, exit, resumed FROM runs").fetchall()
+        attempts = database.execute("SELECT attempt, exit, resumed FROM runs").fetchall()
         updates = database.execute("SELECT count(DISTINCT updates), max(updates) FROM metrics").fetchone()
-    assert [life[:2] for life in lives] == [(1, 0), (2, 0)]
-    assert json.loads(lives[1][2]) == {"p": manifest["round_steps"]["p"]}
+    assert [attempt[:2] for attempt in attempts] == [(1, 0), (2, 0)]
+    assert json.loads(attempts[1][2]) == {"p": manifest["round_steps"]["p"]}
     assert updates[0] == updates[1] == after["updates"]["p"], "an update is missing from the records, or counted twice"
 
 
@@ -108,7 +108,7 @@ def test_sigusr1_to_mpirun_itself_checkpoints_and_ends_with_zero(tmp_path):
 
 
 def test_what_a_batch_script_starts_goes_on_by_itself_and_says_whether_it_was_stopped(tmp_path):
-    """One command for every life of a job: a fresh one, one after a signal, and one after the end."""
+    """One command for every attempt of a job: a fresh one, one after a signal, and one after the end."""
     options = ("--resume-or-start", "--stopped-code", "85")
     process = start(tmp_path, cartpole(), *options)
     process.send_signal(signal.SIGUSR1)

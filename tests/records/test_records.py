@@ -1,4 +1,4 @@
-"""Records: what processes report can be found again, whatever happens to the disk, and across lives."""
+"""Records: what processes report can be found again, whatever happens to the disk, and across attempts."""
 
 import contextlib
 import json
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from arena.protocol.messages import Episode, Episodes, Failure, Progress
 from arena.records import database
 from arena.records.database import Database
 from arena.records.player_statistics import Course, PlayerInfo, PlayerStatistics, Speed, outcomes_of
+from arena.records.reader import open_records, read_last_attempt, read_returns
 from arena.records.run_directory import RunDirectory
 from arena.records.tensorboard import EventFiles
 from arena.records.writer import RecordWriter
@@ -97,7 +99,7 @@ def test_an_episode_is_found_again_with_all_its_entities(run):
     records.progress(progress(640))
     records.episodes(Episodes(0, (episode(outcomes=("win", "win", "loss", "loss")), episode(cause="reset_by:1")), 50))
     records.close(0)
-    assert rows(run, "SELECT id, life, round, match, copy, length, truncated, cause FROM episodes") == [
+    assert rows(run, "SELECT id, attempt, round, match, copy, length, truncated, cause FROM episodes") == [
         (1, 1, 0, 0, 2, 10, 0, None),
         (2, 1, 0, 0, 2, 10, 0, "reset_by:1"),
     ]
@@ -113,7 +115,7 @@ def test_an_episode_is_found_again_with_all_its_entities(run):
         ("blue", "ppo", "#3b82f6", 1, 1000),
         ("red", "random", "#ef4444", 0, None),
     ]
-    assert rows(run, "SELECT life, host, ranks, checkpoint, exit FROM runs") == [(1, "node1", 6, None, 0)]
+    assert rows(run, "SELECT attempt, host, ranks, checkpoint, exit FROM runs") == [(1, "node1", 6, None, 0)]
     assert rows(run, "SELECT round, copies, ended > started FROM rounds") == [(0, None, None)]
     assert records.environment_steps == 50
 
@@ -181,7 +183,7 @@ def test_an_episode_that_a_fault_cut_is_recorded_but_not_counted(run):
     blue = records.players["blue"]
     assert (blue.episodes, blue.mean_return) == (2, 0.5)
     assert rows(run, "SELECT count(*), count(cause) FROM episodes") == [(3, 2)]
-    assert rows(run, "SELECT life, rank, host, role, what FROM faults") == [
+    assert rows(run, "SELECT attempt, rank, host, role, what FROM faults") == [
         (1, None, None, "environment", "match 0, copy 2: fault:environment raised ValueError"),
         (1, 3, "node1", "worker", "ValueError: nan"),
     ]
@@ -208,11 +210,11 @@ def test_a_resumed_run_goes_on_where_the_checkpoint_was_made(run):
     second.episode(episode(0.25))
     second.progress(progress(350, kl=0.3))
     second.close(0)
-    assert rows(run, "SELECT life, host, checkpoint, resumed, exit FROM runs") == [
+    assert rows(run, "SELECT attempt, host, checkpoint, resumed, exit FROM runs") == [
         (1, "node1", None, None, 1),
         (2, "node2", 4, '{"blue": 300, "red": 3000}', 0),
     ]
-    assert rows(run, "SELECT id, life FROM episodes WHERE id > 149") == [(150, 1), (151, 1), (152, 2)]
+    assert rows(run, "SELECT id, attempt FROM episodes WHERE id > 149") == [(150, 1), (151, 1), (152, 2)]
     assert [event for event in read_events(run.tensorboard / "blue") if event[0] in ("kl", "<start>")] == [
         ("kl", 300, pytest.approx(0.1)),
         ("kl", 400, pytest.approx(0.2)),
@@ -338,8 +340,25 @@ def test_records_of_another_version_are_refused(run):
     connection = sqlite3.connect(run.database)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(ConfigError, match="expected records of version 2, found version 99"):
+    with pytest.raises(ConfigError, match="expected records of version 3, found version 99"):
         records_of(run)
+
+
+def test_records_of_the_version_before_are_read_and_continued(run):
+    records = records_of(run)
+    records.episode(episode())
+    records.close(0)
+    with closing(sqlite3.connect(run.database)) as connection:
+        for table in ("runs", "rounds", "episodes", "metrics", "faults", "jobs"):
+            connection.execute(f"ALTER TABLE {table} RENAME COLUMN attempt TO life")
+        connection.execute("PRAGMA user_version = 2")
+    before = run.database.read_bytes()
+    assert read_last_attempt(run.database) == (1, 0)
+    with open_records(run.database) as connection:
+        assert [len(series.values) for series in read_returns(connection).values()] == [1, 1]
+    assert run.database.read_bytes() == before, "reading changes nothing"
+    records_of(run).close(0)
+    assert rows(run, "SELECT attempt, exit FROM runs") == [(1, 0), (2, 0)]
 
 
 def test_a_nan_is_recorded_as_nothing_and_holds_nothing_up(run):
@@ -434,9 +453,9 @@ def test_event_files_that_cannot_be_written_are_warned_of_once(tmp_path, caplog)
 
 
 def test_two_lives_within_a_second_do_not_share_a_file(tmp_path):
-    for life in (1, 2):
-        files = EventFiles(tmp_path, life)
-        files.scalars("blue", {"kl": life}, life, time.time())
+    for attempt in (1, 2):
+        files = EventFiles(tmp_path, attempt)
+        files.scalars("blue", {"kl": attempt}, attempt, time.time())
         files.close()
     assert [value for _, _, value in read_events(tmp_path / "blue")] == [1.0, 2.0]
 
@@ -540,7 +559,7 @@ def test_a_deterministic_run_records_in_an_order_of_its_own_and_takes_back_what_
         'SELECT id, match, "return" FROM episodes JOIN episode_entities ON id = episode WHERE entity = 0 ORDER BY id'
     )
     assert rows(run, query) == [(1, 0, 1.0), (2, 0, 2.0), (3, 1, 3.0)]
-    assert rows(run, "SELECT life, updates FROM metrics") == [(2, 3)]
+    assert rows(run, "SELECT attempt, updates FROM metrics") == [(2, 3)]
 
 
 @pytest.mark.parametrize("keep", [0.5, 0.9])

@@ -82,7 +82,7 @@ def test_resume_from_damaged_checkpoints_says_so(tmp_path):
 
 
 def test_a_batch_job_goes_on_where_it_can_and_begins_where_it_must(tmp_path):
-    """Preempted before its first checkpoint, a job would else find its own name taken in all its later lives."""
+    """Preempted before its first checkpoint, a job would else find its own name taken in all its later attempts."""
     run = RunDirectory(tmp_path, "quickstart")
     assert not run.goes_on("if possible"), "there is nothing yet"
     started(tmp_path, checkpoint=False)

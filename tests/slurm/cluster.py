@@ -160,7 +160,8 @@ class Cluster:
             return job.restarts == times and job.state == "PENDING"
 
         self._until(is_back, f"requeue of job {number}", seconds=60)
-        time.sleep(2)  # the credentials of the life that was ended are revoked to the second: later ones are other ones
+        # the credentials of the attempt that was ended are revoked to the second: later ones are other ones
+        time.sleep(2)
         self.run("scontrol", "update", f"JobId={number}", "StartTime=now")
 
     def _daemon(self, *command: str) -> None:

@@ -104,20 +104,20 @@ def test_a_job_that_is_interrupted_goes_on_and_finishes_its_budget(cluster: Clus
     assert BUDGET <= after["round_steps"]["p"] < BUDGET + STEP
     assert set(nodes_of_matches(run)) == {0, 1} and all(len(nodes) == 1 for nodes in nodes_of_matches(run).values())
     with sqlite3.connect(run / "arena.sqlite") as database:
-        lives = database.execute("SELECT life, exit, resumed FROM runs").fetchall()
-        before = json.loads(lives[1][2])["p"]
-        # What the first life did after its last checkpoint stays in the records, and does not count.
+        attempts = database.execute("SELECT attempt, exit, resumed FROM runs").fetchall()
+        before = json.loads(attempts[1][2])["p"]
+        # What the first attempt did after its last checkpoint stays in the records, and does not count.
         counted = database.execute(
-            "SELECT DISTINCT updates, steps FROM metrics WHERE life = 2 OR steps <= ? ORDER BY updates", (before,)
+            "SELECT DISTINCT updates, steps FROM metrics WHERE attempt = 2 OR steps <= ? ORDER BY updates", (before,)
         ).fetchall()
-    assert len(lives) == 2 and 0 < before < BUDGET
+    assert len(attempts) == 2 and 0 < before < BUDGET
     assert [updates for updates, _ in counted] == [*range(1, after["updates"]["p"] + 1)]
     assert counted[-1][1] == after["steps"]["p"]
     steps = [0, *(steps for _, steps in counted)]
     # Where an episode ends, a copy starts anew in place of a step: an update is of a little less than STEP.
     assert all(0.8 * STEP < later - earlier <= STEP for earlier, later in itertools.pairwise(steps))
     if way != "requeued by somebody else":
-        assert lives[0][1] == 0, "the run was not ended in order"
+        assert attempts[0][1] == 0, "the run was not ended in order"
         assert "stopped in order, goes back into the queue" in said
 
 
@@ -161,8 +161,8 @@ def test_a_run_that_fails_is_tried_again_but_not_for_ever(cluster: Cluster, tmp_
         *("--set", "matches.0.replicas=1", "--set", f"policies.p.use={tmp_path}/broken.py:Broken"),
         *("--set", "policies.p.settings={}"),
     )
-    for life in (1, 2):
-        cluster.start_again(number, life)
+    for attempt in (1, 2):
+        cluster.start_again(number, attempt)
     job = cluster.wait(number)
     said = output(tmp_path, number)
     assert (job.state, job.restarts) == ("FAILED", 2), said
