@@ -123,12 +123,21 @@ def below(name: str, packages: Iterable[str]) -> bool:
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
-def loaded_first(name: str) -> set[str]:
-    """Return the arena's modules that importing ``name`` imports directly, and the packages around them."""
-    named = IMPORTS[name].first
+def with_packages(name: str, named: Iterable[str]) -> set[str]:
+    """Return those of the arena's modules among ``named``, and the packages around them."""
     around = {".".join(target.split(".")[:i]) for target in named for i in range(1, target.count(".") + 1)}
     # The packages around a module itself are being imported already.
-    return {target for target in named | {a for a in around if not below(name, [a])} if target in MODULES}
+    return {target for target in {*named, *(a for a in around if not below(name, [a]))} if target in MODULES}
+
+
+def loaded_first(name: str) -> set[str]:
+    """Return the arena's modules that importing ``name`` imports directly, and the packages around them."""
+    return with_packages(name, IMPORTS[name].first)
+
+
+def loaded_ever(name: str) -> set[str]:
+    """Return those that it ever imports, inside functions too."""
+    return with_packages(name, IMPORTS[name].ever)
 
 
 def way_to(name: str, targets: Iterable[str]) -> list[str] | None:
@@ -234,9 +243,10 @@ def test_what_workers_load_does():
     assert way_to("arena.worker.base", ["mpi4py"]) is not None
 
 
-def test_no_modules_import_each_other_in_a_circle():
+@pytest.mark.parametrize("loaded", [loaded_first, loaded_ever])
+def test_no_modules_import_each_other_in_a_circle(loaded):
     try:
-        order = list(TopologicalSorter({name: loaded_first(name) for name in MODULES}).static_order())
+        order = list(TopologicalSorter({name: loaded(name) for name in MODULES}).static_order())
     except CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])))
     assert set(order) == set(MODULES)
@@ -276,3 +286,8 @@ class Model:
     assert ever == first | {"mpi4py.MPI"}
     assert imports_of("from .rows import Rows", "arena.diagram", known, is_package=True).first == {"arena.diagram.rows"}
     assert imports_of("from ..wire import Block", "arena.env_manager.base", known).first == {"arena.wire"}
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES.values()}), ids=lambda folder: folder.name)
+def test_a_folder_holds_no_more_modules_than_a_newcomer_can_survey(folder):
+    assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= 18
