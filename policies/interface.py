@@ -1,41 +1,14 @@
 """Act-learn policies: what the worker asks of a built-in algorithm; ``act`` needs no environment, ``learn`` no MPI."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from arena.envs.interface import EntitySpaces
+from arena.learning.reducer import Reducer
+from arena.learning.rollout import Decision, Rollout
 
-
-class Decision(NamedTuple):
-    """What a policy decided for N lanes.
-
-    Attributes:
-      actions: array ``[N, ...]`` in the action space's dtype, or a nested dict or tuple of such arrays.
-      extras: arrays ``[N, ...]`` by the names of ``Policy.extras``; empty when acting without learning.
-    """
-
-    actions: Any
-    extras: dict[str, np.ndarray]
-
-
-class Reducer(Protocol):
-    """The part of a group that ``learn`` uses: sums and means over all workers of the player, in place."""
-
-    rank: int
-    size: int
-
-    def sum_in_place(self, array: np.ndarray) -> None:
-        """Replace ``array`` (contiguous, float32 or float64) by its sum over the group; all get the same bits."""
-
-    def zeros(self, items: int) -> np.ndarray:
-        """Return float32 zeros for ``average_in_place``; all workers call this at the same time."""
-
-    def average_in_place(self, array: np.ndarray, weight: float) -> float:
-        """Replace what ``zeros`` returned by its mean over the group; all get the same bits.
-
-        Each worker's is counted ``weight`` times. Returns the sum of the weights; where that is zero, so is the array.
-        """
+__all__ = ["Decision", "Policy", "Reducer"]
 
 
 class Policy(Protocol):
@@ -102,8 +75,8 @@ class Policy(Protocol):
     ) -> np.ndarray:
         """Return the values ``[N]`` of observations that end a rollout; unlike ``act`` it leaves the memory alone."""
 
-    def learn(self, rollout: Any, group: Reducer) -> dict[str, float]:
-        """Update from one ``arena.learning.rollout.Rollout``, with all workers of the player, and return metrics.
+    def learn(self, rollout: Rollout, group: Reducer) -> dict[str, float]:
+        """Update from one rollout, with all workers of the player, and return metrics.
 
         The metrics are those of the whole group. All workers make the same number of reductions, whatever they hold.
 

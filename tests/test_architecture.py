@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PLACES = {"arena": "arena", "envs": "arena.envs", "policies": "arena.policies"}
-CONTRACTS = {"arena.envs.interface", "arena.policies.interface"}
-"""What the engine agreed on with environments and policies; all else of theirs it reaches by name, by the registry."""
+CONTRACTS = {"arena.envs.interface"}
+"""What the engine imports of environments and policies; all else of theirs it reaches by name, by the registry."""
 
 FLOORS = [
     {"common"},

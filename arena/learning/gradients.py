@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import torch
 
-from arena.policies.interface import Reducer
+from arena.learning.reducer import Reducer
 
 
 class FlatGradient:

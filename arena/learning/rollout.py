@@ -1,16 +1,27 @@
 """What a worker collected between two updates: preallocated arrays with leading axes ``[T, L]``, slots and lanes."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from arena.common.trees import leaf_dtype, leaf_shape, map_space, put, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.learning.numba_jit import compiled
-from arena.policies.interface import Decision
 
 NO_SLOT = -1
+
+
+class Decision(NamedTuple):
+    """What a policy decided for N lanes.
+
+    Attributes:
+      actions: array ``[N, ...]`` in the action space's dtype, or a nested dict or tuple of such arrays.
+      extras: arrays ``[N, ...]`` by the names of ``Policy.extras``; empty when acting without learning.
+    """
+
+    actions: Any
+    extras: dict[str, np.ndarray]
 
 
 class Rollout:

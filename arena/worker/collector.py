@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arena.common.trees import Tree, map_tree
-from arena.policies.interface import Decision
+from arena.learning.rollout import Decision
 from arena.protocol.wire import PLAIN, ObservationMessage
 from arena.worker.opponents import Opponents
 from arena.worker.seat import Seat

@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from arena.policies.interface import Decision
+from arena.learning.rollout import Decision
 
 
 class CustomPlayer:
