@@ -1,8 +1,11 @@
 """Picture 3: the proxy gives a policy its Gymnasium loop; behind it each step travels as two fixed messages."""
 
+from collections.abc import Sequence
+
 from arena.common.colors import NAMED
-from arena.plan.diagram.sheet import TOP, WIDTH, Sheet
+from arena.plan.diagram.sheet import TOP, WIDTH, Sheet, text_width
 from arena.plan.diagram.styles import INK, MUTED, PAPER, PLAIN, SLATE, Style, line_color, mix, text_color
+from arena.protocol.wire import ObservationMessage
 
 BLUE = NAMED["blue"]
 WORKER = Style(mix(BLUE, PAPER, 0.9), line_color(BLUE), INK)
@@ -16,10 +19,9 @@ LOOP = (
     "        truncated, info = env.step(action)",
 )
 ACTIONS = (("header", 70), ("actions of the seat's entities, in the dtype of their space", 782))
-RECORD = (
-    ("header", 70), ("rewards", 72), ("terminated", 84), ("truncated", 80), ("acting", 60),
-    ("started", 64), ("over", 50), ("observations", 250), ("action masks", 122),
-)  # fmt: skip
+OBSERVATION_PARTS = tuple(name.replace("_", " ") for name in ObservationMessage._fields if name != "buffer")
+"""What the message holds, in its order; the buffer is all of it."""
+
 FORMS = (
     ("one entity, one copy", "gymnasium.Env"),
     ("one entity, several copies", "gymnasium.vector.VectorEnv"),
@@ -39,7 +41,7 @@ def draw() -> str:
     sheet.line([(368, TOP + 247), (532, TOP + 247)], end=True, z=4)
     sheet.line([(532, TOP + 288), (368, TOP + 288)], end=True, z=4)
     sheet.text(450, TOP + 239, "actions", 12, anchor="middle", fill=MUTED)
-    sheet.text(450, TOP + 306, "record", 12, anchor="middle", fill=MUTED)
+    sheet.text(450, TOP + 306, "observations", 12, anchor="middle", fill=MUTED)
     _message(
         sheet,
         TOP + 356,
@@ -47,7 +49,13 @@ def draw() -> str:
         "worker process to environment process, one for each batch of copies",
         ACTIONS,
     )
-    _message(sheet, TOP + 434, "record", "environment process to worker process", RECORD)
+    _message(
+        sheet,
+        TOP + 434,
+        "observation message",
+        "environment process to worker process, one for each batch of copies",
+        _parts(OBSERVATION_PARTS, widest="observations"),
+    )
     for n, (seat, form) in enumerate(FORMS):
         sheet.card(24 + n * 288, TOP + 516, 276, 50, PLAIN, form, f"for a seat with {seat}")
     return sheet.svg(TOP + 588)
@@ -93,7 +101,14 @@ def _environment(sheet: Sheet) -> None:
     sheet.text(770, TOP + 196, "own entities", 12, fill=MUTED)
 
 
-def _message(sheet: Sheet, y: float, name: str, way: str, parts: tuple[tuple[str, int], ...]) -> None:
+def _parts(names: Sequence[str], widest: str) -> tuple[tuple[str, float], ...]:
+    """Return each part with its width: what its name takes, and for the widest one what is left of the page."""
+    widths = {name: text_width(name, 11.5) + 16 for name in names if name != widest}
+    widths[widest] = 852 - sum(widths.values())
+    return tuple((name, widths[name]) for name in names)
+
+
+def _message(sheet: Sheet, y: float, name: str, way: str, parts: Sequence[tuple[str, float]]) -> None:
     """Draw the parts of a message side by side."""
     sheet.text(24, y + 12, name, 13, weight="bold")
     sheet.text(876, y + 12, way, 12, fill=MUTED, anchor="end")

@@ -15,7 +15,7 @@ from arena.common.errors import GO_ON
 from arena.common.waiting import Waiter, do_nothing
 from arena.comms import Mailbox, World
 from arena.config.run import Round, RunConfig
-from arena.launch.survival_probe import why_not_tolerant
+from arena.launch.fault_tolerance_probe import why_not_tolerant
 from arena.plan.layout import Plan, plan, ranks_needed, reduced
 from arena.protocol.messages import RecoveryOrder, SurvivorState
 
@@ -55,8 +55,8 @@ class FaultTolerance:
         """Whether an error is the death of another rank, and one to go on after."""
         return self.tolerant and self._world.means_loss(error)
 
-    def recover(self, error: Exception, salvage: Callable[[], None]) -> None:
-        """Leave the dead behind and save what the others have; anything but a death is raised again."""
+    def recover(self, error: Exception, save: Callable[[], None]) -> None:
+        """Leave the dead behind and ``save`` what the others have; anything but a death is raised again."""
         while True:
             if not self.is_rank_failure(error):
                 raise error
@@ -66,7 +66,7 @@ class FaultTolerance:
                 self._mailbox.forget()
                 if 0 in self._world.dead:
                     self._end_without_root()
-                salvage()
+                save()
             except Exception as another:
                 error = another
             else:
@@ -96,18 +96,18 @@ class FaultTolerance:
             return len(survivors) == self._world.size - 1
 
         self._waiter.until(have_told, lambda: "what the survivors have")
-        salvage = self._world.share(root.salvage(survivors), self._waiter)
+        recovery = self._world.share(root.order_recovery(survivors), self._waiter)
         self._world.meet(self._waiter, "what the survivors write")
-        root.go_on(salvage)
+        root.complete_recovery(recovery)
 
-    def salvage(self, worker: Any, log: logging.Logger) -> None:
+    def recover_as_member(self, worker: Any, log: logging.Logger) -> None:
         """As any other rank, tell what it has, and write what the root asks for; ``worker`` may be None."""
         world = self._world
         log.warning("ranks %s have died; this is rank %d of %d now", world.dead, world.rank, world.size)
-        self._mailbox.post(0, SurvivorState(world.rank) if worker is None else worker.survivor())
-        salvage: RecoveryOrder = world.share(None, self._waiter)
-        if worker is not None and salvage.writers.get(worker.player) == world.rank:
-            worker.write_salvage(salvage.order)
+        self._mailbox.post(0, SurvivorState(world.rank) if worker is None else worker.survivor_state())
+        recovery: RecoveryOrder = world.share(None, self._waiter)
+        if worker is not None and recovery.writers.get(worker.player) == world.rank:
+            worker.write_recovered(recovery.order)
         self._mailbox.flush(self._waiter)
         world.meet(self._waiter, "what the survivors write")
 

@@ -275,7 +275,9 @@ class Rank:
                 try:
                     goes_on = self._follow_round()
                 except Exception as error:
-                    self.fault_tolerance.recover(error, lambda: self.fault_tolerance.salvage(self.worker, self.log))
+                    self.fault_tolerance.recover(
+                        error, lambda: self.fault_tolerance.recover_as_member(self.worker, self.log)
+                    )
         except BaseException as error:
             self._report_failure(error)
 

@@ -273,7 +273,7 @@ class Root:
         self._failed_noted = len(world.dead)
         self.ranks = {}  # they have closed up
 
-    def salvage(self, survivors: Iterable[SurvivorState]) -> RecoveryOrder:
+    def order_recovery(self, survivors: Iterable[SurvivorState]) -> RecoveryOrder:
         """Say whose replica of each player counts: the one that has learned most, and all of them where they agree."""
         self._saved = {}
         for one in sorted(survivors, key=lambda one: (-one.updates, one.rank)):
@@ -287,9 +287,9 @@ class Root:
             return RecoveryOrder(None, {})
         return RecoveryOrder(order, {player: one.rank for player, one in self._saved.items()})
 
-    def go_on(self, salvage: RecoveryOrder) -> None:
+    def complete_recovery(self, recovery: RecoveryOrder) -> None:
         """Complete the checkpoint from what the survivors have written; the next round starts from it."""
-        order, saved = salvage.order, self._saved
+        order, saved = recovery.order, self._saved
         if order is not None:
             learning = {*self._learning, *saved}
             parts = []

@@ -146,7 +146,7 @@ class Worker(ABC):
         if state:
             write_tensors(directory / f"{self.player}.safetensors", state)
 
-    def survivor(self) -> SurvivorState:
+    def survivor_state(self) -> SurvivorState:
         """Return what could be saved from this worker."""
         return SurvivorState(
             self.context.world.rank,
@@ -159,7 +159,7 @@ class Worker(ABC):
             self.metrics,
         )
 
-    def write_salvage(self, order: WriteCheckpoint) -> None:
+    def write_recovered(self, order: WriteCheckpoint) -> None:
         """Write the player's state as this worker has it, whatever its place in the group was."""
         try:
             self._write_state(Path(order.directory))
