@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.tools.observing import Held, Observed, cartpole, scratch
 
-ROLES = {"rank 0": "root", "rank 1": "environment process", "rank 2": "worker", "copy": "nursery and copies"}
+ROLES = {"rank 0": "root", "rank 1": "environment process", "rank 2": "worker", "copy": "fork server and copies"}
 FAULT_EVERY = 3.0
 
 GROWS_MB, GROWS_DESCRIPTORS = 1.0, 0.5

@@ -37,7 +37,7 @@ def draw() -> str:
     sheet.card(308, top - 8, 128, bottom - top + 16, Style(PAPER, HAIR, INK), radius=8, z=1)
     gather, tell = top + 65, bottom - 65
     sheet.card(464, gather - 36, 176, 72, PLAIN, "wait for all seats", "then every entity", "has its action")
-    sheet.card(464, tell - 36, 176, 72, PLAIN, "write each seat's record", "of its own entities,", "of nobody else's")
+    sheet.card(464, tell - 36, 176, 72, PLAIN, "write each seat's message", "of its own entities,", "of nobody else's")
     _copies(sheet, 668, top, 192, bottom - top)
     for start, end, y in ((436, 464, gather), (640, 668, gather), (668, 640, tell), (464, 436, tell)):
         sheet.line([(start, y), (end, y)], end=True)
@@ -57,7 +57,7 @@ def _seat(sheet: Sheet, seat: int, player: str, y: float) -> None:
     sheet.line([(182, y + 18), (316, y + 18)], end=True)
     sheet.line([(316, y + 40), (182, y + 40)], end=True)
     sheet.text(241, y + 13, "actions", 11.5, fill=MUTED, anchor="middle")
-    sheet.text(241, y + 53, "record", 11.5, fill=MUTED, anchor="middle")
+    sheet.text(241, y + 53, "observations", 11.5, fill=MUTED, anchor="middle")
 
 
 def _copies(sheet: Sheet, x: float, y: float, width: float, height: float) -> None:

@@ -41,12 +41,12 @@ def draw() -> str:
 def _collect(sheet: Sheet) -> None:
     """Draw the exchange with the environment process, every step."""
     sheet.card(24, TOP + 48, 122, 190, ENVIRONMENT, "environment", "process", "rank 1")
-    sheet.card(236, TOP + 48, 84, 190, PLAIN, "proxy")
+    sheet.card(236, TOP + 48, 84, 190, PLAIN, "collector")
     sheet.card(404, TOP + 60, 160, 56, PLAIN, "policy · act", "observations → actions")
     sheet.card(404, TOP + 170, 160, 56, PLAIN, "rollout", "what was seen and done")
     sheet.line([(146, TOP + 88), (236, TOP + 88)], end=True)
     sheet.line([(236, TOP + 198), (146, TOP + 198)], end=True)
-    sheet.text(184, TOP + 80, "record", 12, fill=MUTED, anchor="middle")
+    sheet.text(184, TOP + 80, "observations", 11, fill=MUTED, anchor="middle")
     sheet.text(184, TOP + 215, "actions", 12, fill=MUTED, anchor="middle")
     sheet.line([(320, TOP + 76), (404, TOP + 76)], end=True)
     sheet.line([(404, TOP + 100), (320, TOP + 100)], end=True)
