@@ -20,7 +20,11 @@ from arena.report.terminal import find_terminal, make_console
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``arena eval``; return the exit code."""
+    """Run ``arena eval``; return the exit code.
+
+    Raises:
+      ConfigError: there is no such run, nobody to play, or a film cannot be made.
+    """
     arguments = _parser().parse_args(argv)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     run = RunDirectory.existing(arguments.run)

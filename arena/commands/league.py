@@ -33,7 +33,11 @@ SHOWN = 24
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``arena league``; return the exit code."""
+    """Run ``arena league``; return the exit code.
+
+    Raises:
+      ConfigError: there is no such run or league, or its game cannot be solved.
+    """
     arguments = _parser().parse_args(argv)
     run = RunDirectory.existing(arguments.run)
     with open_records(run.database) as connection:

@@ -43,7 +43,11 @@ class Shape(NamedTuple):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``arena slurm`` and return the exit code: 0, or 2 for a user error."""
+    """Run ``arena slurm``; return the exit code.
+
+    Raises:
+      ConfigError: the configuration is wrong, what was asked for is too little, or the script is there already.
+    """
     args = parse(argv)
     config = load_config(args.config, args.set)
     shape = choose(config, args.nodes, args.ntasks_per_node)

@@ -43,7 +43,11 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``arena tournament``; return the exit code."""
+    """Run ``arena tournament``; return the exit code.
+
+    Raises:
+      ConfigError: there is no such run or player, or the players cannot meet.
+    """
     arguments = _parser().parse_args(argv)
     runs = [RunDirectory.existing(path) for path in arguments.runs]
     configs = [load_config(run.config) for run in runs]

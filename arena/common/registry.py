@@ -133,3 +133,14 @@ def _reference(use: str, kind: str, valid: dict) -> str:
 def make_environment(use: str, settings: Any, wrappers: Any = (), *, render: bool = False) -> Any:
     """Return the environment that ``use`` names, behind the one contract (``arena.envs.interface``)."""
     return importlib.import_module("arena.envs.factory").make_environment(use, settings, wrappers, render=render)
+
+
+def build_policy(use: str, spaces: Any, settings: Any, *, lanes: int, seed: int) -> Any:
+    """Return the act-learn policy that ``use`` names, see ``arena.policies.loader.build``; imports torch."""
+    build = load("arena.policies.loader:build")
+    return build(use, spaces, settings, lanes=lanes, seed=seed)
+
+
+def load_policy_weights(policy: Any, path: str | Path) -> None:
+    """Load a policy's weights from a safetensors file, see ``arena.policies.loader.load_weights``; imports torch."""
+    load("arena.policies.loader:load_weights")(policy, path)

@@ -93,7 +93,10 @@ def write_table(page: Path) -> None:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ConfigError(f"{page}: expected the lines {BEGIN} and {END}, found none or only one")
-    page.write_text(f"{before}{BEGIN}\n\n{key_table()}\n\n{END}{after}", "utf-8")
+    try:
+        page.write_text(f"{before}{BEGIN}\n\n{key_table()}\n\n{END}{after}", "utf-8")
+    except OSError as error:
+        raise ConfigError(f"{page}: expected to write the table of keys, which failed: {error}") from error
 
 
 def _keys(model: type[BaseModel]) -> set[str]:

@@ -144,11 +144,11 @@ class PolicyMaker:
         try:
             if hasattr(cls, "run"):
                 return self._custom_loop(cls)
-            build = registry.load("arena.policies.loader:build")  # by name, as all policies; loads torch
             seed = derive_seed(self._seed, "block", *block.positions)
-            policy = build(self._policy.use, block.spaces, self._policy.settings, lanes=lanes, seed=seed)
+            chosen = self._policy
+            policy = registry.build_policy(chosen.use, block.spaces, chosen.settings, lanes=lanes, seed=seed)
             if self._weights is not None:
-                registry.load("arena.policies.loader:load_weights")(policy, self._weights)
+                registry.load_policy_weights(policy, self._weights)
             elif policy.weights():
                 raise ConfigError(self._untrained())
         except ConfigError as error:

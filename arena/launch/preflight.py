@@ -55,7 +55,6 @@ def check_weights(config: RunConfig) -> None:
         files |= config.league.pretrained(config.seed)
     if not files:
         return
-    build, load = registry.load("arena.policies.loader:build"), registry.load("arena.policies.loader:load_weights")
     for round_ in config.round_list():
         for row in round_.rows:
             for seat in row.seats:
@@ -64,6 +63,7 @@ def check_weights(config: RunConfig) -> None:
                     continue
                 spaces = entities_of(row.env)[seat.entities[0]]
                 try:
-                    load(build(policy.use, spaces, policy.settings, lanes=1, seed=0), path)
+                    built = registry.build_policy(policy.use, spaces, policy.settings, lanes=1, seed=0)
+                    registry.load_policy_weights(built, path)
                 except ConfigError as error:
                     raise ConfigError(f"player {seat.player!r} cannot start from its weights: {error}") from error

@@ -2,7 +2,6 @@
 
 import hashlib
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,7 +79,7 @@ class ActLearnWorker(Worker):
             if path is not None and self.context.start.steps.get(self.player):
                 self.policy.load_worker_state(read_state(path))
         elif self.settings.warm_start is not None:
-            registry.load("arena.policies.loader:load_weights")(self.policy, Path(self.settings.warm_start))
+            registry.load_policy_weights(self.policy, self.settings.warm_start)
         for policy in self.policies:
             weights = policy.weights()
             if not weights:
@@ -191,7 +190,7 @@ class ActLearnWorker(Worker):
         self.league.restarts, self.league.restarted_at = restart.number, self.steps
         self.channel.free()  # what the old one's gradients were averaged in
         policy = self._build(0, derive_seed(self.seed, "restart", restart.number))
-        registry.load("arena.policies.loader:load_weights")(policy, self.league.weights_file(restart.path))
+        registry.load_policy_weights(policy, self.league.weights_file(restart.path))
         self.policies[0] = policy
         self.league.forget_configuration()
         self._publish(at_once=True)

@@ -57,12 +57,10 @@ class LeagueClient:
 
     def _make(self, policy: str, path: str) -> Any:
         """Build an opponent."""
-        load = registry.load("arena.policies.loader:build")
         chosen = self._config.policies[policy]
-        opponent = load(
-            chosen.use, self._spaces, chosen.settings, lanes=self._lanes, seed=derive_seed(self._seed, "opponent", path)
-        )
-        registry.load("arena.policies.loader:load_weights")(opponent, self.weights_file(path))
+        seed = derive_seed(self._seed, "opponent", path)
+        opponent = registry.build_policy(chosen.use, self._spaces, chosen.settings, lanes=self._lanes, seed=seed)
+        registry.load_policy_weights(opponent, self.weights_file(path))
         return opponent
 
     def weights_file(self, path: str) -> Path:

@@ -22,7 +22,11 @@ MOST_RANKS = 8
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``arena doctor``; return 0, 1 if there is a problem, or 2 for a user error."""
+    """Run ``arena doctor``; return 0, or 1 if there is a problem.
+
+    Raises:
+      ConfigError: the configuration is wrong.
+    """
     arguments = _parser().parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     root, needed = _wanted(arguments)
