@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from arena.records.checkpoints import Checkpoints
+from arena.records.reader import open_records
 from benchmarks.survival import BOUND, configuration, lose, roles
 from benchmarks.tools.observing import Observed
 
@@ -62,7 +64,7 @@ def test_others_outlive_a_worker_that_steps_its_own_environment(tmp_path):
 
 
 def test_the_roots_death_ends_the_run_and_what_was_checkpointed_goes_on(tmp_path):
-    config = {**configuration(12_000), "checkpoint": {"every": 0.2}}
+    config = {**configuration(10**9), "checkpoint": {"every": 0.2}}  # it cannot end before the root does
     run = Observed(tmp_path, config)
     try:
         run.wait_for_updates(4)
@@ -72,7 +74,14 @@ def test_the_roots_death_ends_the_run_and_what_was_checkpointed_goes_on(tmp_path
         assert run.left_behind() == {}
     finally:
         run.end()
-    succeed(run_arena(tmp_path, {**config, "name": "run"}, "--resume"))
+    newest = Checkpoints(run.directory / "checkpoints").newest()
+    assert newest is not None
+    steps = max(newest.manifest["steps"].values()) + 2_000
+    outcome = succeed(run_arena(tmp_path, {**config, "name": "run", "steps": steps}, "--resume"))
+    with open_records(outcome.directory / "arena.sqlite") as connection:
+        assert connection.execute("SELECT checkpoint FROM runs WHERE attempt = 2").fetchone() == (
+            newest.manifest["number"],
+        )
 
 
 def test_a_policy_that_fails_still_ends_a_tolerant_run_with_its_message(tmp_path):
