@@ -50,6 +50,7 @@ EXTRAS["dev"] = [
     "setuptools>=70.1",  # builds the wheel that is type-checked
     "pytest>=8",
     "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
     "hypothesis>=6.100",
     "ruff>=0.11",
     "mypy>=1.15",

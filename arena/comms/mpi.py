@@ -1,6 +1,8 @@
 """MPI as the arena starts it, and what may be sent where."""
 
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import mpi4py
@@ -11,6 +13,10 @@ from arena.system.timer_slack import patiently
 # Open MPI gives the core away while it waits only where it knows that ranks share cores. It does not know where a
 # scheduler counts more cores than there are, and then every collective costs a time slice of each rank.
 os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+# Open MPI's one-sided path over libfabric, which the arena does not use, is looked for in MPI_Init; where it finds
+# nothing to do it sleeps for a second. A site's own Open MPI is left as the site has set it up, that of PyPI is not.
+if (Path(sys.prefix) / "lib" / "libmpi.so").exists():
+    os.environ.setdefault("OMPI_MCA_btl", "^ofi")
 # Only the main thread of a rank speaks MPI; asking for no more keeps locks out of the step path.
 mpi4py.rc.thread_level = "funneled"
 with patiently():

@@ -355,3 +355,6 @@ class RecordsConfig(Model):
         "rank", description="One log file for each rank, or for each node on large machines."
     )
     tensorboard: bool = Field(True, strict=True, description="Whether to write TensorBoard scalars.")
+    plots: bool = Field(
+        True, strict=True, description="Whether to draw plots at the end: about a second; `arena plots` can later."
+    )

@@ -258,10 +258,12 @@ class Rank:
         return True
 
     def _conclude(self, records: Any) -> None:
-        from arena.report.plots import write_plots
         from arena.report.summary import write_summary
 
-        write_plots(self.run)
+        if self.config.records.plots:
+            from arena.report.plots import write_plots
+
+            write_plots(self.run)
         print(write_summary(self.run, records), flush=True)
 
     # The others -----------------------------------------------------------------------------------------------
