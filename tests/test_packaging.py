@@ -19,6 +19,8 @@ from packaging.requirements import Requirement
 
 from arena.common import registry
 
+pytestmark = pytest.mark.xdist_group("the wheel")  # which is built once
+
 ROOT = Path(__file__).parents[1]
 # Folder in the checkout -> folder in an installation.
 PLACES = {"arena": "arena", "envs": "arena/envs", "policies": "arena/policies"}

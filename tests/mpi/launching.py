@@ -50,8 +50,9 @@ def player(name: str) -> str:
 
 
 def write_config(place: Path, config: dict[str, Any]) -> Path:
-    """Write a configuration whose run directory lies beside it; return its path."""
+    """Write a configuration whose run directory lies beside it, and which draws no plots; return its path."""
     config = {"name": "run", "run_root": str(place / "runs"), **config}
+    config["records"] = {"plots": False, **config.get("records", {})}
     path = place / "config.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     return path

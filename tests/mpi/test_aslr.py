@@ -10,7 +10,10 @@ from .launching import ask_workers
 RANDOM, ALIKE = 0, 0x0040000
 """Of /proc/PID/personality."""
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other kernels have other ways")
+pytestmark = [
+    pytest.mark.rooms("system"),
+    pytest.mark.skipif(sys.platform != "linux", reason="other kernels have other ways"),
+]
 
 
 def personalities(place: Path) -> list[int]:

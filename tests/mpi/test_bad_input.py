@@ -8,6 +8,8 @@ import pytest
 
 from .launching import OPEN_MPI_AS_ROOT, player, run_arena, run_mpirun, write_config
 
+pytestmark = pytest.mark.rooms("config", "launch")
+
 GOOD = {
     "steps": 200,
     "env": {"use": "touchdown", "settings": {"team_size": 1, "max_steps": 40}},

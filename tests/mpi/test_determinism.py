@@ -9,6 +9,8 @@ from benchmarks.determinism import KINDS, fingerprint, finish, kill_everything, 
 
 from .launching import player, run_arena, write_config
 
+pytestmark = pytest.mark.rooms("records", "root")
+
 
 def checkpoints(run):
     return len(list((run / "checkpoints").glob("[0-9]*/manifest.json")))

@@ -12,6 +12,8 @@ import pytest
 
 from .launching import OPEN_MPI_AS_ROOT, OTHER_MPIS, other_mpi, run_mpirun
 
+pytestmark = pytest.mark.rooms("commands")
+
 MPIRUN = str(Path(sys.executable).with_name("mpirun"))
 OPEN_MPI = [MPIRUN, "--oversubscribe", "--bind-to", "none"]
 

@@ -13,6 +13,8 @@ from benchmarks.tools.observing import Observed
 
 from .launching import OPEN_MPI_AS_ROOT, player, run_arena, run_mpirun, succeed, write_config
 
+pytestmark = pytest.mark.rooms("launch", "comms")
+
 STEPS = 150_000
 """Of each policy: enough for three deaths with some updates between them."""
 

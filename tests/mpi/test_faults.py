@@ -8,6 +8,8 @@ import pytest
 
 from .launching import player, run_arena, succeed
 
+pytestmark = pytest.mark.rooms("env_manager", "environment")
+
 PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'tools' / 'fault_injection.py'}:plant"
 
 

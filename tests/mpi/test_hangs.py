@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from .launching import run_arena
+
+pytestmark = pytest.mark.rooms("root", "system")
 
 PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'tools' / 'fault_injection.py'}:plant"
 

@@ -10,6 +10,8 @@ from benchmarks.determinism import KINDS, fingerprint
 
 from .launching import player, run_arena, succeed
 
+pytestmark = pytest.mark.rooms("worker", "environment")
+
 PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'tools' / 'fault_injection.py'}:plant"
 
 

@@ -1,19 +1,19 @@
 """A league in the run: jobs reach environments and policies, results reach the payoff once each, resume goes on."""
 
 import json
-import os
-import signal
 import sqlite3
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from arena.learning.weights import read_tensors
+from benchmarks.determinism import kill_everything
 
 from .launching import player, run_arena, succeed
 from .test_resume import newest, start
+
+pytestmark = pytest.mark.rooms("league", "root", "worker")
 
 EPISODES = 16
 
@@ -109,9 +109,7 @@ def learning_rates(directory, player_type):
 def test_a_league_that_was_killed_goes_on_and_counts_every_game_once(tmp_path):
     config = league(players=("main_player", "main_exploiter"), steps=25_000, checkpoint={"every": 1.0})
     process = start(tmp_path, config)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    end_strays(tmp_path)
+    kill_everything(process)
     _, before = newest(tmp_path)
     outcome = succeed(run_arena(tmp_path, config, "--resume"))
     _, after = check_totals(outcome.directory)
@@ -128,16 +126,6 @@ def test_a_league_that_was_killed_goes_on_and_counts_every_game_once(tmp_path):
     # for the jobs that were under way when the matches closed.
     counted = told(outcome.directory, "SELECT count(*) FROM episodes WHERE attempt = 2 AND counted")[0][0]
     assert 0 <= counted - logged_episodes(outcome.directory) < EPISODES * len(later["active"])
-
-
-def end_strays(place):
-    """End the ranks of a run whose mpirun was killed; they would hold on to its directory."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if str(place).encode() in path.read_bytes():
-                os.kill(int(path.parent.name), signal.SIGKILL)
-        except (OSError, ProcessLookupError):
-            continue
 
 
 @pytest.mark.parametrize("in_worker", [False, True])

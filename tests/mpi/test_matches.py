@@ -8,6 +8,8 @@ import pytest
 
 from .launching import player, run_arena, succeed
 
+pytestmark = pytest.mark.rooms("worker", "environment")
+
 MIRROR = player("games:mirror")
 
 
@@ -131,7 +133,7 @@ def test_twenty_rounds_leak_no_communicators_and_streams_differ_between_workers(
     config = {
         "steps": 20,
         "env": {"use": "touchdown", "settings": {"team_size": 1, "max_steps": 40}},
-        "policies": {"both": {"use": player("behaviours:Looks")}},
+        "policies": {"both": {"use": player("groups:Looks")}},
         "rounds": [{"matches": [{"seats": ["both", "both"]}], "repeat": 20}],
     }
     outcome = succeed(run_arena(tmp_path, config, timeout=200))

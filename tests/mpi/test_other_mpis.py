@@ -8,6 +8,8 @@ import pytest
 
 from .launching import OTHER_MPIS, other_mpi
 
+pytestmark = pytest.mark.rooms("launch", "comms")
+
 QUICKSTART = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from .launching import player, run_arena, succeed
 
+pytestmark = pytest.mark.rooms("worker", "protocol")
+
 ENVIRONMENTS = ["CartPole-v1", "Acrobot-v1", "MountainCarContinuous-v0", "Pendulum-v1", "Blackjack-v1", "Taxi-v4"]
 
 

@@ -15,16 +15,22 @@ import pytest
 
 from arena.launch.leftovers import in_use, segments
 from arena.learning.weights import read_tensors
-from benchmarks.determinism import descendants
+from benchmarks.determinism import descendants, kill_everything
 
 from .launching import failed_to_start, player, run_arena, succeed, write_config
 
-BUDGET = 40_000
+pytestmark = pytest.mark.rooms("records", "root", "launch")
+
+ENDLESS = 10**9
+"""A budget that no run here comes to the end of."""
+
+STEP = 2 * 8 * 64
+"""Steps of an update of ``cartpole``: two workers, eight copies, one horizon."""
 
 
-def cartpole(**more):
+def cartpole(steps=ENDLESS, **more):
     return {
-        "steps": BUDGET,
+        "steps": steps,
         "checkpoint": {"every": 0.5, "keep": 2},
         "env": {"use": "gymnasium:CartPole-v1", "num_envs": 8},
         "policies": {"p": {"use": "ppo", "settings": {"horizon": 64, "epochs": 10}}},
@@ -67,31 +73,50 @@ def newest(place):
     return checkpoints / str(number), json.loads((checkpoints / str(number) / "manifest.json").read_text())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
-def test_a_signal_checkpoints_and_ends_with_zero_and_resume_finishes_the_budget(tmp_path, number):
-    process = start(tmp_path, cartpole())
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 0, errors
-    _, manifest = newest(tmp_path)
-    assert 0 < manifest["round_steps"]["p"] < BUDGET
-    assert not manifest["finished"]
-    outcome = succeed(run_arena(tmp_path, cartpole(), "--resume"))
+@pytest.mark.slow
+def test_whatever_stops_a_run_it_goes_on_where_it_was_and_finishes_its_budget(tmp_path):
+    """One run that is stopped in every way there is: no update is lost, and none is counted twice."""
+    job = ("--resume-or-start", "--stopped-code", "85")  # what a batch script starts, the first time and later
+    stops = [
+        (signal.SIGINT, job, 85),
+        (signal.SIGTERM, ("--resume",), 0),
+        (signal.SIGUSR1, ("--resume",), 0),
+        (signal.SIGUSR1, ("--resume",), 0),
+    ]
+    stopped_at = []
+    for attempt, (number, arguments, code) in enumerate(stops, 1):
+        to_mpirun = attempt == len(stops)
+        process = start(tmp_path, cartpole(), *arguments, under_mpirun=to_mpirun)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == code, errors
+        _, manifest = newest(tmp_path)
+        assert not manifest["finished"]
+        stopped_at.append(manifest["round_steps"]["p"])
+    budget = stopped_at[-1] + 3_000
+    outcome = succeed(run_arena(tmp_path, cartpole(steps=budget), *job))
     _, after = newest(tmp_path)
-    step = 2 * 8 * 64  # two workers, eight copies, one horizon
-    assert BUDGET <= after["round_steps"]["p"] < BUDGET + step
+    assert after["finished"] and budget <= after["round_steps"]["p"] < budget + STEP
+    assert "resumed from checkpoint" in (outcome.directory / "log/arena.log").read_text()
     with sqlite3.connect(outcome.directory / "arena.sqlite") as database:
         attempts = database.execute("SELECT attempt, exit, resumed FROM runs").fetchall()
         updates = database.execute("SELECT count(DISTINCT updates), max(updates) FROM metrics").fetchone()
-    assert [attempt[:2] for attempt in attempts] == [(1, 0), (2, 0)]
-    assert json.loads(attempts[1][2]) == {"p": manifest["round_steps"]["p"]}
+    assert [attempt[:2] for attempt in attempts] == [(number, 0) for number in range(1, 6)]
+    assert [json.loads(resumed)["p"] for _, _, resumed in attempts[1:]] == stopped_at
     assert updates[0] == updates[1] == after["updates"]["p"], "an update is missing from the records, or counted twice"
+
+    # What is finished has nothing left to do, unless its budget grows.
+    succeed(run_arena(tmp_path, cartpole(steps=budget), *job))
+    assert newest(tmp_path)[1]["updates"] == after["updates"]
+    succeed(run_arena(tmp_path, cartpole(steps=budget + 3_000), "--resume"))
+    assert newest(tmp_path)[1]["updates"]["p"] > after["updates"]["p"]
+    assert len(list((outcome.directory / "checkpoints").iterdir())) == 2, "only the last two are to be kept"
 
 
 @pytest.mark.parametrize("in_worker", [False, True])
 def test_policies_that_run_themselves_end_in_good_order_wherever_a_signal_meets_them(tmp_path, in_worker):
     """One worker hears of it from its environment, the other one from the first, in the midst of an average."""
-    policy = {"use": player("behaviours:Averages"), "settings": {"updates": 10**9, "early": 10**9}}
+    policy = {"use": player("groups:Averages"), "settings": {"updates": 10**9, "early": 10**9}}
     config = {**cartpole(), "policies": {"p": policy}}
     config["env"] = {"use": "gymnasium:CartPole-v1", "in_worker": in_worker}
     process = start(tmp_path, config)
@@ -100,56 +125,15 @@ def test_policies_that_run_themselves_end_in_good_order_wherever_a_signal_meets_
     assert process.returncode == 0, errors
 
 
-def test_sigusr1_to_mpirun_itself_checkpoints_and_ends_with_zero(tmp_path):
-    process = start(tmp_path, cartpole(), under_mpirun=True)
-    process.send_signal(signal.SIGUSR1)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 0, errors
-
-
-def test_what_a_batch_script_starts_goes_on_by_itself_and_says_whether_it_was_stopped(tmp_path):
-    """One command for every attempt of a job: a fresh one, one after a signal, and one after the end."""
-    options = ("--resume-or-start", "--stopped-code", "85")
-    process = start(tmp_path, cartpole(), *options)
-    process.send_signal(signal.SIGUSR1)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 85, errors
-    _, manifest = newest(tmp_path)
-    second = succeed(run_arena(tmp_path, cartpole(), *options))
-    _, after = newest(tmp_path)
-    assert after["round_steps"]["p"] >= BUDGET and after["updates"]["p"] > manifest["updates"]["p"]
-    assert "resumed from checkpoint" in (second.directory / "log/arena.log").read_text()
-    succeed(run_arena(tmp_path, cartpole(), *options))
-    assert newest(tmp_path)[1]["updates"] == after["updates"]
-
-
 def test_everything_killed_goes_on_from_the_newest_whole_checkpoint(tmp_path):
-    process = start(tmp_path, cartpole(steps=2_000_000))
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=30)
-    time.sleep(1)  # mpirun lives in a session of its own and ends when its parent is gone
+    process = start(tmp_path, cartpole())
+    kill_everything(process)
     path, manifest = newest(tmp_path)
     steps = manifest["round_steps"]["p"]
-    outcome = succeed(run_arena(tmp_path, cartpole(steps=steps + 5000), "--resume"))
+    outcome = succeed(run_arena(tmp_path, cartpole(steps=steps + 3_000), "--resume"))
     assert f"resumed from checkpoint {path}" in (outcome.directory / "log/arena.log").read_text()
     _, after = newest(tmp_path)
-    assert after["round_steps"]["p"] >= steps + 5000
-
-
-def test_only_the_last_checkpoints_are_kept(tmp_path):
-    succeed(run_arena(tmp_path, cartpole(checkpoint={"every": 0.2, "keep": 2})))
-    assert len(list((tmp_path / "runs/run/checkpoints").iterdir())) == 2
-
-
-def test_a_finished_run_resumes_to_nothing_and_to_more_with_a_larger_budget(tmp_path):
-    succeed(run_arena(tmp_path, cartpole(steps=3000)))
-    _, first = newest(tmp_path)
-    succeed(run_arena(tmp_path, cartpole(steps=3000), "--resume"))
-    _, second = newest(tmp_path)
-    assert second["updates"] == first["updates"]
-    succeed(run_arena(tmp_path, cartpole(steps=6000), "--resume"))
-    _, third = newest(tmp_path)
-    assert third["updates"]["p"] > first["updates"]["p"]
+    assert after["round_steps"]["p"] >= steps + 3_000
 
 
 def test_between_rounds_the_best_player_is_copied_over_the_others(tmp_path):
@@ -196,7 +180,7 @@ def ranks_of(process):
 
 
 def test_a_killed_rank_is_named_and_the_run_starts_again_by_itself(tmp_path):
-    process = start(tmp_path, cartpole(), "--restarts", "1")
+    process = start(tmp_path, cartpole(steps=30_000), "--restarts", "1")
     os.kill(ranks_of(process)[2], signal.SIGSEGV)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
@@ -204,14 +188,14 @@ def test_a_killed_rank_is_named_and_the_run_starts_again_by_itself(tmp_path):
         "error: rank 2 on" in errors and "(worker of player 'p' on seat 0 of match 0) was killed by signal 11" in errors
     )
     assert "restart 1 of 1, from the newest checkpoint" in errors
-    assert newest(tmp_path)[1]["round_steps"]["p"] >= BUDGET
+    assert newest(tmp_path)[1]["round_steps"]["p"] >= 30_000
     with sqlite3.connect(tmp_path / "runs/run/arena.sqlite") as database:
         assert database.execute("SELECT count(*) FROM runs WHERE checkpoint IS NOT NULL").fetchone() == (1,)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_whichever_rank_is_killed_the_run_ends_soon_and_leaves_nothing(tmp_path, rank):
-    process = start(tmp_path, cartpole(steps=2_000_000))
+    process = start(tmp_path, cartpole())
     ranks = ranks_of(process)
     os.kill(ranks[rank], signal.SIGKILL)
     _, errors = process.communicate(timeout=20)
@@ -226,7 +210,7 @@ def maps(pid, path):
 
 
 def test_a_killed_mpirun_is_named_and_takes_all_ranks_along(tmp_path):
-    process = start(tmp_path, cartpole(steps=2_000_000))
+    process = start(tmp_path, cartpole())
     ranks = ranks_of(process)
     files = [path for path in segments() & in_use() if any(maps(pid, path) for pid in ranks.values())]
     assert files, "there is nothing to be left behind: what does Open MPI call its segments now?"

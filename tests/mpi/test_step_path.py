@@ -5,7 +5,11 @@ Only what can be counted is looked at, no times.
 
 import re
 
+import pytest
+
 from .launching import PLAYERS, player, run_arena, succeed
+
+pytestmark = pytest.mark.rooms("comms", "worker", "environment")
 
 NOTHING = 6_000
 """Bytes that 2,000 steps may leave behind: a report under way, a float or two. An object for each is ten times it."""

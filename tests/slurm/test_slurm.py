@@ -11,6 +11,12 @@ import yaml
 
 from .cluster import Cluster, running, what_is_missing
 
+pytestmark = [
+    pytest.mark.rooms("launch", "plan"),
+    pytest.mark.slow,
+    pytest.mark.xdist_group("SLURM"),  # a machine can have one
+]
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SCRIPT = f"{ROOT}/launch/slurm.sbatch"
 ARRAY = f"{ROOT}/launch/slurm-array.sbatch"
