@@ -31,6 +31,7 @@ fi
 cd -- "$root"
 # One more than there are cores, for many tests wait; not more than 8, for one may start a dozen ranks. A process that
 # is through with its test gets the next one in order, and tests/conftest.py has put the longest ones first.
-processes=$(($(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1))
+# (nproc says what these two variables say, where they are set.)
+processes=$(($(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1))
 [ "$processes" -le 8 ] || processes=8
 exec "$python" -m pytest -n "$processes" --dist loadgroup --no-loadscope-reorder "$@"

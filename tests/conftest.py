@@ -4,8 +4,9 @@ Several processes run the tests (pytest-xdist). What tests share goes to one of 
 that costs something, a cluster of which a machine can have only one.
 """
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -82,13 +83,27 @@ def _place_in_order(item: pytest.Item) -> int:
     return 1 if item.get_closest_marker("mpirun") else 2
 
 
-@pytest.fixture
-def one_core():
-    """Have what the test starts on one core, however many there are; the number of that core."""
+@contextlib.contextmanager
+def _keep_to_one_core() -> Iterator[int]:
     before = os.sched_getaffinity(0)
     # Processes that run tests at the same time take different ones.
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     core = sorted(before)[number % len(before)]
     os.sched_setaffinity(0, {core})
-    yield core
-    os.sched_setaffinity(0, before)
+    try:
+        yield core
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@pytest.fixture
+def keep_to_one_core() -> Callable[[], contextlib.AbstractContextManager[int]]:
+    """``with keep_to_one_core():`` what is started there is on one core, however many there are."""
+    return _keep_to_one_core
+
+
+@pytest.fixture
+def one_core() -> Iterator[int]:
+    """Have what the test starts on one core, however many there are; the number of that core."""
+    with _keep_to_one_core() as core:
+        yield core

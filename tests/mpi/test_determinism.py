@@ -1,39 +1,58 @@
-"""A deterministic run that is killed and resumed ends with the weights and records of one that was not, bit for bit."""
+"""Deterministic runs end alike, bit for bit: in one go, killed and resumed, on other cores, on other ranks."""
 
+import json
 import random
+import sys
 import time
 
 import pytest
 
 from benchmarks.determinism import KINDS, fingerprint, finish, kill_everything, start
 
-from .launching import player, run_arena, write_config
+from .launching import player, run_arena, succeed, write_config
 
-pytestmark = pytest.mark.rooms("records", "root")
+pytestmark = pytest.mark.rooms("records", "root", "worker")
 
 
 def checkpoints(run):
     return len(list((run / "checkpoints").glob("[0-9]*/manifest.json")))
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels keep nobody to a core")
 @pytest.mark.parametrize("kind", KINDS)
-def test_killed_twice_and_resumed_it_ends_as_in_one_go(tmp_path, kind):
+def test_it_ends_alike_however_often_it_is_killed_and_wherever_its_ranks_are(tmp_path, kind, keep_to_one_core):
     config = {**KINDS[kind], "deterministic": True, "steps": 5_000}
     config["checkpoint"] = {**config["checkpoint"], "keep": 50}
+    if kind == "cartpole":
+        config["env"] = {**config["env"], "batches": 1}  # as a worker plays that steps its environment itself
     path = write_config(tmp_path, config)
     finish(start(path, "whole"))
-    run = tmp_path / "runs/killed"
+    whole = tmp_path / "runs/whole"
+
+    killed = tmp_path / "runs/killed"
     for number in (1, 2):
         process = start(path, "killed")
         deadline = time.monotonic() + 60
-        while checkpoints(run) < number:
+        while checkpoints(killed) < number:
             assert process.poll() is None and time.monotonic() < deadline, "it wrote no checkpoint"
             time.sleep(0.01)
         time.sleep(random.uniform(0.0, 0.3))
         kill_everything(process)
-    finish(start(path, "killed"))
-    assert "resumed from checkpoint" in (run / "log/arena.log").read_text()
-    assert fingerprint(run) == fingerprint(tmp_path / "runs/whole")
+    with keep_to_one_core():
+        finish(start(path, "killed"))
+    assert "resumed from checkpoint" in (killed / "log/arena.log").read_text()
+    assert fingerprint(killed) == fingerprint(whole)
+
+    with keep_to_one_core():
+        elsewhere = succeed(run_arena(tmp_path, {**config, "name": "elsewhere", "pin_matches": False}))
+    assert fingerprint(elsewhere.directory) == fingerprint(whole)
+
+    if kind == "cartpole":
+        config["env"]["in_worker"] = True
+        inside = succeed(run_arena(tmp_path, {**config, "name": "inside"})).directory
+        assert fingerprint(inside) == fingerprint(whole)
+        assert [len(json.loads((run / "log/ranks.json").read_text())) for run in (inside, whole)] == [3, 5]
 
 
 def test_a_policy_that_runs_itself_is_refused(tmp_path):

@@ -1,12 +1,9 @@
 """A worker that steps its match's environment itself: the same play and the same learning, on one rank less."""
 
-import json
 import sqlite3
 from pathlib import Path
 
 import pytest
-
-from benchmarks.determinism import KINDS, fingerprint
 
 from .launching import player, run_arena, succeed
 
@@ -23,17 +20,6 @@ def cartpole(policy, **env):
         "policies": {"p": policy},
         "matches": [{"seats": ["p"]}],
     }
-
-
-def test_it_learns_bit_for_bit_what_it_learns_beside_an_environment_process(tmp_path):
-    config = {**KINDS["cartpole"], "deterministic": True, "steps": 4_000}
-    config["env"] = {**config["env"], "batches": 1}
-    apart = succeed(run_arena(tmp_path, {**config, "name": "apart"}))
-    config["env"]["in_worker"] = True
-    inside = succeed(run_arena(tmp_path, {**config, "name": "inside"}))
-    assert fingerprint(inside.directory) == fingerprint(apart.directory)
-    ranks = [json.loads((each.directory / "log/ranks.json").read_text()) for each in (inside, apart)]
-    assert [len(each) for each in ranks] == [3, 5]
 
 
 @pytest.mark.parametrize("autoreset", ["next_step", "same_step"])

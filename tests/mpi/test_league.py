@@ -64,8 +64,9 @@ def logged_episodes(directory):
     return total
 
 
+@pytest.mark.slow
 def test_players_are_frozen_restarted_and_met_again(tmp_path):
-    outcome = succeed(run_arena(tmp_path, league(verify_replicas=True)))
+    outcome = succeed(run_arena(tmp_path, league(steps=10_000, phase=2_000, verify_replicas=True)))
     directory = outcome.directory
     check_totals(directory)
     players = told(directory, "SELECT player, parent, active, steps, path FROM league_players")
@@ -87,14 +88,12 @@ def test_players_are_frozen_restarted_and_met_again(tmp_path):
     assert told(directory, "SELECT count(*) FROM ratings WHERE sigma > 0")[0][0] >= len(players)
     assert told(directory, "SELECT what FROM faults") == []
 
-
-def test_a_player_that_starts_anew_has_its_first_weights_and_its_schedules_begin_again(tmp_path):
-    outcome = succeed(run_arena(tmp_path, league(steps=10_000, phase=2_000)))
-    rises = [now for before, now in pairwise(learning_rates(outcome.directory, "main_exploiter")) if now > before]
+    # A player that starts anew has its first weights, and its schedules begin again.
+    rises = [now for before, now in pairwise(learning_rates(directory, "main_exploiter")) if now > before]
     assert rises, "the learning rate never rose again"
     # It falls linearly to 0 over what is left of the budget, which is most of it the first time.
     assert rises[0] > 0.009
-    assert all(now <= before for before, now in pairwise(learning_rates(outcome.directory, "main_player")))
+    assert all(now <= before for before, now in pairwise(learning_rates(directory, "main_player")))
 
 
 def learning_rates(directory, player_type):

@@ -124,7 +124,7 @@ def test_settings_of_a_match_reach_all_its_replicas_and_no_other_match(tmp_path)
 def test_a_worker_that_raises_ends_the_whole_job_in_seconds_and_is_named(tmp_path):
     outcome = run_arena(tmp_path, one_against_one({"use": player("behaviours:Raises")}, {"use": "random"}))
     assert outcome.code not in (0, 2)
-    assert outcome.seconds < 10
+    assert outcome.seconds < 30  # far from any timeout, on a busy machine too
     assert outcome.errors.count("ZeroDivisionError: a planted mistake") == 1
     assert re.search(r"error: rank 2 on \S+, worker of player 'left' failed", outcome.errors)
 

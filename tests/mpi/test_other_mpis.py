@@ -10,12 +10,13 @@ from .launching import OTHER_MPIS, other_mpi
 
 pytestmark = pytest.mark.rooms("launch", "comms")
 
-QUICKSTART = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
-def start(mpi: str, place: Path, *overrides: str) -> subprocess.Popen[str]:
-    """Start the quickstart with the Python of another MPI."""
-    line = [str(other_mpi(mpi) / "python"), "-m", "arena.launch", str(QUICKSTART), "--set", f"run_root={place}"]
+def start(mpi: str, place: Path, config: str, *overrides: str) -> subprocess.Popen[str]:
+    """Start one of the configurations with the Python of another MPI."""
+    path = CONFIGS / f"{config}.yaml"
+    line = [str(other_mpi(mpi) / "python"), "-m", "arena.launch", str(path), "--set", f"run_root={place}"]
     for override in overrides:
         line += ["--set", override]
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -24,7 +25,7 @@ def start(mpi: str, place: Path, *overrides: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("mpi", OTHER_MPIS)
 def test_the_quickstart_runs_to_its_end_and_the_library_has_nothing_to_say(tmp_path: Path, mpi: str) -> None:
     """MPICH tells at the end of requests that nobody freed: each of them is memory that a long run would lose."""
-    said, errors = start(mpi, tmp_path, "steps=4_000").communicate(timeout=280)
+    said, errors = start(mpi, tmp_path, "quickstart", "steps=4_000").communicate(timeout=280)
     assert f"+ {other_mpi(mpi)}" in said, "its own mpirun"
     assert "100%" in said
     assert errors.strip() == ""
@@ -34,7 +35,7 @@ def test_the_quickstart_runs_to_its_end_and_the_library_has_nothing_to_say(tmp_p
 @pytest.mark.parametrize("mpi", OTHER_MPIS)
 def test_a_signal_stops_it_in_order(tmp_path: Path, mpi: str) -> None:
     """Intel MPI's mpirun is a shell script that dies of the signal and leaves its ranks behind."""
-    run = start(mpi, tmp_path, "steps=50_000_000")
+    run = start(mpi, tmp_path, "cartpole", "steps=50_000_000")
     assert run.stdout is not None
     for line in run.stdout:
         if "updates" in line:  # it learns
@@ -42,4 +43,4 @@ def test_a_signal_stops_it_in_order(tmp_path: Path, mpi: str) -> None:
     run.send_signal(signal.SIGTERM)
     said, errors = run.communicate(timeout=200)
     assert run.returncode == 0, said + errors
-    assert list((tmp_path / "quickstart" / "checkpoints").iterdir())
+    assert list((tmp_path / "cartpole" / "checkpoints").iterdir())
