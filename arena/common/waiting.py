@@ -26,6 +26,13 @@ ALONE = 0.999
 """Cores from which on a rank has one for itself (three thirds of a core are one)."""
 
 
+LATE = 0.01
+"""Share of the time that a wait has lasted by which its end may be noticed late."""
+
+LONGEST_SLEEP = 0.01
+"""Seconds that this comes to at most."""
+
+
 class Waits(NamedTuple):
     """Seconds that a rank tests without a pause, then with its core given away each time; then sleeps between tests."""
 
@@ -72,7 +79,8 @@ class Waiter:
     Attributes:
       spin: seconds of testing without a pause.
       yielding: seconds of testing after that, each test giving the core away once.
-      max_sleep: longest pause between two tests, seconds.
+      max_sleep: longest pause between two tests, seconds, while nothing is known of how long it will take.
+      late: share of the time waited so far that a pause may last where that is more; 10 ms at most.
       warn_after: seconds after which ``on_warn`` is told what this rank waits for (again after each doubling).
       abort_after: seconds after which waiting ends with a HangError.
       on_idle: called before each sleep; may raise to end the wait.
@@ -86,6 +94,7 @@ class Waiter:
         spin: float,
         yielding: float,
         max_sleep: float,
+        late: float = LATE,
         warn_after: float,
         abort_after: float,
         on_warn: Callable[[str], None],
@@ -95,6 +104,7 @@ class Waiter:
         self.spin = spin
         self.yielding = yielding
         self.max_sleep = max_sleep
+        self.late = late
         self.warn_after = warn_after
         self.abort_after = abort_after
         self.on_warn = on_warn
@@ -130,7 +140,7 @@ class Waiter:
             os.sched_yield()
             if test():
                 return
-        self._sleep_until(test, what, self.max_sleep)
+        self._sleep_until(test, what, self.max_sleep, self.late)
 
     def until_acquired(self, acquire: Callable[[], bool], what: Callable[[], str]) -> None:
         """Return once ``acquire()`` is true, which sleeps for a while itself; ``what()`` names what is waited for.
@@ -139,9 +149,9 @@ class Waiter:
           HangError: ``abort_after`` seconds went by.
         """
         if not acquire():
-            self._sleep_until(acquire, what, max_sleep=0.0)
+            self._sleep_until(acquire, what, max_sleep=0.0, late=0.0)
 
-    def _sleep_until(self, test: Callable[[], bool], what: Callable[[], str], max_sleep: float) -> None:
+    def _sleep_until(self, test: Callable[[], bool], what: Callable[[], str], max_sleep: float, late: float) -> None:
         began = time.monotonic()
         warn_at, tell_at = self.warn_after, TELL_AFTER
         pause = min(2e-5, max_sleep)
@@ -149,8 +159,9 @@ class Waiter:
             self.check()
             self.on_idle()
             time.sleep(pause)
-            pause = min(pause * 1.2, max_sleep)
             waited = time.monotonic() - began
+            # Who has waited for long looks less often: each look takes the core from those that are waited for.
+            pause = max(min(pause * 1.2, max_sleep), min(late * waited, LONGEST_SLEEP))
             if waited > tell_at:
                 self.current_wait.since, self.current_wait.what = began, what()
                 tell_at = waited + TELL_AFTER

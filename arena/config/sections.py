@@ -331,7 +331,8 @@ class WaitConfig(Model):
         "wait for each other; null decides likewise.",
     )
     max_sleep_ms: Annotated[Number, Field(ge=0)] | None = Field(
-        None, description="Longest pause between looks in milliseconds; null decides likewise."
+        None,
+        description="Longest pause between looks in milliseconds; null decides likewise, more for long waits.",
     )
     warn_after: Annotated[Number, Field(gt=0)] = Field(
         60.0, description="Seconds after which a rank says what it waits for; slow resets take tens of seconds."

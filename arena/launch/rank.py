@@ -14,7 +14,7 @@ from typing import Any
 from arena.common import registry
 from arena.common.errors import ConfigError, GivenUpError
 from arena.common.logs import open_log
-from arena.common.waiting import HangError, Waiter, do_nothing, usual_waits
+from arena.common.waiting import LATE, HangError, Waiter, do_nothing, usual_waits
 from arena.comms import GroupChannel, Mailbox, World
 from arena.config.run import RunConfig, WaitConfig, load_config
 from arena.launch.fault_tolerance import FaultTolerance
@@ -133,6 +133,7 @@ def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> 
         spin=usual.spin if waits.spin_us is None else waits.spin_us / 1e6,
         yielding=usual.yielding if waits.yield_us is None else waits.yield_us / 1e6,
         max_sleep=usual.max_sleep if waits.max_sleep_ms is None else waits.max_sleep_ms / 1e3,
+        late=LATE if waits.max_sleep_ms is None else 0.0,
         warn_after=waits.warn_after,
         abort_after=waits.abort_after,
         on_warn=on_warn,

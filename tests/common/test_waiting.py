@@ -58,6 +58,14 @@ def test_pauses_grow_to_the_longest_that_is_allowed():
     assert min(pauses[-5:]) >= 0.02
 
 
+def test_pauses_grow_with_a_wait_that_is_long_already():
+    """Ranks that wait for one that loads its libraries would else keep it from its core."""
+    looks = []
+    until = time.monotonic() + 0.5
+    waiter(max_sleep=0.0005, late=0.05).until(lambda: looks.append(1) or time.monotonic() > until, lambda: "the clock")
+    assert len(looks) < 300  # 1,000 of half a millisecond
+
+
 def test_a_long_wait_is_told_again_after_each_doubling():
     began = time.monotonic()
     told: list[tuple[float, str]] = []

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 
 import pytest
 
@@ -15,14 +16,14 @@ from .launching import OPEN_MPI_AS_ROOT, player, run_arena, run_mpirun, succeed,
 
 pytestmark = pytest.mark.rooms("launch", "comms")
 
-STEPS = 150_000
-"""Of each policy: enough for three deaths with some updates between them."""
+ENDLESS = 10**9
+"""A budget that no run here comes to the end of."""
 
 
 @pytest.mark.slow
-def test_a_worker_an_environment_process_and_a_spare_die_and_the_others_finish(tmp_path):
+def test_a_worker_an_environment_process_and_a_spare_die_and_the_others_go_on(tmp_path):
     """Twelve ranks that compare their weights after every update."""
-    run = Observed(tmp_path, {**configuration(STEPS), "checkpoint": {"every": 600}, "records": {"plots": False}})
+    run = Observed(tmp_path, {**configuration(ENDLESS), "checkpoint": {"every": 600}, "records": {"plots": False}})
     try:
         run.wait_for_updates(3)
         assert sum(part.startswith("idle") for part in roles(run).values()) == 1
@@ -30,13 +31,13 @@ def test_a_worker_an_environment_process_and_a_spare_die_and_the_others_finish(t
         playing = [part for part in roles(run).values() if part.startswith(("worker", "environment"))]
         assert len(playing) == 11, "ten, of which the spare is one, and the dead one's last word"
         losses += [lose(run, role, updates=3) for role in ("environment", "idle")]
-        assert run.wait(120) == 0, run.tail(60)
+        assert run.stop() == 0, run.tail(60)
         assert [loss.ranks for loss in losses] == [11, 10, 9]
         # Measured by benchmarks.survival; here only that nobody waits for a timeout.
         assert all(loss.seconds is not None and loss.seconds < 5 * BOUND for loss in losses), losses
-        rows = run.ask("SELECT player, max(steps), count(DISTINCT updates), max(updates) FROM metrics GROUP BY player")
-        for name, steps, seen, updates in rows:
-            assert steps >= STEPS, name
+        for name, seen, updates in run.ask(
+            "SELECT player, count(DISTINCT updates), max(updates) FROM metrics GROUP BY player"
+        ):
             assert updates - seen <= 3, f"{name}: a death costs the records at most the reports that were under way"
         assert run.left_behind() == {}
         dead = run.ask("SELECT rank, role FROM faults WHERE what = 'died'")
@@ -46,8 +47,9 @@ def test_a_worker_an_environment_process_and_a_spare_die_and_the_others_finish(t
 
 
 def test_others_outlive_a_worker_that_steps_its_own_environment(tmp_path):
+    steps = 300_000  # some seconds more than the loss takes
     config = {
-        "steps": STEPS,
+        "steps": steps,
         "fault_tolerance": "ulfm",
         "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4, "in_worker": True},
         "policies": {"p": {"use": "ppo", "settings": {"horizon": 32}}},
@@ -59,7 +61,7 @@ def test_others_outlive_a_worker_that_steps_its_own_environment(tmp_path):
         run.wait_for_updates(3)
         lose(run, "worker", updates=3)
         assert run.wait(120) == 0, run.tail(60)
-        assert run.ask("SELECT max(steps) FROM metrics")[0][0] >= STEPS
+        assert run.ask("SELECT max(steps) FROM metrics")[0][0] >= steps
         (dead,) = run.ask("SELECT role FROM faults WHERE what = 'died'")
         assert dead[0].endswith("with its environment")
         assert run.left_behind() == {}
@@ -69,7 +71,7 @@ def test_others_outlive_a_worker_that_steps_its_own_environment(tmp_path):
 
 def test_the_roots_death_ends_the_run_and_what_was_checkpointed_goes_on(tmp_path):
     config = {
-        "steps": 10**9,  # it cannot end before the root does
+        "steps": ENDLESS,
         "fault_tolerance": "ulfm",
         "checkpoint": {"every": 0.2},
         "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4},
@@ -79,6 +81,9 @@ def test_the_roots_death_ends_the_run_and_what_was_checkpointed_goes_on(tmp_path
     run = Observed(tmp_path, config)
     try:
         run.wait_for_updates(4)
+        while Checkpoints(run.directory / "checkpoints").newest() is None:
+            assert run.process.poll() is None, run.tail()
+            time.sleep(0.05)
         os.kill(run.pid_of("rank 0"), signal.SIGKILL)
         assert run.wait(30) not in (0, None), run.tail()
         assert "the root (rank 0) has died" in run.tail(200)
