@@ -34,7 +34,7 @@ def test_a_worker_an_environment_process_and_a_spare_die_and_the_others_go_on(tm
         assert run.stop() == 0, run.tail(60)
         assert [loss.ranks for loss in losses] == [11, 10, 9]
         # Measured by benchmarks.survival; here only that nobody waits for a timeout.
-        assert all(loss.seconds is not None and loss.seconds < 5 * BOUND for loss in losses), losses
+        assert all(loss.seconds is not None and loss.seconds < 10 * BOUND for loss in losses), losses
         for name, seen, updates in run.ask(
             "SELECT player, count(DISTINCT updates), max(updates) FROM metrics GROUP BY player"
         ):
@@ -85,7 +85,7 @@ def test_the_roots_death_ends_the_run_and_what_was_checkpointed_goes_on(tmp_path
             assert run.process.poll() is None, run.tail()
             time.sleep(0.05)
         os.kill(run.pid_of("rank 0"), signal.SIGKILL)
-        assert run.wait(30) not in (0, None), run.tail()
+        assert run.wait(60) not in (0, None), run.tail()
         assert "the root (rank 0) has died" in run.tail(200)
         assert run.left_behind() == {}
     finally:

@@ -62,11 +62,10 @@ def test_a_policy_that_steps_in_another_thread_is_told_so(tmp_path):
 def test_what_the_environment_raises_is_not_lost_on_a_policy_that_goes_on(tmp_path):
     faults = {"use": PLANT, "settings": {"tickets": str(tmp_path / "tickets"), "faults": [["raise", 3]]}}
     config = cartpole({"use": player("behaviours:Swallows")}, wrappers=[faults], max_retry=0, num_envs=1)
-    config["waits"] = {"warn_after": 2, "abort_after": 20}
     outcome = run_arena(tmp_path, config)
     assert outcome.code == 1
     assert "planted" in outcome.errors
-    assert outcome.seconds < 20
+    assert "HangError" not in outcome.errors
 
 
 def test_who_hangs_with_python_s_lock_ends_the_run_with_its_stack(tmp_path):
@@ -76,7 +75,7 @@ def test_who_hangs_with_python_s_lock_ends_the_run_with_its_stack(tmp_path):
     outcome = run_arena(tmp_path, config)
     assert outcome.code not in (0, 2)
     assert "in step" in outcome.errors, "the stack shows where"
-    assert outcome.seconds < 40
+    assert outcome.seconds < 60
 
 
 @pytest.mark.parametrize("hangs", ["environment", "policy"])
@@ -91,4 +90,4 @@ def test_who_hangs_is_interrupted_and_shown(tmp_path, hangs):
     assert f"HangError: waited 4 s for the {hangs} of this rank" in outcome.errors
     assert "time.sleep(" in outcome.errors, "the stack shows where"
     assert (outcome.directory / "log/hang-report.txt").is_file()
-    assert outcome.seconds < 30
+    assert outcome.seconds < 60

@@ -121,7 +121,7 @@ def test_policies_that_run_themselves_end_in_good_order_wherever_a_signal_meets_
     config["env"] = {"use": "gymnasium:CartPole-v1", "in_worker": in_worker}
     process = start(tmp_path, config)
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
 
 
@@ -198,7 +198,7 @@ def test_whichever_rank_is_killed_the_run_ends_soon_and_leaves_nothing(tmp_path,
     process = start(tmp_path, cartpole())
     ranks = ranks_of(process)
     os.kill(ranks[rank], signal.SIGKILL)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode not in (0, 2), errors
     part = "root" if rank == 0 else "environment process of match 0"
     assert f"({part}) was killed by signal 9 (SIGKILL); the last checkpoint stands: go on with --resume" in errors
@@ -216,7 +216,7 @@ def test_a_killed_mpirun_is_named_and_takes_all_ranks_along(tmp_path):
     assert files, "there is nothing to be left behind: what does Open MPI call its segments now?"
     (mpirun,) = [pid for pid in descendants(process.pid)[1:] if pid not in ranks.values()]
     os.kill(mpirun, signal.SIGKILL)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 137
     assert "error: mpirun was killed by signal 9 (SIGKILL), and with it all ranks" in errors
     deadline = time.monotonic() + 10
