@@ -37,17 +37,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse rooms that there are not."""
+    _check_rooms("--room", config.getoption("room"))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose the tests, and put first what takes long, so that no process is left with it at the end."""
     rooms = config.getoption("room")
-    for room in rooms:
-        if room not in ROOMS:
-            raise pytest.UsageError(
-                f"--room: expected one of {', '.join(ROOMS)}, found {room!r}{suggestion(room, ROOMS)}"
-            )
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] in ("mpi", "slurm"):
+        if _folder(item) in ("mpi", "slurm"):
             item.add_marker("mpirun")
+            marker = item.get_closest_marker("rooms")
+            if marker is None:
+                raise pytest.UsageError(
+                    f"{item.path}: expected the rooms that it is about: pytest.mark.rooms('worker')"
+                )
+            _check_rooms(f"{item.path}: pytest.mark.rooms", marker.args)
     chosen = [
         item
         for item in items
@@ -77,8 +83,7 @@ def _is_of(item: pytest.Item, rooms: Sequence[str]) -> bool:
 
 
 def _place_in_order(item: pytest.Item) -> int:
-    slow = item.get_closest_marker("slow")
-    if slow is not None:
+    if item.get_closest_marker("slow"):
         return 0
     return 1 if item.get_closest_marker("mpirun") else 2
 
