@@ -86,7 +86,7 @@ pip_steps() (
     local site
     site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     # pip compiles on one core. Some packages bring files that are not for this Python: no reason to fail.
-    "$python" -m compileall -qq -j 4 "$site" >/dev/null || true
+    "$python" -m compileall -qq -j 4 "$site" >/dev/null 2>&1 || true
     # Python asks the finder of an editable package last. Started beside a clone that is called "arena", it would take
     # that folder for the package; so the finder goes first.
     echo 'import sys; sys.meta_path.sort(key=lambda finder: "__editable___arena" not in getattr(finder, "__module__", ""))' \
