@@ -51,8 +51,12 @@ def doctor(place: Path, *launcher: str, arguments: tuple[str, ...] = (), timeout
 def test_it_examines_a_job_that_it_starts_and_leaves_nothing_behind(tmp_path):
     report = doctor(tmp_path, arguments=("-n", "2", "--run-root", str(tmp_path / "some" / "runs")))
     assert report.code == 0, report.output
-    for subject in ("mpirun", "MPI library", "thread level", "run directory", "inside a node", "memory", "GPUs"):
+    for subject in ("mpirun", "MPI library", "thread level", "run directory", "memory", "GPUs"):
         assert report.lines[subject][0] == "ok", report.output
+    # Two ranks that answer each other late are a warning, which is right where something else keeps the cores busy.
+    assert "round trip" in report.lines["inside a node"][1]
+    busy = "load" in report.lines  # which it tells only where it is too high
+    assert busy or report.lines["inside a node"][0] == "ok", report.output
     # The same library can really survive the death of a rank: one was killed.
     assert report.lines["fault tolerance"][0] == "ok"
     assert "a killed rank was survived in" in report.lines["fault tolerance"][1]
