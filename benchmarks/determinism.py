@@ -59,7 +59,9 @@ QUESTIONS = (
 def fingerprint(run: Path) -> str:
     """Return a hash of a run's final state, of every player's weights, and of its records."""
     digest = hashlib.sha256()
-    newest = max((run / "checkpoints").glob("*/manifest.json"), key=lambda path: int(path.parent.name))
+    manifests = (run / "checkpoints").glob("*/manifest.json")
+    whole = [path for path in manifests if path.parent.name.isdecimal()]  # <n>.partial was being written
+    newest = max(whole, key=lambda path: int(path.parent.name))
     for path in [*sorted(newest.parent.glob("*.safetensors")), *sorted((run / "players").glob("*/*.safetensors"))]:
         digest.update(path.name.encode())
         for name, array in sorted(read_tensors(path).items()):

@@ -9,13 +9,9 @@ import pytest
 
 from benchmarks.determinism import KINDS, fingerprint, finish, kill_everything, start
 
-from .launching import player, run_arena, succeed, write_config
+from .launching import manifests, player, run_arena, succeed, write_config
 
 pytestmark = pytest.mark.rooms("records", "root", "worker")
-
-
-def checkpoints(run):
-    return len(list((run / "checkpoints").glob("[0-9]*/manifest.json")))
 
 
 @pytest.mark.slow
@@ -34,7 +30,7 @@ def test_it_ends_alike_however_often_it_is_killed_and_wherever_its_ranks_are(tmp
     for number in (1, 2):
         process = start(path, "killed")
         deadline = time.monotonic() + 60
-        while checkpoints(killed) < number:
+        while len(manifests(killed)) < number:
             assert process.poll() is None and time.monotonic() < deadline, "it wrote no checkpoint"
             time.sleep(0.01)
         time.sleep(random.uniform(0.0, 0.3))

@@ -12,7 +12,7 @@ from arena.records.reader import open_records
 from benchmarks.survival import BOUND, configuration, lose, roles
 from benchmarks.tools.observing import Observed
 
-from .launching import OPEN_MPI_AS_ROOT, player, run_arena, run_mpirun, succeed, write_config
+from .launching import OPEN_MPI_AS_ROOT, manifests, player, run_arena, run_mpirun, succeed, write_config
 
 pytestmark = pytest.mark.rooms("launch", "comms")
 
@@ -81,7 +81,7 @@ def test_the_roots_death_ends_the_run_and_what_was_checkpointed_goes_on(tmp_path
     run = Observed(tmp_path, config)
     try:
         run.wait_for_updates(4)
-        while not list(run.directory.glob("checkpoints/*/manifest.json")):
+        while not manifests(run.directory):
             assert run.process.poll() is None, run.tail()
             time.sleep(0.05)
         os.kill(run.pid_of("rank 0"), signal.SIGKILL)

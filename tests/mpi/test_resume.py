@@ -17,7 +17,7 @@ from arena.launch.leftovers import in_use, segments
 from arena.learning.weights import read_tensors
 from benchmarks.determinism import descendants, kill_everything
 
-from .launching import failed_to_start, player, run_arena, succeed, write_config
+from .launching import failed_to_start, manifests, player, run_arena, succeed, write_config
 
 pytestmark = pytest.mark.rooms("records", "root", "launch")
 
@@ -54,10 +54,9 @@ def start(place, config, *arguments, under_mpirun=False):
         env={**os.environ, **root},
         start_new_session=True,
     )
-    checkpoints = place / "runs/run/checkpoints"
-    known = {p.name for p in checkpoints.glob("[0-9]*")} if checkpoints.exists() else set()
+    known = set(manifests(place / "runs/run"))
     deadline = time.monotonic() + 150
-    while not {p.parent.name for p in checkpoints.glob("*/manifest.json")} - known:
+    while not set(manifests(place / "runs/run")) - known:
         if process.poll() is not None:
             said = process.communicate()
             assert under_mpirun and failed_to_start(said[1]), said
@@ -68,9 +67,8 @@ def start(place, config, *arguments, under_mpirun=False):
 
 
 def newest(place):
-    checkpoints = place / "runs/run/checkpoints"
-    number = max(int(path.parent.name) for path in checkpoints.glob("[0-9]*/manifest.json"))
-    return checkpoints / str(number), json.loads((checkpoints / str(number) / "manifest.json").read_text())
+    manifest = manifests(place / "runs/run")[-1]
+    return manifest.parent, json.loads(manifest.read_text())
 
 
 @pytest.mark.slow

@@ -56,9 +56,13 @@ def output(place, number):
     return "".join(path.read_text() for path in sorted(place.glob(f"*-{number}*.out")))
 
 
+def manifests(run):
+    """Return the manifests of the checkpoints that are whole; ``<n>.partial`` is being written."""
+    return [path for path in run.glob("checkpoints/*/manifest.json") if path.parent.name.isdecimal()]
+
+
 def newest(run):
-    checkpoints = (run / "checkpoints").glob("[0-9]*/manifest.json")
-    return json.loads(max(checkpoints, key=lambda path: int(path.parent.name)).read_text())
+    return json.loads(max(manifests(run), key=lambda path: int(path.parent.name)).read_text())
 
 
 def nodes_of_matches(run):
@@ -94,7 +98,7 @@ def test_a_job_that_is_interrupted_goes_on_and_finishes_its_budget(cluster: Clus
     number = cluster.submit(tmp_path, "--nodes=2", "--ntasks-per-node=3", SCRIPT, str(config))
     run = tmp_path / "runs/pole"
     deadline = time.monotonic() + 60
-    while not list(run.glob("checkpoints/*/manifest.json")):
+    while not manifests(run):
         assert time.monotonic() < deadline, output(tmp_path, number)
         time.sleep(0.05)
     if way == "requeued by somebody else":
