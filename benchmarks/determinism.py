@@ -56,12 +56,16 @@ QUESTIONS = (
 """The records, without times and without the attempts in which they were made."""
 
 
+def manifests(run: Path) -> list[Path]:
+    """Return the manifests of a run's checkpoints that are whole, oldest first; ``<n>.partial`` is being written."""
+    found = run.glob("checkpoints/*/manifest.json")
+    return sorted((path for path in found if path.parent.name.isdecimal()), key=lambda path: int(path.parent.name))
+
+
 def fingerprint(run: Path) -> str:
     """Return a hash of a run's final state, of every player's weights, and of its records."""
     digest = hashlib.sha256()
-    manifests = (run / "checkpoints").glob("*/manifest.json")
-    whole = [path for path in manifests if path.parent.name.isdecimal()]  # <n>.partial was being written
-    newest = max(whole, key=lambda path: int(path.parent.name))
+    newest = manifests(run)[-1]
     for path in [*sorted(newest.parent.glob("*.safetensors")), *sorted((run / "players").glob("*/*.safetensors"))]:
         digest.update(path.name.encode())
         for name, array in sorted(read_tensors(path).items()):

@@ -84,7 +84,7 @@ pip_steps() (
     # shellcheck disable=SC2086
     run_pip install $quiet --no-compile ${ARENA_PIP_ARGS:-} -e ".[$1]" || exit 1
     local site
-    site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))') || exit 1
     # pip compiles on one core. Some packages bring files that are not for this Python: no reason to fail.
     "$python" -m compileall -qq -j 4 "$site" >/dev/null 2>&1 || true
     # Python asks the finder of an editable package last. Started beside a clone that is called "arena", it would take

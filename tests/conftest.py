@@ -19,9 +19,7 @@ settings.register_profile("arena", deadline=None)
 settings.load_profile("arena")
 
 TESTS = Path(__file__).parent
-ROOMS = sorted(
-    {"envs", "policies", *(path.parent.name for path in TESTS.parent.glob("arena/*/__init__.py"))} - {"__pycache__"}
-)
+ROOMS = sorted({"envs", "policies", *(path.parent.name for path in TESTS.parent.glob("arena/*/__init__.py"))})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

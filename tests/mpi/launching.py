@@ -75,12 +75,6 @@ def run_arena(place: Path, config: dict[str, Any], *arguments: str, timeout: flo
     return Outcome(done.returncode, done.stdout, done.stderr, time.monotonic() - began, directory)
 
 
-def manifests(directory: Path) -> list[Path]:
-    """Return the manifests of a run's checkpoints that are whole, oldest first; ``<n>.partial`` is being written."""
-    found = directory.glob("checkpoints/*/manifest.json")
-    return sorted((path for path in found if path.parent.name.isdecimal()), key=lambda path: int(path.parent.name))
-
-
 TELLS = """
 import os
 from pathlib import Path

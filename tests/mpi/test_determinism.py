@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from benchmarks.determinism import KINDS, fingerprint, finish, kill_everything, start
+from benchmarks.determinism import KINDS, fingerprint, finish, kill_everything, manifests, start
 
-from .launching import manifests, player, run_arena, succeed, write_config
+from .launching import player, run_arena, succeed, write_config
 
 pytestmark = pytest.mark.rooms("records", "root", "worker")
 

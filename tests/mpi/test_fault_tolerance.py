@@ -9,10 +9,11 @@ import pytest
 
 from arena.records.checkpoints import Checkpoints
 from arena.records.reader import open_records
+from benchmarks.determinism import manifests
 from benchmarks.survival import BOUND, configuration, lose, roles
 from benchmarks.tools.observing import Observed
 
-from .launching import OPEN_MPI_AS_ROOT, manifests, player, run_arena, run_mpirun, succeed, write_config
+from .launching import OPEN_MPI_AS_ROOT, player, run_arena, run_mpirun, succeed, write_config
 
 pytestmark = pytest.mark.rooms("launch", "comms")
 

@@ -15,9 +15,9 @@ import pytest
 
 from arena.launch.leftovers import in_use, segments
 from arena.learning.weights import read_tensors
-from benchmarks.determinism import descendants, kill_everything
+from benchmarks.determinism import descendants, kill_everything, manifests
 
-from .launching import failed_to_start, manifests, player, run_arena, succeed, write_config
+from .launching import failed_to_start, player, run_arena, succeed, write_config
 
 pytestmark = pytest.mark.rooms("records", "root", "launch")
 

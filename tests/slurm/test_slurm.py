@@ -9,6 +9,8 @@ import time
 import pytest
 import yaml
 
+from benchmarks.determinism import manifests
+
 from .cluster import Cluster, running, what_is_missing
 
 pytestmark = [
@@ -56,13 +58,8 @@ def output(place, number):
     return "".join(path.read_text() for path in sorted(place.glob(f"*-{number}*.out")))
 
 
-def manifests(run):
-    """Return the manifests of the checkpoints that are whole; ``<n>.partial`` is being written."""
-    return [path for path in run.glob("checkpoints/*/manifest.json") if path.parent.name.isdecimal()]
-
-
 def newest(run):
-    return json.loads(max(manifests(run), key=lambda path: int(path.parent.name)).read_text())
+    return json.loads(manifests(run)[-1].read_text())
 
 
 def nodes_of_matches(run):
