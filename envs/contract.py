@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from arena.common.masks import mask_runs, sample_action
 from arena.envs.interface import EntitySpaces, Environment, Timestep
-from arena.envs.spaces import check_spaces, mask_size, zeros
+from arena.envs.spaces import check_spaces, zeros
 
 
 class EnvironmentContract(ABC):
@@ -170,23 +171,6 @@ def check_mask(entity: EntitySpaces, mask: np.ndarray | None, acting: bool) -> N
         assert all(run.any() for run in mask_runs(entity.action, mask)), f"{entity.name}: nothing is allowed: {mask}"
 
 
-def mask_runs(space: spaces.Space, mask: np.ndarray) -> list[np.ndarray]:
-    """Split a mask into the flags of each of the space's choices."""
-    assert mask.size == mask_size(space)
-    if isinstance(space, spaces.MultiDiscrete):
-        return np.split(mask, np.cumsum(space.nvec.ravel())[:-1])
-    return [mask]
-
-
-def sample_action(entity: EntitySpaces, mask: np.ndarray | None) -> Any:
-    """Return a random action that the mask allows."""
-    if mask is None:
-        return entity.action.sample()
-    if isinstance(entity.action, spaces.MultiDiscrete):
-        return entity.action.sample(mask=tuple(mask_runs(entity.action, mask)))
-    return entity.action.sample(mask=np.array(mask))
-
-
 def play(
     environment: Environment, steps: int, seed: int = 7, overwrite: bool = False
 ) -> Iterator[tuple[Sequence[Any] | None, Timestep]]:
@@ -210,7 +194,7 @@ def play(
             timestep = environment.reset(seed=seed + 1 + step)
             yield None, timestep
         actions = [
-            sample_action(entity, mask)
+            sample_action(entity.action, mask)
             for entity, mask in zip(environment.entities, timestep.action_masks, strict=True)
         ]
         timestep = environment.step(actions)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from arena.common.errors import ConfigError
+from arena.common.masks import sample_action
 from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.trees import even_slices
 from arena.common.waiting import Waiter
@@ -198,11 +198,7 @@ class EnvironmentProcess:
 
         def sample() -> Any:
             masks = running.timestep.action_masks if running.timestep else None
-            if not masks or masks[index] is None:
-                return space.sample()
-            if isinstance(space, spaces.MultiDiscrete):
-                return space.sample(tuple(np.split(masks[index], np.cumsum(space.nvec.reshape(-1))[:-1])))
-            return space.sample(masks[index])
+            return sample_action(space, masks[index] if masks else None)
 
         return sample
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from arena.common.masks import sample_action
 from arena.common.seeding import derive_seed
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces, Environment, Timestep
@@ -211,8 +212,7 @@ def play(
             for seat in seats:
                 seat.put(number, actions)
             for index, entity in unclaimed:
-                mask = copy.timestep.action_masks[index]
-                actions[index] = entity.action.sample() if mask is None else entity.action.sample(mask)
+                actions[index] = sample_action(entity.action, copy.timestep.action_masks[index])
             over = copy.step(actions)
             on_step(number, over)
             if over:

@@ -90,6 +90,46 @@ class Mute:
 '''
 
 
+CROWD = '''
+import numpy as np
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+
+
+class Crowd(ParallelEnv):
+    """A hero, and a crowd that may only do what its mask allows, in two choices at once."""
+
+    metadata = {"name": "crowd", "action_mask": True}
+    possible_agents = ["hero", "crowd"]
+    actions = {"hero": spaces.Discrete(2), "crowd": spaces.MultiDiscrete([2, 3])}
+
+    def observation_space(self, agent):
+        return spaces.Box(0, 10, (1,), np.float32)
+
+    def action_space(self, agent):
+        return self.actions[agent]
+
+    def _told(self):
+        self.allowed = self.time % 2, self.time % 3
+        masks = {"hero": [1, 1], "crowd": [int(i == self.allowed[0]) for i in range(2)]
+                 + [int(i == self.allowed[1]) for i in range(3)]}
+        observations = {agent: np.array([self.time], np.float32) for agent in self.agents}
+        return observations, {agent: {"action_mask": np.array(masks[agent], np.int8)} for agent in self.agents}
+
+    def reset(self, seed=None, options=None):
+        self.time, self.agents = 0, self.possible_agents[:]
+        return self._told()
+
+    def step(self, actions):
+        legal = tuple(actions["crowd"]) == self.allowed
+        self.time += 1
+        observations, infos = self._told()
+        rewards, over = dict.fromkeys(self.agents, float(legal)), dict.fromkeys(self.agents, self.time == 6)
+        self.agents = [] if self.time == 6 else self.agents
+        return observations, rewards, over, dict.fromkeys(over, False), infos
+'''
+
+
 def make_run(root: Path, text: str) -> RunDirectory:
     name = re.search(r"name: (\w+)", text)
     assert name is not None
@@ -189,6 +229,13 @@ def test_teams_play_and_outcomes_are_counted(touchdown, capsys):
 def test_entities_that_nobody_plays_act_at_random(touchdown):
     results = played(touchdown, episodes=2)
     assert [result.players for result in results] == [("blue", "red", "red")] * 2
+
+
+def test_masks_of_several_choices_hold_for_entities_that_nobody_plays(tmp_path):
+    (tmp_path / "crowd.py").write_text(CROWD)
+    text = CARTPOLE.replace("gymnasium:CartPole-v1", "crowd.py:Crowd").replace("name: cartpole", "name: crowd")
+    run = make_run(tmp_path, text.replace("seats: [solo]", "seats: [idle], entities: [0]"))
+    assert [result.returns for result in played(run, episodes=2)] == [(6.0,)] * 2, "a return counts the legal steps"
 
 
 def test_others_can_take_the_seats(touchdown, capsys):

@@ -1,0 +1,29 @@
+"""Action masks: flat arrays of flags, one for each action of a discrete space, 1 where the action is allowed."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+
+def mask_runs(space: spaces.Space, mask: np.ndarray) -> list[np.ndarray]:
+    """Split a mask into the flags of each of the space's choices: MultiDiscrete has several, Discrete has one."""
+    if isinstance(space, spaces.MultiDiscrete):
+        return np.split(mask, np.cumsum(space.nvec.ravel())[:-1])
+    return [mask]
+
+
+def sample_action(space: spaces.Space, mask: np.ndarray | None) -> Any:
+    """Return a random action that the mask allows, from the space's own generator.
+
+    Args:
+      space: Discrete or MultiDiscrete, of any shape, where there is a mask; else any.
+      mask: flags; None allows everything. Of a choice that allows nothing, as of who does not act, the first is taken.
+    """
+    if mask is None:
+        return space.sample()
+    if isinstance(space, spaces.MultiDiscrete):
+        allowed = [np.flatnonzero(run) for run in mask_runs(space, mask)]
+        chosen = [space.np_random.choice(actions) if actions.size else 0 for actions in allowed]
+        return (np.reshape(chosen, space.shape) + space.start).astype(space.dtype)
+    return space.sample(np.array(mask, np.int8))
