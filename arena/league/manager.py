@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
 from arena.common.errors import ConfigError
@@ -176,13 +177,13 @@ class BaseLeagueManager:
             logger.warning("progress was refused: expected an active player's id, found %r%s", player_id, hint)
             return False
         player = self.player(str(player_id))
-        if not isinstance(step, int) or isinstance(step, bool) or step < player.total_agent_step:
+        if not isinstance(step, Integral) or isinstance(step, bool) or step < player.total_agent_step:
             logger.warning(
                 "progress of %s was refused: expected a step of at least %d, found %r",
                 player_id, player.total_agent_step, step,
             )  # fmt: skip
             return False
-        self._update_player(player, player_info)
+        self._update_player(player, {**player_info, "total_agent_step": int(step)})
         return True
 
     def state_dict(self) -> dict[str, Any]:
@@ -322,7 +323,7 @@ class BaseLeagueManager:
 
     def _job_of(self, job_info: Mapping[str, Any]) -> dict[str, Any] | None:
         job_id = job_info.get("job_id") if isinstance(job_info, Mapping) else None
-        job = self._jobs.get(job_id) if isinstance(job_id, int) else None
+        job = self._jobs.get(int(job_id)) if isinstance(job_id, Integral) else None
         if job is None:
             known = ", ".join(map(str, self._jobs)) or "none"
             logger.warning("a finished job was refused: expected one in flight (%s), found %r", known, job_id)

@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Container, Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
+
+import numpy as np
 
 TWO_SIDED = {"wins": (1, 2), "draws": (1, 1), "losses": (2, 1)}
 """A result as the first of two sides sees it -> the ranks of both."""
@@ -67,10 +70,15 @@ def solo_report(job_info: Mapping[str, Any]) -> tuple[float, ...]:
 def _list(job_info: Mapping[str, Any], key: str) -> Sequence[Any]:
     if not isinstance(job_info, Mapping):
         raise Malformed(f"expected a mapping, found {job_info!r}")
-    value = job_info.get(key)
+    value = _plain(job_info.get(key))
     if not isinstance(value, (list, tuple)):
         raise Malformed(f"expected a list of {key}, found {value!r}")
     return value
+
+
+def _plain(value: Any) -> Any:
+    """Return an array as the list that it stands for."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _team(side: Any) -> tuple[str, ...]:
@@ -88,10 +96,11 @@ def _ranks(result: Any, sides: int) -> tuple[float, ...]:
 
 
 def _numbers(found: Any, sides: int, what: str) -> tuple[float, ...]:
+    found = _plain(found)
     if not isinstance(found, (list, tuple)) or len(found) != sides or not all(_is_number(number) for number in found):
         raise Malformed(f"expected {sides} {what}, one for each side, found {found!r}")
-    return tuple(found)
+    return tuple(float(number) for number in found)  # none of NumPy's: they are no JSON values
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

@@ -259,6 +259,20 @@ def test_progress_of_nobody_or_backwards_is_reported(player_id, step, caplog):
     assert "refused" in caplog.text
 
 
+def test_numpy_numbers_are_taken_in_reports_and_in_progress():
+    world = World()
+    world.league.advance()
+    job = world.jobs[2]
+    assert world.train(job["launch_player"], np.int64(5))
+    ranks = [[np.int64(1), np.int32(2)], np.array([2, 1]), [np.float32(1), np.uint8(1)]]
+    report = {"job_id": np.int64(job["job_id"]), "results": ranks, "returns": np.array([[1, -1], [-1, 1], [0, 0]])}
+    assert world.league.finish_job(report)
+    record = world.league.payoff.record(job["launch_player"], job["opponent"])
+    assert record.counts() == pytest.approx((0.99**2, 1, 0.99, 0.99**2 + 0.99 + 1))
+    json.dumps(world.league.state_dict())
+    assert not any(world.train(job["launch_player"], step) for step in (np.bool_(True), np.float64(9)))
+
+
 def test_games_of_three_sides():
     world = World(use="round_robin", sides=3, categories={"c": {"battle_active_player": 4}})
     world.league.advance()
