@@ -243,12 +243,10 @@ class BaseLeagueManager:
         return job | self._job(player, [[player.player_id], *([opponent] for opponent in opponents)])
 
     def _mutate_player(self, player: ActivePlayer) -> bool:
-        """Reset a player that was just frozen, if it mutates."""
+        """Have a player whose weights were just saved start anew, if it mutates; return whether it does."""
         if not player.mutate():
             return False
         self._load(player.player_id, self._reset_paths[player.player_id])
-        if isinstance(self.payoff, BattleSharedPayoff):
-            self.payoff.ratings.reset(player.player_id)
         return True
 
     def _update_player(self, player: ActivePlayer | HistoricalPlayer, player_info: Mapping[str, Any]) -> None:
@@ -278,24 +276,31 @@ class BaseLeagueManager:
         self._founded = True
 
     def _freeze(self) -> tuple[list[HistoricalPlayer], list[str]]:
-        snapshots, mutated = [], []
+        snapshots: list[HistoricalPlayer] = []
+        mutated: list[str] = []
         for player in self.active_players:
             phase = player.last_enough_step
             if not player.is_trained_enough():
                 continue
+            before = player.state_dict() | {"last_enough_step": phase}
             frozen = player.snapshot()
             try:
                 self._save(player.checkpoint_path, frozen.checkpoint_path)
+                # Only now: a reset before the snapshot would freeze untrained weights.
+                starts_anew = self._mutate_player(player)
             except BaseException:
-                player.last_enough_step = phase
+                player.load_state_dict(before)
+                if snapshots:  # who was frozen stays frozen, and the caller is told; the next pass raises this again
+                    break
                 raise
             self._add(frozen)
             if isinstance(self.payoff, BattleSharedPayoff):
                 self.payoff.ratings.inherit(frozen.player_id, player.player_id)
             snapshots.append(frozen)
-            # Only now: a reset before the snapshot would freeze untrained weights.
-            if self._mutate_player(player):
+            if starts_anew:
                 mutated.append(player.player_id)
+                if isinstance(self.payoff, BattleSharedPayoff):
+                    self.payoff.ratings.reset(player.player_id)
         return snapshots, mutated
 
     def _hand_out(self) -> tuple[list[dict[str, Any]], list[tuple[dict[str, Any], Exception]]]:

@@ -326,21 +326,38 @@ def test_a_snapshot_takes_the_rating_over_and_a_reset_gives_it_up():
     assert before.mu > 25
 
 
-def test_weights_that_cannot_be_saved_freeze_nobody_and_the_next_pass_tries_again():
-    world = World()
+def refuse(*_):
+    raise OSError("disk full")
+
+
+@pytest.mark.parametrize("refused", ["_save", "_load"])
+def test_weights_that_cannot_be_saved_or_loaded_freeze_nobody_and_the_next_pass_tries_again(refused):
+    world = World(players={"league_exploiter": {"one_phase_step": PHASE, "mutate_prob": 1.0}})
     world.league.advance()
-    save = world.league._save
-
-    def full(source, target):
-        raise OSError("disk full")
-
-    world.league._save = full
-    world.train("main_player_default_0", 2 * PHASE)
+    works = getattr(world.league, refused)
+    setattr(world.league, refused, refuse)
+    name = "league_exploiter_default_0"
+    world.train(name, 2 * PHASE)
+    before = world.league.state_dict()
     with pytest.raises(OSError, match="disk full"):
         world.league.advance()
-    assert len(world.league.historical_players) == 1
-    world.league._save = save
-    assert len(world.league.advance().snapshots) == 1
+    assert world.league.state_dict() == before  # random streams and all
+    setattr(world.league, refused, works)
+    done = world.league.advance()
+    assert ids(done.snapshots) == [f"{name}_200"] and done.mutated == (name,)
+
+
+def test_whoever_was_frozen_before_another_ones_weights_were_refused_is_told_of():
+    world = World()
+    world.league.advance()
+    for name in ("main_player_default_0", "main_exploiter_default_0"):
+        world.train(name, 2 * PHASE)
+    load, world.league._load = world.league._load, refuse
+    assert ids(world.league.advance().snapshots) == ["main_player_default_0_200"]
+    with pytest.raises(OSError, match="disk full"):
+        world.league.advance()
+    world.league._load = load
+    assert ids(world.league.advance().snapshots) == ["main_exploiter_default_0_200"]
 
 
 def test_psro_measures_its_snapshots_against_each_other():
