@@ -11,7 +11,7 @@ from arena.common.text import suggestion
 from arena.league.founding import check, found_history, found_players
 from arena.league.payoff import BattleSharedPayoff, create_payoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, HistoricalPlayer
-from arena.league.settings import LeagueConfig, checked
+from arena.league.settings import LeagueConfig, changes, checked
 
 logger = logging.getLogger(__name__)
 
@@ -190,6 +190,7 @@ class BaseLeagueManager:
         """Return the whole league as JSON values, random states included."""
         return {
             "version": VERSION,
+            "settings": self._settings(),
             "active": {player.player_id: player.state_dict() for player in self.active_players},
             "historical": [
                 {
@@ -208,7 +209,9 @@ class BaseLeagueManager:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from :meth:`state_dict`, in a league that was just made from the same settings.
+        """Continue from :meth:`state_dict`, in a league that was just made.
+
+        Settings that have changed since hold from here on; each of them is in the log.
 
         Raises:
           ConfigError: the saved league has other players, or was saved by another version.
@@ -221,6 +224,11 @@ class BaseLeagueManager:
                 f"the saved league has the active players {', '.join(state['active'])}, this one {', '.join(ids)}; "
                 f"resume with the configuration that the league was saved with"
             )
+        for key, was, now in changes(state.get("settings", {}), self._settings() if "settings" in state else {}):
+            logger.warning(
+                "the league's setting %s was %r when the league was saved and is %r now: it holds from here on, what "
+                "was counted before stays as it is", key, was, now,
+            )  # fmt: skip
         for saved in state["historical"]:
             if saved["player_id"] not in self.payoff.roster:
                 fields = {key: value for key, value in saved.items() if key != "parent_id"}
@@ -233,6 +241,10 @@ class BaseLeagueManager:
         self._jobs = {job["job_id"]: job for job in state["jobs"]}
         self._in_flight = Counter(job["launch_player"] for job in self._jobs.values())
         self._next_job, self._founded = state["next_job"], state["founded"]
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what the league goes by, as JSON values."""
+        return self.cfg.model_dump(mode="json") | {"payoff": self.payoff.cfg.model_dump(mode="json")}
 
     def _get_job_info(self, player: ActivePlayer) -> dict[str, Any]:
         """Return a player's next job, without its id; a kind of league may have other ones."""

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
@@ -29,6 +29,16 @@ def checked(model: type[ModelT], data: ModelT | Mapping[str, Any], where: str) -
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, (where, *found.place)))}: {found.text}" for found in problems(error, model)]
         raise ConfigError("\n".join(lines)) from None
+
+
+def changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (``key.of.a.setting``, old value, new value) for each setting that differs; None where one is not set."""
+    for key in dict.fromkeys((*was, *now)):
+        old, new = was.get(key), now.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from ((f"{key}.{below}", *values) for below, *values in changes(old, new))
+        elif old != new:
+            yield key, old, new
 
 
 class ExplorationConfig(Model):

@@ -497,6 +497,19 @@ def test_a_solo_league_is_resumed():
     assert again.league.advance().launched == world.league.advance().launched
 
 
+def test_settings_that_changed_before_a_resume_are_named_in_the_log(caplog):
+    world = World()
+    season(world, 5, np.random.default_rng(1))
+    state = json.loads(json.dumps(world.league.state_dict()))
+    World().league.load_state_dict(state)
+    assert not caplog.text
+    settings = {"main_player": {"one_phase_step": PHASE}, "main_exploiter": {"one_phase_step": 7}}
+    World(payoff={"decay": 0.9}, players=settings).league.load_state_dict(state)
+    assert "setting payoff.decay was 0.99 when the league was saved and is 0.9 now" in caplog.text
+    assert f"setting players.main_exploiter.one_phase_step was {PHASE}" in caplog.text
+    assert "setting players.league_exploiter was {" in caplog.text and len(caplog.records) == 3
+
+
 def test_another_league_is_not_resumed():
     state = World().league.state_dict()
     with pytest.raises(ConfigError, match="resume with the configuration"):
