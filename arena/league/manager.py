@@ -47,8 +47,10 @@ class BaseLeagueManager:
     The callbacks may call back: a job may be finished from within its own launch.
 
     A job is a mapping of JSON values: ``job_id``; ``launch_player``, who learns; ``sides``, a list of ids for each
-    side; ``checkpoint_paths`` of everyone on them; ``train``, false where nobody learns; for battles ``opponent``; and
-    ``forward``, ``data``, ``env`` and what else is configured for the player.
+    side; ``checkpoint_paths`` of everyone on them; ``versions`` of those who learn; ``train``, false where nobody
+    learns; for battles ``opponent``; and ``forward``, ``data``, ``env`` and what else is configured for the player.
+
+    Results belong to the versions that the job names: once one of its players has started anew, they count for nobody.
 
     Attributes:
       cfg: the settings, checked.
@@ -148,8 +150,8 @@ class BaseLeagueManager:
             repeated and must then be the job's.
 
         Returns:
-          whether the results were counted. A job that is not in flight changes nothing; a malformed report frees the
-          slot and counts nothing. Why is in the log.
+          whether the results were counted. A job that is not in flight changes nothing; a malformed report, or one of
+          a player that has started anew since, frees the slot and counts nothing. Why is in the log.
         """
         job = self._job_of(job_info)
         if job is None:
@@ -163,6 +165,12 @@ class BaseLeagueManager:
         return job is not None and self._count(job, job_info)
 
     def _count(self, job: Mapping[str, Any], job_info: Mapping[str, Any]) -> bool:
+        anew = [
+            player_id for player_id, version in job.get("versions", {}).items() if self._version(player_id) != version
+        ]
+        if anew:
+            logger.info("results of job %d do not count: %s has started anew since", job["job_id"], ", ".join(anew))
+            return False
         return self.payoff.update({**job, "results": job_info.get("results"), "returns": job_info.get("returns")})
 
     def update_active_player(self, player_info: Mapping[str, Any]) -> bool:
@@ -272,8 +280,15 @@ class BaseLeagueManager:
             "launch_player": player.player_id,
             "sides": sides,
             "checkpoint_paths": {player_id: self.player(player_id).checkpoint_path for player_id in ids},
+            "versions": {player_id: self._version(player_id) for player_id in ids if self.player(player_id).active},
             "train": train,
         }
+
+    def _version(self, player_id: str) -> int:
+        """Return how often an active player's weights have started anew."""
+        player = self.player(player_id)
+        assert isinstance(player, ActivePlayer)
+        return player.version
 
     def _found(self) -> None:
         """Give every active player the weights that a reset goes back to, once."""
@@ -311,8 +326,8 @@ class BaseLeagueManager:
             snapshots.append(frozen)
             if starts_anew:
                 mutated.append(player.player_id)
-                if isinstance(self.payoff, BattleSharedPayoff):
-                    self.payoff.ratings.reset(player.player_id)
+                player.version += 1
+                self.payoff.reset(player.player_id)
         return snapshots, mutated
 
     def _hand_out(self) -> tuple[list[dict[str, Any]], list[tuple[dict[str, Any], Exception]]]:

@@ -159,6 +159,27 @@ class BattleSharedPayoff:
             self.games += 1
         return True
 
+    def met(self, player_id: str) -> list[str]:
+        """Return the ids of those that a player has a record with."""
+        return [self.roster.players[other].player_id for other in sorted(self._met[self.roster.index(player_id)])]
+
+    def reset(self, player_id: str) -> None:
+        """Take note that a player's weights start anew: its records fade by ``reset_keep``, its rating is a newcomer's.
+
+        What its old weights have won says little about the new ones.
+        """
+        index, keep = self.roster.index(player_id), self.cfg.reset_keep
+        for other in self._met[index]:
+            pair = min(index, other), max(index, other)
+            self._set(*pair, self._records[pair] * keep)
+            if pair in self._margins:
+                total, count = self._margins[pair]
+                self._margins[pair] = total * keep, count * keep
+        for teams, record in self._teams.items():
+            if any(player_id in team for team in teams):
+                self._teams[teams] = record * keep
+        self.ratings.reset(player_id)
+
     def state_dict(self) -> dict[str, Any]:
         """Return all records and ratings as JSON values; players are named by index in order of arrival."""
         return {
@@ -292,6 +313,10 @@ class SoloSharedPayoff:
             return False
         self._results.extend(results)
         return True
+
+    def reset(self, player_id: str) -> None:
+        """Forget the results: the player's weights start anew."""
+        self._results.clear()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the results as JSON values."""

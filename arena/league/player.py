@@ -130,6 +130,8 @@ class ActivePlayer(Player):
         self._rng = np.random.Generator(np.random.PCG64(derive_seed(seed, "league", player_id)))
         self.last_enough_step = 0
         """The step at which the present phase began."""
+        self.version = 0
+        """How often its weights have started anew. What one version has reached says nothing about the next."""
 
     @property
     def life(self) -> int | None:
@@ -189,6 +191,7 @@ class ActivePlayer(Player):
         return {
             "total_agent_step": self.total_agent_step,
             "last_enough_step": self.last_enough_step,
+            "version": self.version,
             "rng": self._rng.bit_generator.state,
         }
 
@@ -196,6 +199,7 @@ class ActivePlayer(Player):
         """Continue from :meth:`state_dict`."""
         self.total_agent_step = state["total_agent_step"]
         self.last_enough_step = state["last_enough_step"]
+        self.version = state.get("version", 0)
         self._rng.bit_generator.state = state["rng"]
 
 

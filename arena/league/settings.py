@@ -163,6 +163,11 @@ class BattlePayoffConfig(Model):
 
     type: Literal["battle"] = Field("battle", description="which payoff")
     decay: Annotated[Number, Field(gt=0, le=1)] = Field(0.99, description="what a pair's record is scaled by per game")
+    reset_keep: Probability = Field(
+        0.0,
+        description="what a player's records are scaled by when its weights start anew: 0 clears them, 1 keeps them "
+        "(as published for AlphaStar)",
+    )
     min_win_rate_games: Number = Field(8.0, ge=0, description="decayed games below which a win rate is taken as 0.5")
     ratings: RatingConfig = Field(RatingConfig(), description="ratings of players")
 

@@ -20,6 +20,7 @@ class Episode(NamedTuple):
       ended_at: Unix time of its last step.
       job: id of the league's job that it was played for; None in a table, and where it was played to fill time.
       sides: for each side of the job, its entities in this episode.
+      late: whether the league leaves it out, since one of its players has started anew meanwhile (the root finds out).
     """
 
     match: int
@@ -35,11 +36,17 @@ class Episode(NamedTuple):
     ended_at: float
     job: int | None = None
     sides: tuple[tuple[int, ...], ...] = ()
+    late: bool = False
 
     @property
     def faulted(self) -> bool:
         """Whether an accident has ended it: such an episode is recorded and counts nowhere."""
         return self.cause is not None and self.cause.startswith("fault")
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is in the league's payoff."""
+        return self.job is not None and not self.faulted and not self.late
 
 
 class Episodes(NamedTuple):

@@ -44,7 +44,7 @@ class LeagueRecords:
         roster = league.payoff.roster
         self._changed = {player.player_id for player in roster.players}
         if hasattr(league.payoff, "records"):
-            self._pairs = {(home, away) for home, away, *_ in league.payoff.records()}
+            self._pairs = {_pair(home, away) for home, away, *_ in league.payoff.records()}
         self.update(league, force=True)
 
     def met(self, casts: Iterable[Sequence[str]]) -> None:
@@ -55,6 +55,12 @@ class LeagueRecords:
             self._pairs.update(combinations(present, 2))
             for player in present:
                 self.games[player] = self.games.get(player, 0) + 1
+
+    def reset(self, league: Any, player: str) -> None:
+        """Note that a player has started anew: all its records may be others now."""
+        self._changed.add(player)
+        if hasattr(league.payoff, "met"):
+            self._pairs.update(_pair(player, other) for other in league.payoff.met(player))
 
     def update(self, league: Any, *, force: bool = False) -> None:
         """Write what has changed since the last time."""
@@ -102,3 +108,8 @@ class LeagueRecords:
         """Note that a job is over, and how many episodes of it count."""
         row = (time.time(), json.dumps({"episodes": results}), job_id)
         self._database.add("UPDATE jobs SET ended = ?, result = ? WHERE id = ?", row)
+
+
+def _pair(one: str, other: str) -> tuple[str, str]:
+    """Return two players in the order of their row: each pair has one."""
+    return min(one, other), max(one, other)

@@ -257,7 +257,7 @@ class RecordWriter:
                 bool(episode.truncated),
                 episode.cause,
                 episode.job,
-                episode.job is not None and not episode.faulted,
+                episode.counted,
             ),
         )
         entities = zip(episode.players, episode.returns, episode.lengths, episode.outcomes, strict=True)

@@ -131,8 +131,13 @@ class LeagueCoordinator:
                 files.remove(path)
                 (self._run.path / path).unlink(missing_ok=True)
 
-    def episodes(self, message: Episodes) -> None:
-        """Count the results of jobs; an episode that an accident has ended is none."""
+    def episodes(self, message: Episodes) -> Episodes:
+        """Count the results of jobs; an episode that an accident has ended is none.
+
+        Returns:
+          The report, in which the episodes are marked that count no more.
+        """
+        late: set[int] = set()
         of_jobs: dict[int, list[Episode]] = {}
         for episode in message.episodes:
             if episode.job is not None:
@@ -142,12 +147,17 @@ class LeagueCoordinator:
                 self._note("WARNING", f"match {message.match} reports on job {job_id}, which nobody has")
                 continue
             valid = [episode for episode in found if not episode.faulted]
-            self._manager.report({"job_id": job_id, **_results(valid)})
-            self.records.met(episode.players for episode in valid)
-            self._counted[job_id] = self._counted.get(job_id, 0) + len(valid)
+            if self._manager.report({"job_id": job_id, **_results(valid)}):
+                self.records.met(episode.players for episode in valid)
+                self._counted[job_id] = self._counted.get(job_id, 0) + len(valid)
+            else:
+                late.add(job_id)
             self._left[job_id] -= len(found)
             if self._left[job_id] <= 0:
                 self._finish(job_id)
+        if not late:
+            return message
+        return message._replace(episodes=tuple(one._replace(late=one.job in late) for one in message.episodes))
 
     def _finish(self, job_id: int) -> None:
         del self._left[job_id]
@@ -177,6 +187,7 @@ class LeagueCoordinator:
             self._note("INFO", f"{frozen.parent_id} is frozen as {frozen.player_id}")
         for player in done.mutated:
             self._note("INFO", f"{player} starts anew")
+            self.records.reset(self._manager, player)
         for job, reason in done.failed:
             self._note("WARNING", f"job {job['job_id']} of {job['launch_player']} could not be launched: {reason}")
         self.records.update(self._manager, force=bool(done.snapshots))

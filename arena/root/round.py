@@ -117,9 +117,9 @@ class RoundSupervisor:
             assert self._league is not None
             self._league.published(message)
         else:
-            self._services.handle(message)
             if self._league is not None and isinstance(message, Episodes):
-                self._league.episodes(message)
+                message = self._league.episodes(message)
+            self._services.handle(message)
 
     def learning(self) -> list[str]:
         """Return the players that learn in this round."""

@@ -326,6 +326,45 @@ def test_a_snapshot_takes_the_rating_over_and_a_reset_gives_it_up():
     assert before.mu > 25
 
 
+@pytest.mark.parametrize("keep", [0.0, 0.25, 1.0])
+def test_a_player_that_starts_anew_is_judged_by_its_new_weights(keep):
+    world = World(payoff={"reset_keep": keep, "decay": 1.0}, max_active_player_job=2)
+    name, main = "main_exploiter_default_0", "main_player_default_0"
+    world.league.advance()
+    first, late = (job for job in world.jobs if job["launch_player"] == name)
+    assert first["versions"] == {name: 0, main: 0}
+    returns = [[1.0, -1.0]] * 400
+    assert world.league.finish_job({"job_id": first["job_id"], "results": ["wins"] * 400, "returns": returns})
+    player, payoff = world.league.player(name), world.league.payoff
+    assert player.is_strong_enough()
+    world.train(name, PHASE)
+    assert world.league.advance().mutated == (name,)
+    assert payoff.record(name, main).counts() == (400 * keep, 0, 0, 400 * keep)
+    assert payoff.margin(name, main) == (1.0 if keep else None)
+    assert player.is_strong_enough() is (keep > 0)
+
+    # What its old weights won is no win of the new ones.
+    assert not world.finish(late, *["wins"] * 20)
+    assert payoff.record(name, main).games == 400 * keep and payoff.ratings[name].elo == 1500
+    again = world.league.advance().launched[0]
+    assert again["launch_player"] == name and again["versions"] == {name: 1, main: 0}
+    resumed = World(payoff={"reset_keep": keep, "decay": 1.0}, max_active_player_job=2)
+    resumed.league.load_state_dict(json.loads(json.dumps(world.league.state_dict())))
+    for one in (world, resumed):
+        assert one.finish(again, *["losses"] * 20)
+        assert one.league.payoff.record(name, main).losses == 20 and one.league.payoff.ratings[name].elo < 1500
+        assert keep or not one.league.player(name).is_strong_enough()
+
+
+def test_teams_of_a_player_that_starts_anew_are_forgotten_too():
+    world = World(use="round_robin", categories={"c": {"battle_active_player": 3}})
+    payoff, (one, two, three) = world.league.payoff, ids(world.league.active_players)
+    assert payoff.update({"sides": [[one, two], [three]], "results": ["wins"] * 10})
+    payoff.reset(two)
+    assert payoff.record((one, two), three).games == payoff.record(two, three).games == 0
+    assert payoff.record(one, three).games > 8 and payoff.met(one) == [three]
+
+
 def refuse(*_):
     raise OSError("disk full")
 

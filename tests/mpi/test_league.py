@@ -49,8 +49,11 @@ def check_totals(directory):
     twice = "SELECT 1 FROM episodes GROUP BY attempt, match, copy, ended_at HAVING count(*) > 1"
     assert told(directory, twice) == []
     per_job = dict(told(directory, "SELECT job, count(*) FROM episodes WHERE counted GROUP BY job"))
-    for job, result in told(directory, "SELECT id, result FROM jobs WHERE ended IS NOT NULL"):
-        assert per_job[job] == json.loads(result)["episodes"] == EPISODES, job
+    ended = told(directory, "SELECT id, result FROM jobs WHERE ended IS NOT NULL")
+    for job, result in ended:
+        assert per_job.get(job, 0) == json.loads(result)["episodes"] <= EPISODES, job
+    whole = sum(per_job.get(job) == EPISODES for job, _ in ended)
+    assert whole > len(ended) / 2, "but for jobs of players that started anew meanwhile, all episodes count"
     return path, manifest
 
 
@@ -121,10 +124,12 @@ def test_a_league_that_was_killed_goes_on_and_counts_every_game_once(tmp_path):
         assert later["active"][name]["total_agent_step"] >= state["total_agent_step"]
         assert after["updates"][name] > before["updates"][name]
         assert after["steps"][name] >= 25_000
-    # What the environment processes of the second attempt have played for jobs that ended is what it has counted, but
+    # What the environment processes of the second attempt have played for jobs that ended is what it has on record, but
     # for the jobs that were under way when the matches closed.
-    counted = told(outcome.directory, "SELECT count(*) FROM episodes WHERE attempt = 2 AND counted")[0][0]
-    assert 0 <= counted - logged_episodes(outcome.directory) < EPISODES * len(later["active"])
+    found = told(outcome.directory, "SELECT count(*) FROM episodes WHERE attempt = 2 AND job IS NOT NULL")[0][0]
+    assert 0 <= found - logged_episodes(outcome.directory) < EPISODES * len(later["active"])
+    pairs = [frozenset(pair) for pair in told(outcome.directory, "SELECT home, away FROM payoff")]
+    assert len(pairs) == len(set(pairs)), "a pair has one row"
 
 
 @pytest.mark.parametrize("in_worker", [False, True])
