@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
@@ -91,6 +91,7 @@ class BaseLeagueManager:
         self._jobs: dict[int, dict[str, Any]] = {}
         self._in_flight: Counter[str] = Counter()
         self._next_job = 0
+        self._late_job = -1  # the last one that is in the log for its late results
         self._founded = self._closed = self._advancing = False
 
     @property
@@ -119,11 +120,14 @@ class BaseLeagueManager:
         """Hand out no more jobs and freeze nobody any more. Jobs in flight may still be finished."""
         self._closed = True
 
-    def advance(self, *, freeze: bool = True) -> Pass:
+    def advance(self, *, freeze: bool = True, finished: Collection[str] = ()) -> Pass:
         """Make one pass: freeze whoever is trained enough, reset whoever mutates, fill every player's room with jobs.
 
-        Without ``freeze`` only the last of these is done: weights stay what they are. Called from within a callback, it
-        does nothing: the pass that is going on goes on.
+        Called from within a callback, it does nothing: the pass that is going on goes on.
+
+        Args:
+          freeze: whether anybody may be frozen or reset; else weights stay what they are.
+          finished: ids of players that learn no more: they are neither frozen nor reset.
 
         Raises:
           ConfigError: a player finds no opponent.
@@ -134,7 +138,7 @@ class BaseLeagueManager:
         self._advancing = True
         try:
             self._found()
-            snapshots, mutated = self._freeze() if freeze else ([], [])
+            snapshots, mutated = self._freeze(finished) if freeze else ([], [])
             launched, failed = self._hand_out()
         finally:
             self._advancing = False
@@ -169,7 +173,9 @@ class BaseLeagueManager:
             player_id for player_id, version in job.get("versions", {}).items() if self._version(player_id) != version
         ]
         if anew:
-            logger.info("results of job %d do not count: %s has started anew since", job["job_id"], ", ".join(anew))
+            if job["job_id"] != self._late_job:  # reports of a job come one after the other
+                self._late_job = job["job_id"]
+                logger.info("late results of job %d do not count: %s has started anew", job["job_id"], ", ".join(anew))
             return False
         return self.payoff.update({**job, "results": job_info.get("results"), "returns": job_info.get("returns")})
 
@@ -185,7 +191,7 @@ class BaseLeagueManager:
             logger.warning("progress was refused: expected an active player's id, found %r%s", player_id, hint)
             return False
         player = self.player(str(player_id))
-        if not isinstance(step, Integral) or isinstance(step, bool) or step < player.total_agent_step:
+        if isinstance(step, bool) or not isinstance(step, Integral) or step < player.total_agent_step:
             logger.warning(
                 "progress of %s was refused: expected a step of at least %d, found %r",
                 player_id, player.total_agent_step, step,
@@ -302,12 +308,12 @@ class BaseLeagueManager:
                 self._save(player.checkpoint_path, path)
         self._founded = True
 
-    def _freeze(self) -> tuple[list[HistoricalPlayer], list[str]]:
+    def _freeze(self, finished: Collection[str]) -> tuple[list[HistoricalPlayer], list[str]]:
         snapshots: list[HistoricalPlayer] = []
         mutated: list[str] = []
         for player in self.active_players:
             phase = player.last_enough_step
-            if not player.is_trained_enough():
+            if player.player_id in finished or not player.is_trained_enough():
                 continue
             before = player.state_dict() | {"last_enough_step": phase}
             frozen = player.snapshot()

@@ -144,6 +144,7 @@ class RoundStart(NamedTuple):
       steps_before: transition steps that each player took in earlier rounds.
       updates: gradient updates that each player has made so far.
       restarts: how often the league has restarted each player, and after how many steps the last time.
+      pending_restarts: player -> the restart that it was told of and has not carried out yet.
     """
 
     number: int
@@ -153,6 +154,7 @@ class RoundStart(NamedTuple):
     steps_before: dict[str, int]
     updates: dict[str, int]
     restarts: dict[str, tuple[int, int]] = {}  # noqa: RUF012 (never changed)
+    pending_restarts: dict[str, "Restart"] = {}  # noqa: RUF012 (never changed)
 
 
 class Job(NamedTuple):
@@ -194,12 +196,14 @@ class Published(NamedTuple):
       path: the file, relative to the run directory.
       steps: transition steps of the player in the run, when they were written.
       restarts: how often the player had been restarted by then.
+      finished: whether its budget is spent: it is neither frozen nor restarted after that.
     """
 
     player: str
     path: str
     steps: int
     restarts: int
+    finished: bool = False
 
 
 class Restart(NamedTuple):

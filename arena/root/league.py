@@ -69,12 +69,15 @@ class LeagueCoordinator:
         }
         self._published: dict[str, Published] = {}
         self._files: dict[str, deque[str]] = {player: deque() for player in plan.groups}
-        self._restarts: dict[str, tuple[int, int]] = {}
+        self._restarts: dict[str, tuple[int, int]] = {}  # player -> how often it has started anew, and when last
+        self._pending: dict[str, Restart] = {}  # what players were told of and have not carried out yet
+        self._finished: set[str] = set()  # who learns no more
         self._left: dict[int, int] = {}  # job in flight -> episodes that have not been reported
         self._counted: dict[int, int] = {}  # and those that have counted
         self._match_of: dict[int, int] = {}
         self._weights_of: dict[int, set[str]] = {}
         self._filling: dict[int, set[str]] = {}  # match -> files of its last job, which fills the time until the next
+        self._waiting: dict[str, list[tuple[dict[str, Any], int]]] = {}  # player -> jobs for when it has started anew
         self._closed: set[int] = set()
         self._complaints = Pacer(COMPLAIN_EVERY)
         self.begun = False
@@ -83,7 +86,7 @@ class LeagueCoordinator:
             self._manager.load_state_dict(state["manager"])
             self._left = {int(job): left for job, left in state["left"].items()}
             self._counted = {int(job): counted for job, counted in state["counted"].items()}
-            self._restarts = {player: (number, at) for player, (number, at) in state["restarts"].items()}
+            self._restarts, self._pending = restarts_of(state)
         self.records.begin(self._manager, {} if state is None else state["games"])
 
     def _jobs_at_once(self) -> int:
@@ -104,6 +107,7 @@ class LeagueCoordinator:
             "left": {str(job): left for job, left in self._left.items()},
             "counted": {str(job): counted for job, counted in self._counted.items()},
             "restarts": {player: list(restart) for player, restart in self._restarts.items()},
+            "pending_restarts": {player: list(restart) for player, restart in self._pending.items()},
             "games": self.records.games,
         }
 
@@ -112,14 +116,20 @@ class LeagueCoordinator:
     def published(self, message: Published) -> None:
         """Take note of a player's newest weights."""
         player = message.player
-        number, at = self._restarts.get(player, (0, 0))
         files = self._files[player]
         files.append(message.path)
-        if message.restarts < number:
+        if message.finished:
+            self.finish(player)
+        pending = self._pending.get(player)
+        if pending is not None and message.restarts < pending.number:
             return  # written before it heard of its restart
-        if at < 0:
-            self._restarts[player] = number, message.steps
         self._published[player] = message
+        if pending is not None:
+            self._restarts[player] = message.restarts, message.steps
+            self._note("INFO", f"{player} starts anew after {message.steps:,} steps")
+            del self._pending[player]
+            for job, episodes in self._waiting.pop(player, ()):
+                self._send(job, episodes)
         try:
             _name(self._run.path / message.path, self._run.path / self._manager.player(player).checkpoint_path)
         except OSError as error:
@@ -179,18 +189,25 @@ class LeagueCoordinator:
             for player, message in self._published.items():
                 self._manager.update_active_player({"player_id": player, "total_agent_step": message.steps})
         try:
-            done = self._manager.advance(freeze=not self.holding)
+            done = self._manager.advance(freeze=not self.holding, finished=self._finished)
         except OSError as error:
             self._complain(f"a snapshot waits: {error}")
             return
         for frozen in done.snapshots:
             self._note("INFO", f"{frozen.parent_id} is frozen as {frozen.player_id}")
         for player in done.mutated:
-            self._note("INFO", f"{player} starts anew")
             self.records.reset(self._manager, player)
         for job, reason in done.failed:
             self._note("WARNING", f"job {job['job_id']} of {job['launch_player']} could not be launched: {reason}")
         self.records.update(self._manager, force=bool(done.snapshots))
+
+    def finish(self, player: str) -> None:
+        """Neither freeze nor restart a player any more, since its budget is spent: it would not hear of it."""
+        if player in self._finished:
+            return
+        self._finished.add(player)
+        if player in self._pending:
+            self._note("INFO", f"{player} has stopped before it could start anew; it does so when the run goes on")
 
     def _complain(self, text: str) -> None:
         """Warn of a disk that refuses, now and then; the league goes on and tries again."""
@@ -212,20 +229,27 @@ class LeagueCoordinator:
         _name(source, target)
 
     def _load(self, player: str, path: str) -> None:
-        """Have a player begin anew."""
+        """Have a player begin anew; others meet it as it then is from here on."""
         number = self._restarts.get(player, (0, 0))[0] + 1
-        self._restarts[player] = number, -1  # after how many steps its next file says
-        self._mailbox.post(self._plan.groups[player][0], Restart(path, number))
+        self._pending[player] = restart = Restart(path, number)
+        self._published[player] = self._published[player]._replace(path=path, restarts=number)
+        self._mailbox.post(self._plan.groups[player][0], restart)
 
     def _launch(self, job: dict[str, Any]) -> None:
         self._left[job["job_id"]] = int(job["env"].get("episodes", self._section.episodes))
         self._send(job, self._left[job["job_id"]])
 
     def _send(self, job: dict[str, Any], episodes: int) -> None:
-        """Give a job to that match of its player which has the fewest."""
+        """Give a job to that match of its player which has the fewest.
+
+        Where the player is to start anew, the job waits until it has: the match has something to fill the time with.
+        """
         job_id, player = job["job_id"], job["launch_player"]
-        matches = self._matches[player]
-        match = min(matches, key=lambda index: sum(at == index for at in self._match_of.values()))
+        at_play = list(self._match_of.values())
+        match = min(self._matches[player], key=at_play.count)
+        if player in self._pending and (match in at_play or match in self._filling):
+            self._waiting.setdefault(player, []).append((job, episodes))
+            return
         self._match_of[job_id] = match
         self.records.job_began(job, match)
         others = {member for side in job["sides"] for member in side if member != player or not job["train"]}
@@ -256,6 +280,12 @@ class LeagueCoordinator:
     def _policy_of(self, player: str) -> str:
         found = self._manager.player(player)
         return self._policies[player if found.active else found.parent_id]
+
+
+def restarts_of(state: Mapping[str, Any]) -> tuple[dict[str, tuple[int, int]], dict[str, Restart]]:
+    """Return the restarts of the players that were carried out, and those that were not yet, from a league's state."""
+    restarts = {player: (number, at) for player, (number, at) in state.get("restarts", {}).items()}
+    return restarts, {player: Restart(*restart) for player, restart in state.get("pending_restarts", {}).items()}
 
 
 def _name(source: Path, target: Path) -> None:

@@ -31,7 +31,7 @@ from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
 from arena.report.progress import ProgressView
 from arena.root.hang_report import hang_report
-from arena.root.league import LeagueCoordinator
+from arena.root.league import LeagueCoordinator, restarts_of
 from arena.root.round import IDLE_PAUSE, RootServices, RoundSupervisor
 from arena.system.stack_dump import StackCollector
 
@@ -134,8 +134,8 @@ class Root:
         sources = self._resolve_copies(self._rounds[number - 1]) if number and not self._steps else {}
         newest = None if self._newest is None else str(self._newest.resolve())
         self._records.begin_round(number, sources, goes_on=bool(self._steps))
-        restarts = {} if self._league_state is None else self._league_state["restarts"]
-        return RoundStart(number, newest, sources, self._steps, self._steps_before, self._updates, restarts)
+        restarts, pending = restarts_of(self._league_state or {})
+        return RoundStart(number, newest, sources, self._steps, self._steps_before, self._updates, restarts, pending)
 
     def _turn_over(self) -> None:
         """Count the round's steps to what came before, and go to the next round."""

@@ -100,6 +100,8 @@ class RoundSupervisor:
             if message.player in self._joined and self._is_finished(message.player):
                 steps = self._records.steps(message.player)
                 self._records.note("INFO", f"{message.player} is finished after {steps:,} steps")
+                if self._league is not None:
+                    self._league.finish(message.player)
             if not self._config.deterministic:
                 self._close_matches()
         elif isinstance(message, CheckpointPart):

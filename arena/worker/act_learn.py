@@ -43,6 +43,9 @@ class ActLearnWorker(Worker):
                 context, self.player, seat.offer, environment_rank, self.seed, self.policy.horizon
             )
         self._restore()
+        pending = context.start.pending_restarts.get(self.player)
+        if pending is not None:
+            self._begin_anew(pending)
         self.collector = Collector(
             seat,
             self.policies,
@@ -50,7 +53,7 @@ class ActLearnWorker(Worker):
             opponents=None if self.league is None else self.league.opponents,
         )
         self.join(self.learns)
-        self._publish(at_once=True)
+        self._publish(at_once=True, finished=self.steps >= self.budget)
 
     def _build(self, number: int, seed: int) -> Any:
         """Return a new policy for a block of entities."""
@@ -158,7 +161,7 @@ class ActLearnWorker(Worker):
             if agreed[2]:
                 self._write_together(order)
             over = bool(agreed[1]) or self.steps >= self.budget or self.updates == last
-            self._publish(at_once=over)
+            self._publish(at_once=over, finished=over)
             if over:
                 return
 
@@ -167,7 +170,7 @@ class ActLearnWorker(Worker):
             return self.league.progress(self.steps, self.budget)
         return min(1.0, self.steps / self.budget)
 
-    def _publish(self, *, at_once: bool) -> None:
+    def _publish(self, *, at_once: bool, finished: bool = False) -> None:
         """In a league, let others have the player's present weights."""
         if self.league is None:
             return
@@ -175,7 +178,8 @@ class ActLearnWorker(Worker):
         if self.channel.rank:
             return
         try:
-            published = self.league.publish(self.policy, self._steps_before + self.steps, at_once=at_once)
+            steps = self._steps_before + self.steps
+            published = self.league.publish(self.policy, steps, at_once=at_once, finished=finished)
         except OSError as error:
             self.note("WARNING", f"the weights of {self.player} are not published: {error}")
             return
@@ -183,17 +187,22 @@ class ActLearnWorker(Worker):
             self.context.mailbox.post(0, published)
 
     def _restart_together(self) -> None:
-        """Begin anew, as the league wants: other weights, a new optimizer, schedules from their beginning."""
+        """Begin anew in the midst of learning, all workers at the same update."""
         restart: Restart | None = self.channel.share(self.restart_asked)
-        assert restart is not None and self.league is not None
+        assert restart is not None
         self.restart_asked = None
-        self.league.restarts, self.league.restarted_at = restart.number, self.steps
         self.channel.free()  # what the old one's gradients were averaged in
+        self._begin_anew(restart)
+        self._publish(at_once=True)
+
+    def _begin_anew(self, restart: Restart) -> None:
+        """Begin anew, as the league wants: other weights, a new optimizer, schedules from their beginning."""
+        assert self.league is not None
+        self.league.restarts, self.league.restarted_at = restart.number, self.steps
         policy = self._build(0, derive_seed(self.seed, "restart", restart.number))
         registry.load_policy_weights(policy, self.league.weights_file(restart.path))
         self.policies[0] = policy
         self.league.forget_configuration()
-        self._publish(at_once=True)
 
     def _write_together(self, order: WriteCheckpoint | None) -> None:
         order = self.channel.share(order)

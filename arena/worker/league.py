@@ -88,7 +88,7 @@ class LeagueClient:
         length = self._life or budget - self.restarted_at
         return min(1.0, (steps - self.restarted_at) / max(1, length))
 
-    def publish(self, policy: Any, steps: int, *, at_once: bool = False) -> Published | None:
+    def publish(self, policy: Any, steps: int, *, at_once: bool = False, finished: bool = False) -> Published | None:
         """Write the player's weights where others find them, if it is time to; return what to tell the root."""
         if not at_once and not self._pacer.due():
             return None
@@ -99,4 +99,4 @@ class LeagueClient:
         self._published += 1
         path = directory / f"{self._published}.safetensors"
         write_tensors(path, policy.weights(), {"steps": str(steps)})
-        return Published(self._player, str(path.relative_to(self._run.path)), steps, self.restarts)
+        return Published(self._player, str(path.relative_to(self._run.path)), steps, self.restarts, finished)

@@ -1,13 +1,15 @@
 """A league in the run: jobs reach environments and policies, results reach the payoff once each, resume goes on."""
 
 import json
+import shutil
 import sqlite3
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 
 from arena.learning.weights import read_tensors
+from arena.records.checkpoints import Checkpoints
 from benchmarks.determinism import kill_everything
 
 from .launching import player, run_arena, succeed
@@ -130,6 +132,54 @@ def test_a_league_that_was_killed_goes_on_and_counts_every_game_once(tmp_path):
     assert 0 <= found - logged_episodes(outcome.directory) < EPISODES * len(later["active"])
     pairs = [frozenset(pair) for pair in told(outcome.directory, "SELECT home, away FROM payoff")]
     assert len(pairs) == len(set(pairs)), "a pair has one row"
+
+
+def test_whoever_has_spent_its_budget_rests_and_learns_again_when_the_run_goes_on(tmp_path):
+    """A best responder is through long before the main player; its phases end with its budget."""
+    config = league(players=("main_player", "best_responder"), phase=2_000, steps=8_000)
+    config["league"]["settings"]["players"]["main_player"]["env"] = {"num_envs": 2}
+    config["policies"]["p"]["settings"]["epochs"] = 30  # so that an update takes as long as a restart
+    name = "best_responder_default_0"
+    directory = succeed(run_arena(tmp_path, config)).directory
+    first = (directory / "log" / "arena.log").read_text("utf-8")
+    before, after = first.split(f"{name} is finished after 8,")
+    assert before.count(f"{name} starts anew after") >= 2 and "main_player_default_0 is finished" in after
+    assert f"{name} starts anew" not in after and f"{name} is frozen" not in after
+
+    succeed(run_arena(tmp_path, {**config, "steps": 14_000}, "--resume"))
+    later = (directory / "log" / "arena.log").read_text("utf-8").removeprefix(first)
+    assert f"{name} is frozen as {name}_8" in later and f"{name} starts anew after" in later
+    check_learning(directory, name, attempt=2)
+
+    # A restart that was ordered, but came too late to be carried out, is carried out when the run goes on.
+    path, manifest = newest(tmp_path)
+    del manifest["sha256"]
+    state = manifest["league"]
+    number, steps = state["restarts"][name][0] + 1, manifest["steps"][name]
+    state["pending_restarts"] = {name: [f"players/{name}/0.safetensors", number]}
+    state["manager"]["active"][name]["last_enough_step"] = steps
+    again = Checkpoints(path.parent)
+    directory_of_next = again.begin(manifest["number"] + 1)
+    for file in path.glob("*.safetensors"):
+        shutil.copy(file, directory_of_next)
+    again.complete(manifest["number"] + 1, manifest)
+    succeed(run_arena(tmp_path, {**config, "steps": 17_000}, "--resume"))
+    assert f"{name} starts anew after {steps:,} steps" in (directory / "log" / "arena.log").read_text("utf-8")
+    check_learning(directory, name, attempt=3)
+    _, manifest = newest(tmp_path)
+    assert manifest["league"]["restarts"][name][0] >= number
+
+
+def check_learning(directory, name, attempt):
+    """Hold that a best responder learned in an attempt: its schedule began anew, and no snapshot is like another."""
+    question = f"SELECT value FROM metrics WHERE player = '{name}' AND name = 'learning_rate' AND attempt = {attempt}"
+    rates = [rate for (rate,) in told(directory, question)]
+    assert max(rates) > 0.008, rates
+    frozen = told(directory, f"SELECT path FROM league_players WHERE parent = '{name}'")
+    weights = [read_tensors(directory / path) for (path,) in frozen]
+    assert len(weights) >= 3
+    for one, other in combinations(weights, 2):
+        assert any((one[key] != other[key]).any() for key in one)
 
 
 @pytest.mark.parametrize("in_worker", [False, True])
