@@ -81,8 +81,8 @@ class BattleSharedPayoff:
         self.ratings = Ratings(self.roster, self.cfg.ratings)
         self.games = 0
         """Games counted so far, not decayed."""
-        self._records: dict[tuple[int, int], BattleRecord] = {}  # lower index first
-        self._met: list[set[int]] = []
+        self._records: dict[tuple[int, int], BattleRecord] = {}  # lower index first; the pair that met last is the last
+        self._met: list[dict[int, None]] = []  # by player whom it has met, likewise
         self._teams: dict[tuple[tuple[str, ...], tuple[str, ...]], BattleRecord] = {}
         self._margins: dict[tuple[int, int], tuple[float, float]] = {}  # sum and count, as the lower index sees it
         self._rows: dict[int, np.ndarray] = {}
@@ -94,7 +94,7 @@ class BattleSharedPayoff:
           ConfigError: its id is taken.
         """
         self.roster.add(player)
-        self._met.append(set())
+        self._met.append({})
 
     def __getitem__(self, pair: tuple[Side | list[Side], Side | list[Side]]) -> np.ndarray:
         """Return the win rates [homes, others]; a list names several, a tuple is one team."""
@@ -134,6 +134,23 @@ class BattleSharedPayoff:
         """Return a player's win rates against players given by index, shape [others]."""
         return self._row(self.roster.index(home))[others]
 
+    def latest(self, home: str, others: np.ndarray, limit: int | None) -> np.ndarray:
+        """Return those of some players, given by index, that a player has met last, and often enough for a win rate.
+
+        Args:
+          home: the player's id.
+          others: indices of the others.
+          limit: so many at most; None for all.
+        """
+        index, among, found = self.roster.index(home), set(others.tolist()), list[int]()
+        needed = max(self.cfg.min_win_rate_games, 1)
+        for other in reversed(self._met[index]):
+            if len(found) == limit:
+                break
+            if other in among and self._pair(index, other).games >= needed:
+                found.append(other)
+        return np.array(found, np.intp)
+
     def update(self, job_info: Mapping[str, Any]) -> bool:
         """Count a finished job's games: all of them, or none where anything in the report is wrong.
 
@@ -160,8 +177,8 @@ class BattleSharedPayoff:
         return True
 
     def met(self, player_id: str) -> list[str]:
-        """Return the ids of those that a player has a record with."""
-        return [self.roster.players[other].player_id for other in sorted(self._met[self.roster.index(player_id)])]
+        """Return the ids of those that a player has met, the last one last."""
+        return [self.roster.players[other].player_id for other in self._met[self.roster.index(player_id)]]
 
     def reset(self, player_id: str) -> None:
         """Take note that a player's weights start anew: its records fade by ``reset_keep``, its rating is a newcomer's.
@@ -200,9 +217,9 @@ class BattleSharedPayoff:
         same_players(self.roster, state)
         self.games = state["games"]
         self._rows, self._records = {}, {}
-        self._met = [set() for _ in self.roster.players]
+        self._met = [{} for _ in self.roster.players]
         for low, high, *counts in state["records"]:
-            self._set(low, high, BattleRecord(*counts))
+            self._meet(low, high, BattleRecord(*counts))
         self._teams = {(tuple(a), tuple(b)): BattleRecord(*counts) for a, b, *counts in state["teams"]}
         self._margins = {(low, high): (total, count) for low, high, total, count in state["margins"]}
         self.ratings.load_state_dict(state["ratings"])
@@ -222,7 +239,7 @@ class BattleSharedPayoff:
                 if one in both or two in both:
                     continue
                 low, high, ranks = (one, two, (rank, other)) if one < two else (two, one, (other, rank))
-                self._set(low, high, (self._records.get((low, high), BattleRecord()) * decay).add(*ranks))
+                self._meet(low, high, (self._records.get((low, high), BattleRecord()) * decay).add(*ranks))
 
     def _score(self, home: tuple[str, ...], away: tuple[str, ...], margin: float) -> None:
         """Count by how much one player has outscored another; teams of several have no margin."""
@@ -240,10 +257,16 @@ class BattleSharedPayoff:
             total, count = self._margins.get((low, high), (0.0, 0.0))
             yield home, away, record, total / count if count else None
 
+    def _meet(self, low: int, high: int, record: BattleRecord) -> None:
+        """Set what two players know of each other after they have met."""
+        self._records.pop((low, high), None)
+        for home, away in ((low, high), (high, low)):
+            self._met[home].pop(away, None)
+            self._met[home][away] = None
+        self._set(low, high, record)
+
     def _set(self, low: int, high: int, record: BattleRecord) -> None:
         self._records[low, high] = record
-        self._met[low].add(high)
-        self._met[high].add(low)
         for home, away in ((low, high), (high, low)):
             row = self._rows.get(home)
             if row is not None and away < len(row):

@@ -258,13 +258,19 @@ class BattleActivePlayer(ActivePlayer):
             raise ConfigError(f"{self.player_id} finds no opponent by its branch {name!r}: {error}") from error
 
     def yardstick(self) -> np.ndarray:
-        """Return the indices of the players that it must beat to end a phase early."""
+        """Return the indices of the players among whom are those that it must beat to end a phase early."""
         return self.payoff.roster.historical()
 
     def is_strong_enough(self) -> bool:
-        """Whether its lowest win rate against its yardstick is above ``strong_win_rate``; never with an empty one."""
-        yardstick = self.yardstick()
-        return bool(len(yardstick)) and self.lowest_win_rate(yardstick) > self.cfg.strong_win_rate
+        """Whether its lowest win rate against those of its yardstick that it met last is above ``strong_win_rate``.
+
+        It has to have met ``strong_against`` of them, or all where there are fewer, often enough for a win rate.
+        """
+        yardstick, limit = self.yardstick(), self.cfg.strong_against
+        met = self.payoff.latest(self.player_id, yardstick, limit)
+        if not len(met) or len(met) < min(len(yardstick), limit or len(yardstick)):
+            return False
+        return self.lowest_win_rate(met) > self.cfg.strong_win_rate
 
     def win_rate(self, other: int) -> float:
         """Return the win rate against a player given by index."""

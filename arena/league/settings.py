@@ -81,6 +81,11 @@ class BattlePlayerConfig(PlayerConfig):
     strong_win_rate: Annotated[Number, Field(ge=0, lt=1)] = Field(
         0.7, description="a lowest win rate strictly above it ends a phase early"
     )
+    strong_against: Count | None = Field(
+        16,
+        description="of those that it is measured against, so many that it met last decide on that (all, where there "
+        "are fewer); null: all of them (AlphaStar), which a long league hardly ever knows",
+    )
     mixture_size: Count = Field(
         64, description="mixture: only so many of the newest historical players are in the game"
     )

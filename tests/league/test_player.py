@@ -107,6 +107,31 @@ def test_an_empty_yardstick_is_no_yes():
     assert not player.is_trained_enough()
 
 
+def test_in_a_long_league_those_that_it_met_last_decide():
+    """Nobody meets hundreds of snapshots in one phase."""
+    league = League()
+    main = league.add("main_player", "main", one_phase_step=100)
+    history = {frozen.player_id: frozen for frozen in (league.freeze(main, step) for step in range(300))}
+    main.total_agent_step = 150
+    league.play(main, history["main_7"], 0, 10)  # long ago
+    while len(met := league.payoff.met("main")) < 17:
+        assert not main.is_strong_enough(), "so few are not enough to tell"
+        league.play(main, league.payoff.roster.players[main.branch_pfsp()], 30)
+    assert met[0] == "main_7" and main.is_strong_enough()
+    again = League()
+    for other in league.payoff.roster.players:
+        again.payoff.roster.add(other)
+    again.payoff.load_state_dict(json.loads(json.dumps(league.payoff.state_dict())))
+    assert again.payoff.met("main") == met
+    league.play(main, history["main_7"], 0, 1)
+    assert not main.is_strong_enough(), "whom it meets and cannot beat is one to learn from"
+    every = league.add("main_player", "every", strong_against=None)
+    for step, other in enumerate(history.values()):
+        assert step % 50 or not every.is_strong_enough()
+        league.play(every, other, 10)
+    assert every.is_strong_enough()
+
+
 def test_yardsticks():
     league = League()
     main, other = league.add("main_player", "m"), league.add("main_player", "n")
