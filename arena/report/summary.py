@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from arena.common.files import write_text
-from arena.common.text import compact, duration, number
+from arena.common.text import compact, duration, number, percentages
 from arena.records.player_statistics import RECENT
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
@@ -19,9 +19,9 @@ from arena.report.terminal import Terminal, find_terminal, make_console
 
 logger = logging.getLogger(__name__)
 
-OUTCOMES = "win / draw / loss"
+OUTCOMES = "win / draw / loss of games"
 
-WIDE = 104
+WIDE = 116
 """Characters that the whole table needs; narrower terminals get it without policies, updates and speeds."""
 
 
@@ -109,7 +109,7 @@ def _table(summary: dict[str, Any], *, narrow: bool) -> Table:
 def _cells(name: str, player: dict[str, Any]) -> dict[str, str]:
     policy = player["policy"].rpartition(":")[2]
     mean, best = player["mean_return"], player["best_mean_return"]
-    games = max(player["wins"] + player["draws"] + player["losses"], 1)
+    counts = [player[kind] for kind in ("wins", "draws", "losses")]
     return {
         "player": f"[{player['color']}]●[/] [bold]{name}[/bold]",
         "policy": policy if player["learns"] or policy == "random" else f"{policy}, frozen",
@@ -118,6 +118,6 @@ def _cells(name: str, player: dict[str, Any]) -> dict[str, str]:
         "episodes": f"{player['episodes']:,}",
         f"last {RECENT}": "–" if mean is None else f"[bold]{number(mean)}[/bold]",
         f"best {RECENT}": "–" if best is None else number(best),
-        OUTCOMES: " / ".join(f"{player[kind] / games:.0%}" for kind in ("wins", "draws", "losses")),
+        OUTCOMES: f"{percentages(counts)} of {sum(counts):,}" if any(counts) else "",
         "steps/s": compact(player["steps_per_second"]),
     }

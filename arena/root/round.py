@@ -98,8 +98,9 @@ class RoundSupervisor:
         elif isinstance(message, Finished):
             self._finished[message.player].add(message.worker)
             if message.player in self._joined and self._is_finished(message.player):
-                steps = self._records.steps(message.player)
-                self._records.note("INFO", f"{message.player} is finished after {steps:,} steps")
+                if self._joined[message.player].learns:  # who does not, plays on for the others
+                    steps = self._records.steps(message.player)
+                    self._records.note("INFO", f"{message.player} is finished after {steps:,} steps")
                 if self._league is not None:
                     self._league.finish(message.player)
             if not self._config.deterministic:

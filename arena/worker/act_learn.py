@@ -178,8 +178,7 @@ class ActLearnWorker(Worker):
         if self.channel.rank:
             return
         try:
-            steps = self._steps_before + self.steps
-            published = self.league.publish(self.policy, steps, at_once=at_once, finished=finished)
+            published = self.league.publish(self.policy, self.steps_of_player(), at_once=at_once, finished=finished)
         except OSError as error:
             self.note("WARNING", f"the weights of {self.player} are not published: {error}")
             return

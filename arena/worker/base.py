@@ -170,7 +170,7 @@ class Worker(ABC):
         """Write the player's weights as they are now, never to change: what it is played with from here on."""
         weights = self.weights() if self.channel.rank == 0 else {}
         if weights:
-            path = run.snapshot(self.player, self._steps_before + self.steps)
+            path = run.snapshot(self.player, self.steps_of_player())
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_tensors(path, weights)
@@ -180,6 +180,10 @@ class Worker(ABC):
     def report_part(self, order: WriteCheckpoint) -> None:
         """Tell the root that the player's part is on disk."""
         self.context.mailbox.post(0, CheckpointPart(order.number, self.player, self.steps, self.updates))
+
+    def steps_of_player(self) -> int:
+        """Return the transition steps of the player in the run, as far as this worker knows."""
+        return self._steps_before + self.steps
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
@@ -212,7 +216,7 @@ class Worker(ABC):
 
     def report(self, *, pooled: bool) -> None:
         """Tell the root how far the player is."""
-        steps = self._steps_before + self.steps if pooled else self.steps
+        steps = self.steps_of_player() if pooled else self.steps
         report = Progress(self.player, self.channel.rank, steps, self.updates, pooled, dict(self.metrics))
         self.context.mailbox.post(0, report)
         if not pooled:  # what the policy says from time to time; else it is that of the last update

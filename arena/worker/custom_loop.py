@@ -25,11 +25,12 @@ class CustomLoopWorker(Worker):
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
         super().__init__(context, channel, environment_rank)
-        group = Group(channel, self._keep_metrics)
+        self.group = Group(channel, self._keep_metrics)
         keywords = self._keywords()
+        self._steps_at_start, self._updates_before = self._steps_before + self.steps, self.updates
         self.learns = not self.settings.frozen
         self.join(self.learns)
-        self.policy = self.policy_class(make_proxy(self.seat), group, **keywords)
+        self.policy = self.policy_class(make_proxy(self.seat), self.group, **keywords)
         self.set_up_torch()
         self._restore()
         self.seat.housekeeping = self._housekeeping
@@ -71,12 +72,21 @@ class CustomLoopWorker(Worker):
             )
         return state
 
+    def steps_of_player(self) -> int:
+        """Return the transition steps of the player in the run, taking the others to be as far as this worker."""
+        return self._steps_at_start + self.seat.steps * self.channel.size
+
+    def _report(self) -> None:
+        """Tell the root how far this worker's loop is."""
+        self.steps = self.seat.steps
+        self.updates = self._updates_before + self.group.updates
+        self.report(pooled=False)
+
     def _housekeeping(self) -> None:
         if not self.housekeeping.due():
             return
-        self.steps = self.seat.steps
         if self.reporting.due():
-            self.report(pooled=False)
+            self._report()
         if self.channel.rank == 0:
             self.look_into_mailbox()
             if self.checkpoint_asked is not None:
@@ -91,14 +101,14 @@ class CustomLoopWorker(Worker):
         try:
             if share:
                 self.policy.run(share)
+            self._report()  # so that the root knows with how many steps it has finished
             self.finish()
             self._keep_playing()
         except MatchOver:
             pass
         self.channel.leave()
         self.seat.drain()  # where the group has said that it is over, the environment waits for this seat
-        self.steps = self.seat.steps
-        self.report(pooled=False)
+        self._report()
 
     def _keep_playing(self) -> None:
         players: list[Any]

@@ -23,6 +23,7 @@ class Group:
     Attributes:
       rank: this worker's number in the group, from 0.
       size: number of workers.
+      updates: how often gradients were averaged so far; of several models, those of the one that had it most often.
     """
 
     def __init__(self, channel: GroupChannel, log: Callable[[dict[str, float]], None]) -> None:
@@ -32,6 +33,8 @@ class Group:
         self._broadcast_in_place = channel.broadcast_in_place
         self._log = log
         self._gradients: WeakKeyDictionary[torch.nn.Module, FlatGradient] = WeakKeyDictionary()
+        self._averaged: WeakKeyDictionary[torch.nn.Module, int] = WeakKeyDictionary()
+        self.updates = 0
 
     def average_gradients(self, model: "torch.nn.Module", weight: float = 1.0) -> None:
         """Replace every parameter's ``.grad`` by its mean over the group, each worker's counted ``weight`` times.
@@ -47,6 +50,8 @@ class Group:
         else:
             flat.gather()
         flat.average(self, weight)
+        self._averaged[model] = averaged = self._averaged.get(model, 0) + 1
+        self.updates = max(self.updates, averaged)
 
     def broadcast(self, model: "torch.nn.Module") -> None:
         """Give every worker the parameters and buffers of worker 0; call it once after construction."""

@@ -1,5 +1,6 @@
 """The gradient path: replicas stay the same, and many workers learn what one would learn from all their data."""
 
+import json
 import sqlite3
 
 import pytest
@@ -77,6 +78,19 @@ def test_a_worker_that_stops_early_does_not_hold_up_its_group(tmp_path, workers,
         assert f"worker 1 made 5 updates of {size} outputs" in output
         others = [rank for rank in range(workers) if rank != 1]
         assert all(f"worker {rank} made 12 updates of {size} outputs" in output for rank in others)
+
+
+def test_what_a_loop_of_ones_own_has_done_is_on_record(tmp_path):
+    config = {
+        "steps": 4_000,
+        "env": {"use": "gymnasium:CartPole-v1"},
+        "policies": {"p": {"use": player("groups:Logs")}},
+        "matches": [{"seats": ["p"], "replicas": 2}],
+    }
+    directory = succeed(run_arena(tmp_path, config)).directory
+    assert "p is finished after 4,000 steps" in (directory / "log" / "arena.log").read_text("utf-8")
+    summary = json.loads((directory / "summary.json").read_text("utf-8"))["players"]["p"]
+    assert (summary["steps"], summary["updates"]) == (4_000, 100)
 
 
 def test_different_collectives_on_different_workers_are_an_error_not_a_hang(tmp_path):

@@ -158,7 +158,7 @@ def test_the_end_table_says_what_everybody_did(run, capsys, monkeypatch):
     assert run.summary.read_text() == text
     blue = next(line for line in text.splitlines() if "● blue" in line).split()
     assert blue[2:8] == ["ppo", "2,990", "299", "300", "2.50", "2.50"]
-    assert "100% / 0% / 0%" in " ".join(blue)
+    assert "100% / 0% / 0% of 300" in " ".join(blue)
     assert str(run.path) in text and str(run.plots / "returns.png") in text
     summary = json.loads(run.summary.with_suffix(".json").read_text())
     assert summary["players"]["blue"]["mean_return"] == pytest.approx(2.495)

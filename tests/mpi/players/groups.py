@@ -80,3 +80,25 @@ class Looks:
             if terminated or truncated:
                 self.env.reset()
         print(f"communicator {handle}", flush=True)
+
+
+class Logs:
+    """Averages the gradients of two networks and logs, once after each hundredth of its steps."""
+
+    def __init__(self, env, group):
+        self.env, self.group = env, group
+        self.models = [torch.nn.Linear(3, 1), torch.nn.Linear(3, 2)]
+
+    def run(self, steps):
+        self.env.reset()
+        for update in range(100):
+            for _ in range(steps // 100):
+                _, _, terminated, truncated, _ = self.env.step(self.env.action_space.sample())
+                if terminated or truncated:
+                    self.env.reset()
+            for model in self.models:
+                model(torch.ones(1, 3)).sum().backward()
+                self.group.average_gradients(model)
+            self.group.log(loss=update + self.group.rank)
+            if self.group.rank == 0:
+                self.group.log(leading=2.0 * update)
