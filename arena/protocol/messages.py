@@ -57,6 +57,26 @@ class Episodes(NamedTuple):
     environment_steps: int
 
 
+class LoggedScalar(NamedTuple):
+    """What one worker of a policy that runs itself has logged under one name.
+
+    Attributes:
+      name: of the scalar.
+      call: the how manieth call with this name it was in the worker's round, from 1.
+      value: the number.
+      steps: transition steps of the player in the run, taking the other workers to be as far as this one.
+      updates: gradient updates of the player so far.
+      time: Unix time of the call.
+    """
+
+    name: str
+    call: int
+    value: float
+    steps: int
+    updates: int
+    time: float
+
+
 class Progress(NamedTuple):
     """Worker to root: how far a player is. Learning groups report once per update, through their first worker.
 
@@ -66,7 +86,8 @@ class Progress(NamedTuple):
       steps: transition steps so far in this run; of the whole group if ``pooled``, else of the sender alone.
       updates: gradient updates so far.
       pooled: whether ``steps`` counts the whole group.
-      metrics: scalars to record, by name (``loss/policy``, ``kl``, ...).
+      metrics: scalars of the update, by name (``loss/policy``, ``kl``, ...).
+      logged: what a policy that runs itself has logged since the last report.
     """
 
     player: str
@@ -75,6 +96,7 @@ class Progress(NamedTuple):
     updates: int
     pooled: bool
     metrics: dict[str, float]
+    logged: tuple[LoggedScalar, ...] = ()
 
 
 class Finished(NamedTuple):

@@ -11,7 +11,7 @@ from arena.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 SCHEMA = """
 CREATE TABLE runs (                      -- one row for each attempt: the first start, and every resume
@@ -30,7 +30,10 @@ CREATE TABLE episode_entities (episode INTEGER NOT NULL, entity INTEGER NOT NULL
     return REAL, length INTEGER NOT NULL, outcome TEXT, steps INTEGER NOT NULL,
     PRIMARY KEY (episode, entity)) WITHOUT ROWID;
 CREATE TABLE metrics (attempt INTEGER NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, updates INTEGER NOT NULL,
-    time REAL NOT NULL, name TEXT NOT NULL, value REAL);
+    time REAL NOT NULL, name TEXT NOT NULL, value REAL,
+    call INTEGER,                        -- of group.log with this name, by a policy that runs itself
+    workers INTEGER NOT NULL DEFAULT 1); -- that made this call; value is the mean over them
+CREATE UNIQUE INDEX calls ON metrics (attempt, player, name, call) WHERE call IS NOT NULL;
 CREATE TABLE faults (attempt INTEGER NOT NULL, time REAL NOT NULL, rank INTEGER, host TEXT, role TEXT,
     what TEXT NOT NULL);
 CREATE TABLE jobs (id INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, match INTEGER NOT NULL, started REAL NOT NULL,
@@ -49,7 +52,10 @@ MIGRATIONS = {
     2: "".join(
         f"ALTER TABLE {table} RENAME COLUMN life TO attempt; "
         for table in ("runs", "rounds", "episodes", "metrics", "faults", "jobs")
-    )
+    ),
+    3: "ALTER TABLE metrics ADD COLUMN call INTEGER; "
+    "ALTER TABLE metrics ADD COLUMN workers INTEGER NOT NULL DEFAULT 1; "
+    "CREATE UNIQUE INDEX calls ON metrics (attempt, player, name, call) WHERE call IS NOT NULL;",
 }
 """Version of records -> what makes the next version of them."""
 

@@ -13,6 +13,7 @@ from arena.config.run import RunConfig
 from arena.protocol.messages import Episode, Episodes, Failure, Progress
 from arena.records.database import Database
 from arena.records.league_writer import LeagueRecords
+from arena.records.logged_scalars import LoggedScalars
 from arena.records.player_statistics import (
     PlayerInfo,
     PlayerStatistics,
@@ -113,6 +114,7 @@ class RecordWriter:
         self.attempt = self._database.highest("attempt", "runs") + 1
         self._episode = self._database.highest("id", "episodes")
         self._events = EventFiles(run.tensorboard, self.attempt) if tensorboard else None
+        self._logged = LoggedScalars(self._database, self._events, self.attempt)
         self._deterministic = deterministic
         self._held: list[Episode] = []
         self._next_show = 0.0
@@ -199,6 +201,7 @@ class RecordWriter:
           goes_on: whether a part of it has been played already.
         """
         self.round = index
+        self._logged.begin_round()
         for statistics in self.players.values():
             statistics.begin_round(goes_on)
         self._database.add(
@@ -289,6 +292,9 @@ class RecordWriter:
             return
         now = time.monotonic()
         statistics.progress(now, message.worker, int(message.steps), int(message.updates), message.pooled)
+        if message.logged:
+            self._logged.take(message.player, message.logged)
+            statistics.metrics.update({one.name: one.value for one in message.logged})
         if not message.metrics:
             return
         metrics = {name: float(value) for name, value in message.metrics.items()}
@@ -298,7 +304,8 @@ class RecordWriter:
         at = time.time()
         for name, value in metrics.items():
             row = (self.attempt, message.player, statistics.steps, statistics.updates, at, name, value)
-            self._database.add("INSERT INTO metrics VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            columns = "attempt, player, steps, updates, time, name, value"
+            self._database.add(f"INSERT INTO metrics ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         if self._events is not None:
             speed = {"steps_per_second": statistics.steps_per_second(now)}
             self._events.scalars(message.player, {**metrics, **speed}, statistics.steps, at)
@@ -335,7 +342,7 @@ class RecordWriter:
         now = time.monotonic()
         if self._events is not None and (force or now >= self._next_show):
             self._next_show = now + 1.0
-            self._show_episodes()
+            self._show()
             self._events.flush(force)
         return self._database.flush(force)
 
@@ -345,15 +352,17 @@ class RecordWriter:
         row = (self._ended, exit, self.attempt)
         self._database.add("UPDATE runs SET ended = ?, exit = ? WHERE attempt = ?", row)
         if self._events is not None:
-            self._show_episodes()
+            self._show()
             self._events.close()
         self._database.close()
         logging.getLogger("arena").removeHandler(self._log)
         self._log.close()
 
-    def _show_episodes(self) -> None:
+    def _show(self) -> None:
         """Write one point per player for the episodes since the last one: TensorBoard needs no more in a second."""
         assert self._events is not None
+        now = time.monotonic()
+        self._logged.show(lambda player: self.players[player].steps_per_second(now))
         at = time.time()
         for player, finished in self._unshown.items():
             statistics = self.players[player]

@@ -21,6 +21,7 @@ from arena.protocol.messages import (
     CheckpointPart,
     Finished,
     Joined,
+    LoggedScalar,
     Note,
     Progress,
     Restart,
@@ -49,7 +50,8 @@ class Worker(ABC):
       steps: transition steps of the player in this round: of the whole group where it learns update by update, else of
         this worker.
       updates: gradient updates of the player so far.
-      metrics: what the next report carries.
+      metrics: of the last update.
+      logged: what the policy has logged since the last report, where it runs itself.
       learns: whether the player learns in this round.
       housekeeping: when to look into the mailbox.
       reporting: when a worker reports that does not report per update.
@@ -83,6 +85,7 @@ class Worker(ABC):
         self.housekeeping = Pacer(HOUSEKEEPING_EVERY)
         self.reporting = Pacer(REPORT_EVERY)
         self.metrics: dict[str, float] = {}
+        self.logged: list[LoggedScalar] = []
         self._check_spaces()
 
     def set_up_torch(self) -> None:
@@ -217,10 +220,9 @@ class Worker(ABC):
     def report(self, *, pooled: bool) -> None:
         """Tell the root how far the player is."""
         steps = self.steps_of_player() if pooled else self.steps
-        report = Progress(self.player, self.channel.rank, steps, self.updates, pooled, dict(self.metrics))
+        logged, self.logged = tuple(self.logged), []
+        report = Progress(self.player, self.channel.rank, steps, self.updates, pooled, dict(self.metrics), logged)
         self.context.mailbox.post(0, report)
-        if not pooled:  # what the policy says from time to time; else it is that of the last update
-            self.metrics.clear()
 
     def look_into_mailbox(self) -> None:
         """Take the root's orders; the first worker of a group gets them."""

@@ -1,6 +1,7 @@
 """The custom loop: a policy with ``run`` gets its seat as an environment, and runs itself."""
 
 import inspect
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from arena.common.seeding import derive_seed
 from arena.common.waiting import do_nothing
 from arena.comms import GroupChannel
 from arena.learning.weights import read_state
+from arena.protocol.messages import LoggedScalar
 from arena.worker.base import Worker
 from arena.worker.collector import Collector
 from arena.worker.context import Context
@@ -25,7 +27,8 @@ class CustomLoopWorker(Worker):
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
         super().__init__(context, channel, environment_rank)
-        self.group = Group(channel, self._keep_metrics)
+        self._calls: dict[str, int] = {}  # of ``group.log``, by name
+        self.group = Group(channel, self._log)
         keywords = self._keywords()
         self._steps_at_start, self._updates_before = self._steps_before + self.steps, self.updates
         self.learns = not self.settings.frozen
@@ -49,8 +52,11 @@ class CustomLoopWorker(Worker):
             ) from error
         return keywords
 
-    def _keep_metrics(self, scalars: dict[str, float]) -> None:
-        self.metrics.update(scalars)
+    def _log(self, scalars: dict[str, float]) -> None:
+        steps, updates, now = self.steps_of_player(), self._updates_before + self.group.updates, time.time()
+        for name, value in scalars.items():
+            self._calls[name] = call = self._calls.get(name, 0) + 1
+            self.logged.append(LoggedScalar(name, call, value, steps, updates, now))
 
     def _restore(self) -> None:
         state = self.stored_state()

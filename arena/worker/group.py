@@ -83,6 +83,8 @@ class Group:
         return self.sum(0.0 if flag else 1.0) == 0.0
 
     def log(self, **scalars: float) -> None:
-        """Record scalars under this player's name; the first worker's are kept."""
-        if self.rank == 0:
-            self._log({name: float(value) for name, value in scalars.items()})
+        """Record scalars under this player's name: each call is a row, the mean over the workers that make it.
+
+        It is no collective: calls with the same name are counted on each worker, and those of one number go together.
+        """
+        self._log({name: float(value) for name, value in scalars.items()})

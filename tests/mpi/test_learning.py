@@ -91,6 +91,12 @@ def test_what_a_loop_of_ones_own_has_done_is_on_record(tmp_path):
     assert "p is finished after 4,000 steps" in (directory / "log" / "arena.log").read_text("utf-8")
     summary = json.loads((directory / "summary.json").read_text("utf-8"))["players"]["p"]
     assert (summary["steps"], summary["updates"]) == (4_000, 100)
+    with sqlite3.connect(directory / "arena.sqlite") as database:
+        question = "SELECT name, call, workers, value, steps, updates FROM metrics ORDER BY name, call"
+        found = database.execute(question).fetchall()
+    calls = range(1, 101)
+    leading = [("leading", call, 1, 2.0 * (call - 1), 40 * call, call) for call in calls]
+    assert found == leading + [("loss", call, 2, call - 0.5, 40 * call, call) for call in calls]
 
 
 def test_different_collectives_on_different_workers_are_an_error_not_a_hang(tmp_path):

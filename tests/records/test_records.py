@@ -19,9 +19,10 @@ import pytest
 
 from arena.common import colors
 from arena.common.errors import ConfigError
-from arena.protocol.messages import Episode, Episodes, Failure, Progress
+from arena.protocol.messages import Episode, Episodes, Failure, LoggedScalar, Progress
 from arena.records import database
 from arena.records.database import Database
+from arena.records.logged_scalars import is_kept
 from arena.records.player_statistics import Course, PlayerInfo, PlayerStatistics, Speed, outcomes_of
 from arena.records.reader import open_records, read_last_attempt, read_returns
 from arena.records.run_directory import RunDirectory
@@ -341,7 +342,7 @@ def test_records_of_another_version_are_refused(run):
     connection = sqlite3.connect(run.database)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(ConfigError, match="expected records of version 3, found version 99"):
+    with pytest.raises(ConfigError, match="expected records of version 4, found version 99"):
         records_of(run)
 
 
@@ -350,6 +351,9 @@ def test_records_of_the_version_before_are_read_and_continued(run):
     records.episode(episode())
     records.close(0)
     with closing(sqlite3.connect(run.database)) as connection:
+        connection.execute("DROP INDEX calls")
+        for column in ("call", "workers"):
+            connection.execute(f"ALTER TABLE metrics DROP COLUMN {column}")
         for table in ("runs", "rounds", "episodes", "metrics", "faults", "jobs"):
             connection.execute(f"ALTER TABLE {table} RENAME COLUMN attempt TO life")
         connection.execute("PRAGMA user_version = 2")
@@ -383,6 +387,35 @@ def test_numpy_numbers_are_taken(run):
         (1.0, "real", 3)
     ]
     assert rows(run, "SELECT steps, typeof(steps) FROM metrics") == [(10, "integer")]
+
+
+def test_each_call_of_a_loop_that_logs_is_a_row_the_mean_over_its_workers(run):
+    def report(worker, *logged):
+        records.progress(Progress("blue", worker, 100, 0, False, {}, logged))
+
+    records = records_of(run)
+    records.begin_round(0)
+    report(0, *(LoggedScalar("loss", call, float(call), 200 * call, call, 5.0) for call in (1, 2)))
+    report(1, LoggedScalar("loss", 1, 3.0, 190, 1, 5.1), LoggedScalar("rare", 1, 7.0, 190, 1, 5.1))
+    report(0, LoggedScalar("loss", 3, 9.0, 600, 3, 6.0))
+    records.flush(force=True)
+    report(1, *(LoggedScalar("loss", call, 4.0, 200 * call, call, 7.0) for call in (2, 3)))
+    report(2, LoggedScalar("loss", 1, 8.0, 180, 1, 9.0))
+    assert records.players["blue"].metrics == {"loss": 8.0, "rare": 7.0}
+    records.begin_round(1)
+    report(0, LoggedScalar("loss", 1, 1.0, 800, 4, 10.0))
+    records.close(0)
+    assert rows(run, "SELECT name, call, workers, value, steps, updates FROM metrics ORDER BY name, call") == [
+        ("loss", 1, 3, 4.0, 190, 1),
+        ("loss", 2, 2, 3.0, 400, 2),
+        ("loss", 3, 2, 6.5, 600, 3),
+        ("loss", 4, 1, 1.0, 800, 4),
+        ("rare", 1, 1, 7.0, 190, 1),
+    ]
+    # TensorBoard gets one point for what comes between two flushes.
+    shown = [(steps, value) for tag, steps, value in read_events(run.tensorboard / "blue") if tag == "loss"]
+    assert shown == [(600, 15 / 4), (800, 17 / 4)]
+    assert sum(is_kept(call) for call in range(1, 2_000_001)) == 2_000 + 3 * 1_800
 
 
 def test_weeks_of_updates_are_thinned_to_one_a_second(run, monkeypatch):
