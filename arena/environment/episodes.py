@@ -56,6 +56,7 @@ class RunningEpisodes:
     Attributes:
       by_env: the running episodes, by copy.
       stepped: what is to be counted once the seats are served.
+      ended: what has ended in this exchange.
     """
 
     def __init__(
@@ -81,6 +82,9 @@ class RunningEpisodes:
         self.stepped: list[tuple[RunningEpisode, Timestep]] = []
         self._match, self._players, self._job_queue = match, tuple(players), job_queue
         self._post, self._log = post, log
+        self._idle = [0] * len(self._players)  # steps so far in which each entity did not act
+        self._learned_from = 0  # in a league: transition steps of the match's player in episodes that have ended
+        self.ended: list[Episode] = []
         self._over: list[Episode] = []
         self._for_jobs = 0
         self._steps_of_ended = self._steps_told = 0
@@ -100,6 +104,7 @@ class RunningEpisodes:
                 for e, acts in enumerate(acting):
                     if not acts:
                         running.idle[e] += 1
+                        self._idle[e] += 1
             running.length += 1
             running.last, running.plain = timestep, None
         self.stepped.clear()
@@ -109,9 +114,10 @@ class RunningEpisodes:
         running = self.by_env[copy]
         running.over = True
         self._steps_of_ended += running.length
+        self._learned_from += self._steps_learned_from(running)
         lineup = running.lineup
         now = time.time()
-        self._over.append(
+        self.ended.append(
             Episode(
                 match=self._match,
                 copy=copy,
@@ -134,6 +140,31 @@ class RunningEpisodes:
                 self._log.info("job %d is over; %d episodes for jobs so far", lineup.job.id, self._for_jobs)
                 self.report()  # at once: the root has the next job for this match
 
+    def settle(self) -> None:
+        """Note how far the players are at the end of the episodes that have ended in this exchange."""
+        steps = self._steps_of_players()
+        self._over += [one._replace(steps=tuple(map(steps.get, one.players))) for one in self.ended]
+        self.ended.clear()
+
+    def _steps_of_players(self) -> dict[str, int]:
+        """Return the transition steps in this match so far of all players of a table, or of a league's learning one."""
+        going_on = [running for running in self.by_env if not running.over]
+        if self._job_queue is not None:
+            return {self._players[0]: self._learned_from + sum(map(self._steps_learned_from, going_on))}
+        environment_steps = self._steps_of_ended + sum([running.length for running in going_on])
+        steps = dict.fromkeys(self._players, 0)
+        for player, idle in zip(self._players, self._idle, strict=True):
+            steps[player] += environment_steps - idle
+        return steps
+
+    def _steps_learned_from(self, running: RunningEpisode) -> int:
+        """Return the transition steps of an episode of a league that are the learning player's own."""
+        lineup = running.lineup
+        if lineup is None or lineup.job is None or not lineup.job.train:
+            return 0
+        own = [e for e, player in enumerate(lineup.players) if player == lineup.job.player]
+        return running.length * len(own) - sum([running.idle[e] for e in own])
+
     def report_if_due(self, now: float) -> None:
         """Report, unless that was done within the last second; ``now`` is on the monotonic clock."""
         if now > self._next_report:
@@ -141,6 +172,8 @@ class RunningEpisodes:
 
     def report(self) -> None:
         """Tell the root of the episodes that are over, and of the steps."""
+        if self.ended:
+            self.settle()
         steps = self._steps_of_ended + sum(running.length for running in self.by_env if not running.over)
         if self._over or steps > self._steps_told:
             self._post(Episodes(self._match, tuple(self._over), steps - self._steps_told))

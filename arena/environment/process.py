@@ -228,6 +228,8 @@ class EnvironmentProcess:
                 self._step(batch)
             self._channel.send(batch)
             self._episodes.count()
+            if self._episodes.ended:
+                self._episodes.settle()
             now = time.monotonic()
             if now > self._next_look:
                 self._next_look = now + LOOK_EVERY

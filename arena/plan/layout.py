@@ -1,6 +1,7 @@
 """Who does what: a table of matches and the nodes of the ranks in, one assignment for each rank out; pure."""
 
 import operator
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -87,6 +88,27 @@ class Plan(NamedTuple):
     def idle(self) -> tuple[int, ...]:
         """The ranks that have nothing to do."""
         return tuple(assignment.rank for assignment in self.assignments if assignment.role == "idle")
+
+
+def shares_of_matches(matches: Sequence[Match], copies: Sequence[int]) -> dict[tuple[str, int], float]:
+    """Return how many transition steps a player takes altogether for each one that it takes in one of its matches.
+
+    That is what its entities in all matches make, since workers of a group keep pace.
+
+    Args:
+      matches: of the round.
+      copies: of the environment in each match.
+
+    Returns:
+      (player, match) -> the factor.
+    """
+    lanes: Counter[tuple[str, int]] = Counter()
+    totals: Counter[str] = Counter()
+    for match, number in zip(matches, copies, strict=True):
+        for seat in match.seats:
+            lanes[seat.player, match.index] += number * len(seat.entities)
+            totals[seat.player] += number * len(seat.entities)
+    return {(player, match): totals[player] / own for (player, match), own in lanes.items()}
 
 
 def ranks_needed(rows: Iterable[TableRow]) -> int:

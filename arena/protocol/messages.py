@@ -20,6 +20,8 @@ class Episode(NamedTuple):
       ended_at: Unix time of its last step.
       job: id of the league's job that it was played for; None in a table, and where it was played to fill time.
       sides: for each side of the job, its entities in this episode.
+      steps: for each entity, the transition steps that its player has taken in the match by the end of the episode;
+        None for a league's opponents, which the match does not know.
       late: whether the league leaves it out, since one of its players has started anew meanwhile (the root finds out).
     """
 
@@ -36,6 +38,7 @@ class Episode(NamedTuple):
     ended_at: float
     job: int | None = None
     sides: tuple[tuple[int, ...], ...] = ()
+    steps: tuple[int | None, ...] = ()
     late: bool = False
 
     @property

@@ -19,7 +19,7 @@ NO_FAULT = "(episodes.cause IS NULL OR episodes.cause NOT LIKE 'fault%')"
 
 
 class Series(NamedTuple):
-    """One player's values in the order they were recorded; all arrays are ``[N]``.
+    """One player's values in the order of its steps; all arrays are ``[N]``.
 
     Attributes:
       steps: the player's transition steps at that moment.
@@ -118,7 +118,10 @@ def _series(connection: sqlite3.Connection, rows: Iterable[tuple]) -> dict[tuple
         lists = columns.setdefault((player, name), ([], [], []))
         for column, item in zip(lists, (steps, at, value), strict=True):
             column.append(item)
-    return {key: Series(*(np.array(column, np.float64) for column in lists)) for key, lists in columns.items()}
+    found = {key: Series(*(np.array(column, np.float64) for column in lists)) for key, lists in columns.items()}
+    # Reports of several matches or workers come one behind the other.
+    orders = {key: np.argsort(series.steps, kind="stable") for key, series in found.items()}
+    return {key: Series(*(column[orders[key]] for column in series)) for key, series in found.items()}
 
 
 def _left_behind(connection: sqlite3.Connection) -> dict[tuple[int, str], int]:

@@ -116,9 +116,12 @@ class RecordWriter:
         self._events = EventFiles(run.tensorboard, self.attempt) if tensorboard else None
         self._logged = LoggedScalars(self._database, self._events, self.attempt)
         self._deterministic = deterministic
+        self._began_at = dict.fromkeys(players, 0)  # steps of each player at the beginning of the round
+        self._shares: dict[tuple[str, int], float] = {}
+        self._finished: set[str] = set()
         self._held: list[Episode] = []
         self._next_show = 0.0
-        self._unshown: dict[str, list[tuple[float, int]]] = {}
+        self._unshown: dict[str, list[tuple[float, int, int]]] = {}  # return, length, steps at its end
         self._updates_kept: dict[str, tuple[int, float]] = {}
         self._database.add(
             "INSERT INTO runs VALUES (?, ?, ?, NULL, ?, ?, ?, NULL, NULL, NULL)",
@@ -202,12 +205,26 @@ class RecordWriter:
         """
         self.round = index
         self._logged.begin_round()
-        for statistics in self.players.values():
+        for name, statistics in self.players.items():
             statistics.begin_round(goes_on)
+            self._began_at[name] = statistics.steps
+        self._shares, self._finished = {}, set()
         self._database.add(
             "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, NULL, ?)",
             (self.attempt, index, time.time(), json.dumps(dict(copies)) if copies else None),
         )
+
+    def begin_matches(self, shares: Mapping[tuple[str, int], float]) -> None:
+        """Take what says how far a player is when one of its matches has got somewhere.
+
+        Args:
+          shares: (player, match) -> its transition steps altogether for each one that it takes in the match.
+        """
+        self._shares = dict(shares)
+
+    def finish(self, player: str) -> None:
+        """Note that a player's budget for this round is spent: what it plays after that are no transition steps."""
+        self._finished.add(player)
 
     def end_round(self) -> None:
         """Note that the round is over."""
@@ -245,6 +262,8 @@ class RecordWriter:
             self._fault(None, None, "environment", f"match {episode.match}, copy {episode.copy}: {episode.cause}")
         else:
             self._count(episode)
+        own = entities_by_player(episode.players).items()
+        steps = {player: self._steps_at_end(episode, player, entities[0]) for player, entities in own}
         self._episode += 1
         self._database.add(
             "INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -265,10 +284,24 @@ class RecordWriter:
         )
         entities = zip(episode.players, episode.returns, episode.lengths, episode.outcomes, strict=True)
         for entity, (player, total, length, outcome) in enumerate(entities):
-            steps = self.players[player].steps if player in self.players else 0
             said = None if outcome is None else str(outcome)
-            row = (self._episode, entity, player, float(total), int(length), said, steps)
+            row = (self._episode, entity, player, float(total), int(length), said, steps[player])
             self._database.add("INSERT INTO episode_entities VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def _steps_at_end(self, episode: Episode, player: str, entity: int) -> int:
+        """Return the player's transition steps in the run when an episode ended, in which it played this entity.
+
+        They follow from its steps in the match, rather than from what the root knows when it hears of the episode.
+        """
+        if player not in self.players:
+            return 0
+        known, share = self.players[player].steps, self._shares.get((player, episode.match))
+        steps = episode.steps[entity] if episode.steps else None
+        if steps is None or share is None:
+            return known
+        found = self._began_at[player] + round(steps * share)
+        # A deterministic run holds episodes until all steps of its stretch are known.
+        return min(found, known) if player in self._finished or self._deterministic else found
 
     def _count(self, episode: Episode) -> None:
         now = time.monotonic()
@@ -282,7 +315,8 @@ class RecordWriter:
             steps = int(sum([episode.lengths[e] for e in entities]))
             self.players[player].finish(now, total, length, steps, outcomes[player])
             if self._events is not None:
-                self._unshown.setdefault(player, []).append((total, length))
+                at_end = self._steps_at_end(episode, player, entities[0])
+                self._unshown.setdefault(player, []).append((total, length, at_end))
 
     def progress(self, message: Progress) -> None:
         """Take a worker's report: the player's counts, and its metrics."""
@@ -367,9 +401,9 @@ class RecordWriter:
         for player, finished in self._unshown.items():
             statistics = self.players[player]
             values = {
-                "return": sum(total for total, _ in finished) / len(finished),
+                "return": sum(total for total, *_ in finished) / len(finished),
                 "return_mean_100": statistics.mean_return or 0.0,
-                "length": sum(length for _, length in finished) / len(finished),
+                "length": sum(length for _, length, _ in finished) / len(finished),
             }
-            self._events.scalars(player, values, statistics.steps, at)
+            self._events.scalars(player, values, max(steps for *_, steps in finished), at)
         self._unshown.clear()

@@ -34,7 +34,10 @@ PANELS = (
     ("Explained variance", ("explained_variance",)),
     ("Clipped fraction", ("clip_fraction",)),
 )
-"""The panels of a player's picture, and the metrics that belong there under any of these names."""
+"""The first panels of a player's picture, and the metrics that belong there under any of these names."""
+
+MAX_PANELS = 48
+"""Panels of a picture: every other metric gets one of its own, as far as they go."""
 
 
 def write_plots(run: RunDirectory) -> list[Path]:
@@ -64,8 +67,7 @@ def draw_plots(run: RunDirectory) -> list[Path]:
         pictures.append(save_figure(draw_returns(run.name, players, returns), run.plots / "returns.png"))
     for player, named in metrics.items():
         figure = draw_metrics(run.name, player, players[player].color, named)
-        if figure is not None:
-            pictures.append(save_figure(figure, run.plots / f"{player}.png"))
+        pictures.append(save_figure(figure, run.plots / f"{player}.png"))
     return pictures
 
 
@@ -98,12 +100,14 @@ def draw_returns(title: str, players: Mapping[str, PlayerInfo], returns: Mapping
     return figure
 
 
-def draw_metrics(title: str, player: str, color: str, metrics: Mapping[str, Series]) -> "Figure | None":
-    """Return a picture with a panel for each known metric of a player; None where it has none of them."""
-    found = [(name, next((metrics[key] for key in keys if key in metrics), None)) for name, keys in PANELS]
-    panels = [(name, series) for name, series in found if series is not None]
-    if not panels:
-        return None
+def draw_metrics(title: str, player: str, color: str, metrics: Mapping[str, Series]) -> "Figure":
+    """Return a picture with a panel for each metric of a player, those that are known first."""
+    first = {name: next((key for key in keys if key in metrics), None) for name, keys in PANELS}
+    known = {key: name for name, key in first.items() if key is not None}
+    order = [*known, *(key for key in metrics if key not in known)]
+    panels = [(known.get(key, key), metrics[key]) for key in order[:MAX_PANELS]]
+    if len(order) > len(panels):
+        title = f"{title} ({len(panels)} of {len(order)} metrics)"
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
     figure, axes = new_figure(rows, columns, (4.0 * columns, 2.9 * rows + 0.7))
@@ -112,7 +116,7 @@ def draw_metrics(title: str, player: str, color: str, metrics: Mapping[str, Seri
         x, y = thin(series.steps, series.values)
         panel.plot(x, y, color=color, alpha=0.3, linewidth=0.9)
         panel.plot(*thin(series.steps, running_mean(series.values, width)), color=color, linewidth=2)
-        panel.set_title(name, loc="left", fontsize=11, fontweight="bold", color=INK)
+        panel.set_title(name, loc="left", fontsize=11, fontweight="bold", color=INK, parse_math=False)
     for panel in axes[len(panels) :]:
         panel.set_visible(False)
     for panel in axes[max(len(panels) - columns, 0) : len(panels)]:

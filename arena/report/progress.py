@@ -143,12 +143,11 @@ def frame_of_run(run: RunDirectory, at: float = 1.0) -> ProgressState:
         )
     if not lengths:
         raise ConfigError(f"{run}: expected a run that has finished episodes, found none in its records")
-    # An episode's row has the steps that were known when the news of it came, later than it ended.
     reports = {name: list(metrics.get(name, {"": series}).values()) for name, series in returns.items()}
-    ended = max(series.times[-1] for listed in reports.values() for series in listed)
+    ended = max(series.times.max() for listed in reports.values() for series in listed)
     until = begun + at * (ended - begun)
     for name, series in returns.items():
-        for when, value in zip(series.times, series.values, strict=True):
+        for when, value in sorted(zip(series.times, series.values, strict=True)):
             if when <= until:
                 players[name].finish(when, value, 0, 0)
         for when, steps in sorted(set().union(*(zip(each.times, each.steps, strict=True) for each in reports[name]))):

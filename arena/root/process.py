@@ -13,7 +13,7 @@ from arena.common.files import write_text
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, World
 from arena.config.run import Round, RunConfig
-from arena.plan.layout import Plan, describe_part
+from arena.plan.layout import Plan, describe_part, shares_of_matches
 from arena.protocol.messages import (
     CheckpointPart,
     Episodes,
@@ -192,6 +192,9 @@ class Root:
             order_checkpoint=self.order_checkpoint,
             complete_checkpoint=self.complete_checkpoint,
         )
+        rows = self._rounds[self._round_number].rows
+        copies = [rows[match.row].env.num_envs for match in plan.matches]
+        self._records.begin_matches(shares_of_matches(plan.matches, copies))
         round_ = RoundSupervisor(services, plan, self._league)
         round_.run()
         self._learning = round_.learning()

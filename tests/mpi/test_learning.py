@@ -94,6 +94,15 @@ def test_what_a_loop_of_ones_own_has_done_is_on_record(tmp_path):
     with sqlite3.connect(directory / "arena.sqlite") as database:
         question = "SELECT name, call, workers, value, steps, updates FROM metrics ORDER BY name, call"
         found = database.execute(question).fetchall()
+        question = (
+            "SELECT match, episode_entities.length, steps FROM episode_entities JOIN episodes ON episodes.id = episode"
+        )
+        episodes = database.execute(f"{question} ORDER BY episode").fetchall()
+    played = [0, 0]
+    for match, length, steps in episodes:  # two workers keep pace, and an episode ends where its lengths add up to
+        played[match] += length
+        assert steps == 2 * played[match] or steps == 4_000 < 2 * played[match]
+    assert max(played) >= 2_000
     calls = range(1, 101)
     leading = [("leading", call, 1, 2.0 * (call - 1), 40 * call, call) for call in calls]
     assert found == leading + [("loss", call, 2, call - 0.5, 40 * call, call) for call in calls]

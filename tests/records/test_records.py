@@ -121,6 +121,25 @@ def test_an_episode_is_found_again_with_all_its_entities(run):
     assert records.environment_steps == 50
 
 
+def test_an_episode_has_the_steps_of_its_players_at_its_own_end(run):
+    records = records_of(run)
+    records.begin_round(0)
+    records.progress(progress(100))
+    records.begin_round(1)
+    records.begin_matches({("blue", 0): 1.5, ("blue", 1): 3.0, ("red", 0): 1.0})
+    records.progress(progress(1000))
+    for steps in (10, 11, 200):
+        records.episode(episode(steps=(steps, steps, 2 * steps, 2 * steps)))
+    records.episode(episode(match=1, steps=(40, 40, None, None)))
+    records.finish("blue")
+    records.episode(episode(steps=(2000, 2000, 500, 500)))  # what it plays when it has finished is no step of its own
+    records.close(0)
+    found = rows(run, "SELECT steps FROM episode_entities WHERE player = 'blue' AND entity = 0 ORDER BY episode")
+    assert found == [(115,), (116,), (400,), (220,), (1000,)]
+    found = rows(run, "SELECT steps FROM episode_entities WHERE player = 'red' AND entity = 2 ORDER BY episode")
+    assert found == [(20,), (22,), (400,), (80,), (500,)]  # four episodes of 20 steps, where the match does not know
+
+
 def test_metrics_and_speed_are_recorded_at_the_players_steps(run):
     records = records_of(run)
     for steps in (100, 200):

@@ -19,7 +19,16 @@ from arena.records.player_statistics import PlayerInfo
 from arena.records.reader import open_records, read_metrics, read_returns
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
-from arena.report.plots import MAX_POINTS, draw_plots, draw_returns, running_mean, thin, write_plots
+from arena.report.plots import (
+    MAX_POINTS,
+    draw_metrics,
+    draw_plots,
+    draw_returns,
+    running_mean,
+    save_figure,
+    thin,
+    write_plots,
+)
 from arena.report.summary import render, summarise, write_summary
 from arena.report.terminal import Terminal
 
@@ -76,6 +85,37 @@ def test_the_curve_is_the_running_mean_over_the_players_steps(run):
     assert line.get_xdata()[-1] == 2990
     assert line.get_ydata()[-1] == pytest.approx(np.mean(np.arange(200, 300) / 100))
     assert axes.get_xlabel() and axes.get_ylabel() and axes.get_title(loc="left") == "quickstart"
+
+
+def test_the_curve_goes_by_steps_where_reports_of_matches_come_one_behind_the_other(run):
+    records = RecordWriter(run, INFO, host="node1", ranks=6)
+    records.begin_round(0)
+    records.begin_matches({("blue", match): 2.0 for match in (0, 1)})
+    for match in (0, 1):
+        for steps in range(10, 110, 10):
+            records.episode(played(steps + match, match=match, steps=(steps + match, None)))
+    records.close(0)
+    with open_records(run.database) as connection:
+        series = read_returns(connection)["blue"]
+    assert list(series.steps) == [2 * (steps + match) for steps in range(10, 110, 10) for match in (0, 1)]
+    assert list(series.values) == list(series.steps / 2)
+
+
+def test_every_metric_has_a_panel_whatever_its_name(run):
+    records = RecordWriter(run, INFO, host="node1", ranks=6)
+    for update in range(5):
+        own = {"kl": 0.1, "approx_kl": 0.2, "loss/q": 1.0, "$o|d$d": 2.0}
+        records.progress(Progress("blue", 0, 10 * update, update, True, own))
+    records.close(0)
+    with open_records(run.database) as connection:
+        metrics = read_metrics(connection)["blue"]
+    figure = draw_metrics("run", "blue", "#3b82f6", metrics)
+    titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
+    assert titles == ["KL divergence per update", "approx_kl", "loss/q", "$o|d$d"]
+    save_figure(figure, run.plots / "blue.png")
+    many = {f"metric {number}": metrics["kl"] for number in range(200)}
+    figure = draw_metrics("run", "blue", "#3b82f6", many)
+    assert sum(axes.get_visible() for axes in figure.axes) == 48 and "48 of 200 metrics" in figure.get_suptitle()
 
 
 def test_what_a_resumed_run_left_behind_is_not_drawn(run):
