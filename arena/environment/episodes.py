@@ -56,7 +56,7 @@ class RunningEpisodes:
     Attributes:
       by_env: the running episodes, by copy.
       stepped: what is to be counted once the seats are served.
-      ended: what has ended in this exchange.
+      steps_at_end: of players, what is to be known at the end of this exchange; None where no episode has ended in it.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class RunningEpisodes:
         self._post, self._log = post, log
         self._idle = [0] * len(self._players)  # steps so far in which each entity did not act
         self._learned_from = 0  # in a league: transition steps of the match's player in episodes that have ended
-        self.ended: list[Episode] = []
+        self.steps_at_end: dict[str, int] | None = None
         self._over: list[Episode] = []
         self._for_jobs = 0
         self._steps_of_ended = self._steps_told = 0
@@ -114,10 +114,13 @@ class RunningEpisodes:
         running = self.by_env[copy]
         running.over = True
         self._steps_of_ended += running.length
-        self._learned_from += self._steps_learned_from(running)
         lineup = running.lineup
+        if lineup is not None:
+            self._learned_from += _steps_learned_from(running)
+        if self.steps_at_end is None:
+            self.steps_at_end = {}
         now = time.time()
-        self.ended.append(
+        self._over.append(
             Episode(
                 match=self._match,
                 copy=copy,
@@ -132,6 +135,7 @@ class RunningEpisodes:
                 ended_at=now,
                 job=lineup.job.id if lineup is not None and lineup.job is not None and lineup.counts else None,
                 sides=() if lineup is None else lineup.sides,
+                steps=self.steps_at_end,
             )
         )
         if self._job_queue is not None and lineup is not None and lineup.job is not None:
@@ -141,29 +145,17 @@ class RunningEpisodes:
                 self.report()  # at once: the root has the next job for this match
 
     def settle(self) -> None:
-        """Note how far the players are at the end of the episodes that have ended in this exchange."""
-        steps = self._steps_of_players()
-        self._over += [one._replace(steps=tuple(map(steps.get, one.players))) for one in self.ended]
-        self.ended.clear()
-
-    def _steps_of_players(self) -> dict[str, int]:
-        """Return the transition steps in this match so far of all players of a table, or of a league's learning one."""
-        going_on = [running for running in self.by_env if not running.over]
+        """Note how far the players are, for the episodes that have ended in this exchange."""
+        steps, self.steps_at_end = self.steps_at_end, None
+        if steps is None:
+            return
         if self._job_queue is not None:
-            return {self._players[0]: self._learned_from + sum(map(self._steps_learned_from, going_on))}
-        environment_steps = self._steps_of_ended + sum([running.length for running in going_on])
-        steps = dict.fromkeys(self._players, 0)
+            going_on = [_steps_learned_from(running) for running in self.by_env if not running.over]
+            steps[self._players[0]] = self._learned_from + sum(going_on)
+            return
+        environment_steps = self._steps_of_ended + sum([running.length for running in self.by_env if not running.over])
         for player, idle in zip(self._players, self._idle, strict=True):
-            steps[player] += environment_steps - idle
-        return steps
-
-    def _steps_learned_from(self, running: RunningEpisode) -> int:
-        """Return the transition steps of an episode of a league that are the learning player's own."""
-        lineup = running.lineup
-        if lineup is None or lineup.job is None or not lineup.job.train:
-            return 0
-        own = [e for e, player in enumerate(lineup.players) if player == lineup.job.player]
-        return running.length * len(own) - sum([running.idle[e] for e in own])
+            steps[player] = steps.get(player, 0) + environment_steps - idle
 
     def report_if_due(self, now: float) -> None:
         """Report, unless that was done within the last second; ``now`` is on the monotonic clock."""
@@ -172,10 +164,18 @@ class RunningEpisodes:
 
     def report(self) -> None:
         """Tell the root of the episodes that are over, and of the steps."""
-        if self.ended:
-            self.settle()
+        self.settle()
         steps = self._steps_of_ended + sum(running.length for running in self.by_env if not running.over)
         if self._over or steps > self._steps_told:
             self._post(Episodes(self._match, tuple(self._over), steps - self._steps_told))
             self._over, self._steps_told = [], steps
         self._next_report = time.monotonic() + REPORT_EVERY
+
+
+def _steps_learned_from(running: RunningEpisode) -> int:
+    """Return the transition steps of an episode of a league that are the learning player's own."""
+    lineup = running.lineup
+    if lineup is None or lineup.job is None or not lineup.job.train:
+        return 0
+    own = [e for e, player in enumerate(lineup.players) if player == lineup.job.player]
+    return running.length * len(own) - sum([running.idle[e] for e in own])

@@ -228,7 +228,7 @@ class EnvironmentProcess:
                 self._step(batch)
             self._channel.send(batch)
             self._episodes.count()
-            if self._episodes.ended:
+            if self._episodes.steps_at_end is not None:
                 self._episodes.settle()
             now = time.monotonic()
             if now > self._next_look:

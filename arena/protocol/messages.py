@@ -1,5 +1,6 @@
 """What processes tell the root, and what the root answers: small, pickled, never on the step path."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
@@ -20,8 +21,8 @@ class Episode(NamedTuple):
       ended_at: Unix time of its last step.
       job: id of the league's job that it was played for; None in a table, and where it was played to fill time.
       sides: for each side of the job, its entities in this episode.
-      steps: for each entity, the transition steps that its player has taken in the match by the end of the episode;
-        None for a league's opponents, which the match does not know.
+      steps: of each player, the transition steps that it has taken in the match by the end of the exchange in which the
+        episode ended; a league's opponents, which the match does not know, are not there.
       late: whether the league leaves it out, since one of its players has started anew meanwhile (the root finds out).
     """
 
@@ -38,7 +39,7 @@ class Episode(NamedTuple):
     ended_at: float
     job: int | None = None
     sides: tuple[tuple[int, ...], ...] = ()
-    steps: tuple[int | None, ...] = ()
+    steps: Mapping[str, int] = {}
     late: bool = False
 
     @property

@@ -19,7 +19,6 @@ from arena.records.player_statistics import (
     PlayerStatistics,
     Speed,
     entities_by_player,
-    mean_by_player,
     outcomes_of,
 )
 from arena.records.run_directory import RunDirectory
@@ -260,10 +259,13 @@ class RecordWriter:
         """Take a finished episode. One that a fault has cut is recorded and left out of the statistics."""
         if episode.faulted:
             self._fault(None, None, "environment", f"match {episode.match}, copy {episode.copy}: {episode.cause}")
+            totals = {}
         else:
-            self._count(episode)
-        own = entities_by_player(episode.players).items()
-        steps = {player: self._steps_at_end(episode, player, entities[0]) for player, entities in own}
+            totals = self._count(episode)
+        steps = self._steps_at_end(episode)
+        if self._events is not None:
+            for player, total in totals.items():
+                self._unshown.setdefault(player, []).append((total, int(episode.length), steps[player]))
         self._episode += 1
         self._database.add(
             "INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -288,35 +290,35 @@ class RecordWriter:
             row = (self._episode, entity, player, float(total), int(length), said, steps[player])
             self._database.add("INSERT INTO episode_entities VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
-    def _steps_at_end(self, episode: Episode, player: str, entity: int) -> int:
-        """Return the player's transition steps in the run when an episode ended, in which it played this entity.
+    def _steps_at_end(self, episode: Episode) -> dict[str, int]:
+        """Return the transition steps in the run that each player of an episode had taken when it ended.
 
         They follow from its steps in the match, rather than from what the root knows when it hears of the episode.
         """
-        if player not in self.players:
-            return 0
-        known, share = self.players[player].steps, self._shares.get((player, episode.match))
-        steps = episode.steps[entity] if episode.steps else None
-        if steps is None or share is None:
-            return known
-        found = self._began_at[player] + round(steps * share)
-        # A deterministic run holds episodes until all steps of its stretch are known.
-        return min(found, known) if player in self._finished or self._deterministic else found
+        found = {}
+        for player in entities_by_player(episode.players):
+            found[player] = known = self.players[player].steps if player in self.players else 0
+            share = self._shares.get((player, episode.match))
+            if share is None or player not in episode.steps:
+                continue
+            found[player] = steps = self._began_at[player] + round(episode.steps[player] * share)
+            # A deterministic run holds episodes until all steps of its stretch are known.
+            if steps > known and (player in self._finished or self._deterministic):
+                found[player] = known
+        return found
 
-    def _count(self, episode: Episode) -> None:
+    def _count(self, episode: Episode) -> dict[str, float]:
+        """Count an episode; return the mean return of each player's entities."""
         now = time.monotonic()
         outcomes = outcomes_of(episode.players, episode.returns, episode.outcomes)
-        means = mean_by_player(episode.players, episode.returns)
-        length = int(episode.length)
+        totals, length = {}, int(episode.length)
         for player, entities in entities_by_player(episode.players).items():
             if player not in self.players:
                 continue
-            total = float(means[player])
+            totals[player] = total = sum([float(episode.returns[e]) for e in entities]) / len(entities)
             steps = int(sum([episode.lengths[e] for e in entities]))
             self.players[player].finish(now, total, length, steps, outcomes[player])
-            if self._events is not None:
-                at_end = self._steps_at_end(episode, player, entities[0])
-                self._unshown.setdefault(player, []).append((total, length, at_end))
+        return totals
 
     def progress(self, message: Progress) -> None:
         """Take a worker's report: the player's counts, and its metrics."""

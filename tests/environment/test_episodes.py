@@ -37,8 +37,7 @@ def play(episodes, lengths, begin=lambda copy: None):
                     episodes.count()
                     episodes.finish(copy, told, None)
         episodes.count()
-        if episodes.ended:
-            episodes.settle()
+        episodes.settle()
 
 
 def test_an_episode_ends_at_the_steps_of_all_copies_until_then_of_entities_that_take_turns():
@@ -49,7 +48,9 @@ def test_an_episode_ends_at_the_steps_of_all_copies_until_then_of_entities_that_
     episodes.report()
     assert [one.lengths for one in posted[0].episodes] == [(2, 1), (3, 2), (1, 1), (2, 2)]
     # After three steps of both copies each of the first two has acted twice, and so on.
-    assert [one.steps for one in posted[0].episodes] == [(4, 2), (5, 3), (7, 5), (8, 6)]
+    assert [one.steps for one in posted[0].episodes] == [
+        {"blue": blue, "red": red} for blue, red in ((4, 2), (5, 3), (7, 5), (8, 6))
+    ]
 
 
 def test_in_a_league_the_steps_are_those_that_the_player_learns_from():
@@ -68,5 +69,5 @@ def test_in_a_league_the_steps_are_those_that_the_player_learns_from():
     play(episodes, (3, 5), begin)
     episodes.report()
     first, second = posted[0].episodes
-    assert (first.players, first.lengths, first.steps) == (("main", "old"), (2, 1), (3, None))
-    assert (second.players, second.lengths, second.steps) == (("old", "main"), (3, 2), (None, 4))
+    assert (first.players, first.lengths, first.steps) == (("main", "old"), (2, 1), {"main": 3})
+    assert (second.players, second.lengths, second.steps) == (("old", "main"), (3, 2), {"main": 4})

@@ -129,10 +129,12 @@ def test_an_episode_has_the_steps_of_its_players_at_its_own_end(run):
     records.begin_matches({("blue", 0): 1.5, ("blue", 1): 3.0, ("red", 0): 1.0})
     records.progress(progress(1000))
     for steps in (10, 11, 200):
-        records.episode(episode(steps=(steps, steps, 2 * steps, 2 * steps)))
-    records.episode(episode(match=1, steps=(40, 40, None, None)))
+        records.episode(episode(steps={"blue": steps, "red": 2 * steps}))
+    records.episode(episode(match=1, steps={"blue": 40}))
     records.finish("blue")
-    records.episode(episode(steps=(2000, 2000, 500, 500)))  # what it plays when it has finished is no step of its own
+    records.episode(
+        episode(steps={"blue": 2000, "red": 500})
+    )  # what it plays when it has finished is no step of its own
     records.close(0)
     found = rows(run, "SELECT steps FROM episode_entities WHERE player = 'blue' AND entity = 0 ORDER BY episode")
     assert found == [(115,), (116,), (400,), (220,), (1000,)]

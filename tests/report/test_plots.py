@@ -93,7 +93,7 @@ def test_the_curve_goes_by_steps_where_reports_of_matches_come_one_behind_the_ot
     records.begin_matches({("blue", match): 2.0 for match in (0, 1)})
     for match in (0, 1):
         for steps in range(10, 110, 10):
-            records.episode(played(steps + match, match=match, steps=(steps + match, None)))
+            records.episode(played(steps + match, match=match, steps={"blue": steps + match}))
     records.close(0)
     with open_records(run.database) as connection:
         series = read_returns(connection)["blue"]
