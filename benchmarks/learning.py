@@ -24,15 +24,14 @@ WINDOW = 100
 """Episodes that a mean return is taken over."""
 
 ENTITIES = """
-    SELECT e.id, e.ended_at, x.player, x.return, x.outcome, x.steps
+    SELECT e.id, x.player, x.return, x.outcome, x.steps
     FROM episodes e JOIN episode_entities x ON x.episode = e.id
     WHERE e.cause IS NULL ORDER BY e.id, x.entity
 """
-UPDATES = "SELECT MIN(time), steps FROM metrics WHERE player = ? GROUP BY steps ORDER BY steps"
 
 
 class Curve(NamedTuple):
-    """What a player's finished episodes came to, in the order of their ends.
+    """What a player's finished episodes came to, in the order of its steps at their ends.
 
     Attributes:
       returns: mean over the player's entities, of each episode.
@@ -68,31 +67,19 @@ class Curve(NamedTuple):
 
 
 def read_curve(records: Path, player: str) -> Curve:
-    """Return a player's episodes from a run's records.
-
-    An episode counts as over when the first update after it was: its transitions are among that update's. Policies
-    that report no updates have the steps that the root knew of when it heard of the episode.
-    """
+    """Return a player's episodes from a run's records."""
     connection = sqlite3.connect(f"file:{records}?mode=ro", uri=True)
     try:
-        updates = connection.execute(UPDATES, (player,)).fetchall()
-        curve = Curve([], [], [])
-        following = 0
+        found = []
         for _, rows in groupby(connection.execute(ENTITIES), key=itemgetter(0)):
-            _, ended_at, players, returns, outcomes, steps = zip(*rows, strict=True)
-            if player not in players:
-                continue
-            # Episodes of several matches arrive in batches, so that their ends are not quite in order.
-            while following > 0 and updates[following - 1][0] >= ended_at[0]:
-                following -= 1
-            while following < len(updates) and updates[following][0] < ended_at[0]:
-                following += 1
-            curve.returns.append(mean_by_player(players, returns)[player])
-            curve.steps.append(updates[following][1] if following < len(updates) else steps[players.index(player)])
-            curve.outcomes.append(outcomes_of(players, returns, outcomes)[player])
-        return curve
+            _, players, returns, outcomes, steps = zip(*rows, strict=True)
+            if player in players:
+                mean = mean_by_player(players, returns)[player]
+                found.append((steps[players.index(player)], mean, outcomes_of(players, returns, outcomes)[player]))
     finally:
         connection.close()
+    found.sort(key=itemgetter(0))
+    return Curve([mean for _, mean, _ in found], [steps for steps, *_ in found], [outcome for *_, outcome in found])
 
 
 def wall_seconds(records: Path) -> float:

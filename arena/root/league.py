@@ -121,8 +121,9 @@ class LeagueCoordinator:
         if message.finished:
             self.finish(player)
         pending = self._pending.get(player)
-        if pending is not None and message.restarts < pending.number:
-            return  # written before it heard of its restart
+        if pending is not None and message.restarts < pending.number:  # written before it heard of its restart
+            self._published.setdefault(player, message._replace(path=pending.path, restarts=pending.number))
+            return
         self._published[player] = message
         if pending is not None:
             self._restarts[player] = message.restarts, message.steps

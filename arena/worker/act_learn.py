@@ -44,7 +44,7 @@ class ActLearnWorker(Worker):
             )
         self._restore()
         pending = context.start.pending_restarts.get(self.player)
-        if pending is not None:
+        if pending is not None and self.steps < self.budget:  # else it stays what it has become
             self._begin_anew(pending)
         self.collector = Collector(
             seat,

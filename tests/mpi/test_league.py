@@ -161,14 +161,19 @@ def test_whoever_has_spent_its_budget_rests_and_learns_again_when_the_run_goes_o
     number, steps = state["restarts"][name][0] + 1, manifest["steps"][name]
     state["pending_restarts"] = {name: [f"players/{name}/0.safetensors", number]}
     state["manager"]["active"][name]["last_enough_step"] = steps
+    manifest["finished"] = False
     again = Checkpoints(path.parent)
     directory_of_next = again.begin(manifest["number"] + 1)
     for file in path.glob("*.safetensors"):
         shutil.copy(file, directory_of_next)
     again.complete(manifest["number"] + 1, manifest)
+    succeed(run_arena(tmp_path, {**config, "steps": 14_000}, "--resume"))
+    last, manifest = newest(tmp_path)
+    assert list(manifest["league"]["pending_restarts"]) == [name], "without steps to learn in it stays what it is"
+    assert (last / f"{name}.safetensors").read_bytes() == (path / f"{name}.safetensors").read_bytes()
     succeed(run_arena(tmp_path, {**config, "steps": 17_000}, "--resume"))
     assert f"{name} starts anew after {steps:,} steps" in (directory / "log" / "arena.log").read_text("utf-8")
-    check_learning(directory, name, attempt=3)
+    check_learning(directory, name, attempt=4)
     _, manifest = newest(tmp_path)
     assert manifest["league"]["restarts"][name][0] >= number
 
