@@ -187,8 +187,7 @@ class LeagueCoordinator:
             for job in self._manager.jobs_in_flight:  # of an earlier attempt
                 self._send(job, self._left[job["job_id"]])
         if not self.holding:  # else the league would know more steps than the checkpoint has
-            for player, message in self._published.items():
-                self._manager.update_active_player({"player_id": player, "total_agent_step": message.steps})
+            self._take_steps()
         try:
             done = self._manager.advance(freeze=not self.holding, finished=self._finished)
         except OSError as error:
@@ -219,8 +218,14 @@ class LeagueCoordinator:
         """Hand out no more jobs for a match."""
         self._closed.add(index)
 
+    def _take_steps(self) -> None:
+        """Let the league know how far its players are."""
+        for player, message in self._published.items():
+            self._manager.update_active_player({"player_id": player, "total_agent_step": message.steps})
+
     def close(self) -> None:
         """Write the standing one last time."""
+        self._take_steps()
         self.records.update(self._manager, force=True)
 
     def _save(self, checkpoint_path: str, snapshot_path: str) -> None:

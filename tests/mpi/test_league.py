@@ -131,6 +131,7 @@ def test_a_league_that_was_killed_goes_on_and_counts_every_game_once(tmp_path):
     found = told(outcome.directory, "SELECT count(*) FROM episodes WHERE attempt = 2 AND job IS NOT NULL")[0][0]
     assert 0 <= found - logged_episodes(outcome.directory) < EPISODES * len(later["active"])
     for name, steps in after["steps"].items():
+        assert told(outcome.directory, f"SELECT steps FROM league_players WHERE player = '{name}'") == [(steps,)]
         own = f"SELECT max(steps) FROM episode_entities WHERE player = '{name}'"
         assert 0.95 * steps <= told(outcome.directory, own)[0][0] <= 1.05 * steps
     pairs = [frozenset(pair) for pair in told(outcome.directory, "SELECT home, away FROM payoff")]
