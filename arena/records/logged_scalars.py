@@ -7,7 +7,7 @@ from arena.protocol.messages import LoggedScalar
 from arena.records.database import Database
 from arena.records.tensorboard import EventFiles
 
-ALL_CALLS = 2000
+ALL_CALLS = 10_000
 """Calls with a name that are all kept."""
 
 # The row of a call is there with the first worker that reports it; each other one is averaged in when it comes.
@@ -59,7 +59,7 @@ class LoggedScalars:
 
 
 def is_kept(call: int) -> bool:
-    """Whether a call goes on record: the first thousands, then every tenth, hundredth, and so on.
+    """Whether a call goes on record: the first ten thousand, then every tenth, hundredth, and so on.
 
     So every worker keeps the same ones, and weeks of training stay small.
     """

@@ -23,6 +23,9 @@ INK, FAINT, GRID = "#1f2937", "#6b7280", "#e5e7eb"
 MAX_POINTS = 1500
 """Points drawn of a curve: more than pixels would only cost time."""
 
+LEGEND_WIDTH = 110
+"""Characters that fit beside each other below the curves."""
+
 DOTS = 1200
 """Single episodes shown behind a curve."""
 
@@ -93,7 +96,8 @@ def draw_returns(title: str, players: Mapping[str, PlayerInfo], returns: Mapping
     )  # fmt: skip
     axes.set_xlabel("transition steps of the player")
     axes.set_ylabel("return")
-    columns = min(len(returns), 4)
+    longest = max((len(_label(player, info)) for player, info in players.items() if player in returns), default=0)
+    columns = max(min(len(returns), LEGEND_WIDTH // (longest + 7)), 1)
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=columns, frameon=False, labelcolor=INK, fontsize=10
     )
@@ -112,10 +116,9 @@ def draw_metrics(title: str, player: str, color: str, metrics: Mapping[str, Seri
     rows = -(-len(panels) // columns)
     figure, axes = new_figure(rows, columns, (4.0 * columns, 2.9 * rows + 0.7))
     for panel, (name, series) in zip(axes, panels, strict=False):
-        width = max(len(series.values) // 40, 1)
         x, y = thin(series.steps, series.values)
         panel.plot(x, y, color=color, alpha=0.3, linewidth=0.9)
-        panel.plot(*thin(series.steps, running_mean(series.values, width)), color=color, linewidth=2)
+        panel.plot(*thin(series.steps, mean_over_steps(series.steps, series.values)), color=color, linewidth=2)
         panel.set_title(name, loc="left", fontsize=11, fontweight="bold", color=INK, parse_math=False)
     for panel in axes[len(panels) :]:
         panel.set_visible(False)
@@ -127,9 +130,21 @@ def draw_metrics(title: str, player: str, color: str, metrics: Mapping[str, Seri
 
 def running_mean(values: np.ndarray, window: int) -> np.ndarray:
     """Return the mean over each value and up to ``window - 1`` before it, ``[N]``."""
+    return _means(values, np.maximum(np.arange(len(values)) - window + 1, 0))
+
+
+def mean_over_steps(steps: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the mean over each value and those before it within a fortieth of all steps, ``[N]``.
+
+    Not over so many values: of long runs the later ones are thinned.
+    """
+    return _means(values, np.searchsorted(steps, steps - (steps[-1] - steps[0]) / 40))
+
+
+def _means(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Return the mean of the values from each start to the value itself, ``[N]``."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(ends - window, 0)
     return (sums[ends] - sums[starts]) / (ends - starts)
 
 
@@ -145,7 +160,8 @@ def thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _label(player: str, info: PlayerInfo) -> str:
     policy = info.use.rpartition(":")[2].rpartition("/")[2]
-    return f"{player} ({policy})" if info.learns or policy == "random" else f"{player} ({policy}, frozen)"
+    label = f"{player} ({policy})" if info.learns or policy == "random" else f"{player} ({policy}, frozen)"
+    return label if len(label) < LEGEND_WIDTH - 7 else f"{label[: LEGEND_WIDTH - 8]}…"
 
 
 def new_figure(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, list[Axes]]":

@@ -16,7 +16,7 @@ from arena.common.errors import ConfigError
 from arena.launch import main
 from arena.protocol.messages import Episode, Progress
 from arena.records.player_statistics import PlayerInfo
-from arena.records.reader import open_records, read_metrics, read_returns
+from arena.records.reader import Series, open_records, read_metrics, read_returns
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
 from arena.report.plots import (
@@ -24,6 +24,7 @@ from arena.report.plots import (
     draw_metrics,
     draw_plots,
     draw_returns,
+    mean_over_steps,
     running_mean,
     save_figure,
     thin,
@@ -118,6 +119,16 @@ def test_every_metric_has_a_panel_whatever_its_name(run):
     assert sum(axes.get_visible() for axes in figure.axes) == 48 and "48 of 200 metrics" in figure.get_suptitle()
 
 
+@pytest.mark.parametrize(("players", "length"), [(1, 4), (2, 40), (4, 26), (12, 8), (3, 150)])
+def test_the_legend_leaves_the_curves_their_width(players, length):
+    names = [f"{number}".ljust(length, "x") for number in range(players)]
+    series = Series(np.arange(100.0), np.arange(100.0), np.arange(100.0))
+    info = {name: PlayerInfo("ppo", "#3b82f6") for name in names}
+    figure = draw_returns("run", info, dict.fromkeys(names, series))
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_position().width > 0.7
+
+
 def test_what_a_resumed_run_left_behind_is_not_drawn(run):
     first = trained(run, 200)
     state = json.loads(json.dumps(first.state()))
@@ -172,6 +183,9 @@ def test_long_runs_are_thinned_without_a_change_of_shape():
 
 def test_the_running_mean_looks_back_only():
     assert list(running_mean(np.array([1.0, 3.0, 5.0, 7.0]), 2)) == [1.0, 2.0, 4.0, 6.0]
+    steps = np.concatenate([np.arange(0.0, 1000.0), np.arange(1000.0, 4001.0, 10.0)])  # thinned from 1000 on
+    lag = steps - mean_over_steps(steps, steps)
+    assert lag[0] == 0 and lag[900] == lag[-1] == 50.0, "half of what is averaged over"
 
 
 def test_the_pictures_can_be_drawn_again_from_the_shell(run, capsys):
