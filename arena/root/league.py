@@ -122,7 +122,7 @@ class LeagueCoordinator:
             self.finish(player)
         pending = self._pending.get(player)
         if pending is not None and message.restarts < pending.number:  # written before it heard of its restart
-            self._published.setdefault(player, message._replace(path=pending.path, restarts=pending.number))
+            self._published[player] = message._replace(path=pending.path, restarts=pending.number)
             return
         self._published[player] = message
         if pending is not None:
