@@ -200,6 +200,17 @@ class BaseLeagueManager:
         self._update_player(player, {**player_info, "total_agent_step": int(step)})
         return True
 
+    def begin_phase(self, player_id: str, step: int) -> None:
+        """Count a player's present phase from a step: loading weights may have taken it a while.
+
+        Args:
+          player_id: of an active player.
+          step: at which it started anew.
+        """
+        player = self.player(player_id)
+        assert isinstance(player, ActivePlayer)
+        player.last_enough_step = step
+
     def state_dict(self) -> dict[str, Any]:
         """Return the whole league as JSON values, random states included."""
         return {

@@ -117,6 +117,7 @@ class RecordWriter:
         self._deterministic = deterministic
         self._began_at = dict.fromkeys(players, 0)  # steps of each player at the beginning of the round
         self._shares: dict[tuple[str, int], float] = {}
+        self._ends: dict[str, int] = {}
         self._finished: set[str] = set()
         self._held: list[Episode] = []
         self._next_show = 0.0
@@ -207,19 +208,20 @@ class RecordWriter:
         for name, statistics in self.players.items():
             statistics.begin_round(goes_on)
             self._began_at[name] = statistics.steps
-        self._shares, self._finished = {}, set()
+        self._shares, self._ends, self._finished = {}, {}, set()
         self._database.add(
             "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, NULL, ?)",
             (self.attempt, index, time.time(), json.dumps(dict(copies)) if copies else None),
         )
 
-    def begin_matches(self, shares: Mapping[tuple[str, int], float]) -> None:
+    def begin_matches(self, shares: Mapping[tuple[str, int], float], ends: Mapping[str, int]) -> None:
         """Take what says how far a player is when one of its matches has got somewhere.
 
         Args:
           shares: (player, match) -> its transition steps altogether for each one that it takes in the match.
+          ends: of each player that learns, its steps in the run with which its budget for this round is spent.
         """
-        self._shares = dict(shares)
+        self._shares, self._ends = dict(shares), dict(ends)
 
     def finish(self, player: str) -> None:
         """Note that a player's budget for this round is spent: what it plays after that are no transition steps."""
@@ -301,10 +303,11 @@ class RecordWriter:
             share = self._shares.get((player, episode.match))
             if share is None or player not in episode.steps:
                 continue
-            found[player] = steps = self._began_at[player] + round(episode.steps[player] * share)
-            # A deterministic run holds episodes until all steps of its stretch are known.
-            if steps > known and (player in self._finished or self._deterministic):
-                found[player] = known
+            steps = found[player] = self._began_at[player] + round(episode.steps[player] * share)
+            if steps > known:
+                # A deterministic run holds episodes until all steps of its stretch are known.
+                final = player in self._finished or self._deterministic
+                found[player] = known if final else max(known, min(steps, self._ends.get(player, steps)))
         return found
 
     def _count(self, episode: Episode) -> dict[str, float]:

@@ -122,11 +122,13 @@ class LeagueCoordinator:
             self.finish(player)
         pending = self._pending.get(player)
         if pending is not None and message.restarts < pending.number:  # written before it heard of its restart
-            self._published[player] = message._replace(path=pending.path, restarts=pending.number)
+            if message.finished:  # nor will it hear of it in this run
+                self._published[player] = message._replace(path=pending.path, restarts=pending.number)
             return
         self._published[player] = message
         if pending is not None:
             self._restarts[player] = message.restarts, message.steps
+            self._manager.begin_phase(player, message.steps)
             self._note("INFO", f"{player} starts anew after {message.steps:,} steps")
             del self._pending[player]
             for job, episodes in self._waiting.pop(player, ()):

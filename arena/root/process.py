@@ -192,12 +192,14 @@ class Root:
             order_checkpoint=self.order_checkpoint,
             complete_checkpoint=self.complete_checkpoint,
         )
-        rows = self._rounds[self._round_number].rows
-        copies = [rows[match.row].env.num_envs for match in plan.matches]
-        self._records.begin_matches(shares_of_matches(plan.matches, copies))
-        round_ = RoundSupervisor(services, plan, self._league)
-        round_.run()
-        self._learning = round_.learning()
+        round_ = self._rounds[self._round_number]
+        copies = [round_.rows[match.row].env.num_envs for match in plan.matches]
+        learning = [player for player in plan.groups if self._config.players[player].learns]
+        ends = {player: self._steps_before.get(player, 0) + round_.steps for player in learning}
+        self._records.begin_matches(shares_of_matches(plan.matches, copies), ends)
+        supervisor = RoundSupervisor(services, plan, self._league)
+        supervisor.run()
+        self._learning = supervisor.learning()
 
     def order_last_checkpoint(self) -> WriteCheckpoint:
         """Begin the checkpoint that everybody writes at the end of a round, or of a stretch of it."""

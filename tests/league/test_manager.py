@@ -304,6 +304,19 @@ def test_whoever_is_trained_enough_is_frozen_first_and_reset_then():
     assert world.league.advance().snapshots == ()
 
 
+def test_a_phase_counts_from_when_the_player_has_really_started_anew():
+    world = World()
+    name = "main_exploiter_default_0"
+    world.train(name, 2 * PHASE)
+    assert world.league.advance().mutated == (name,)
+    world.train(name, 3 * PHASE)
+    world.league.begin_phase(name, 3 * PHASE)
+    world.train(name, 5 * PHASE - 1)
+    assert world.league.advance().snapshots == ()
+    world.train(name, 5 * PHASE)
+    assert ids(world.league.advance().snapshots) == [f"{name}_500"]
+
+
 def test_a_main_player_is_frozen_and_never_reset():
     world = World()
     for step in range(1, 6):

@@ -1,6 +1,7 @@
 """A league in the run: jobs reach environments and policies, results reach the payoff once each, resume goes on."""
 
 import json
+import re
 import shutil
 import sqlite3
 from itertools import combinations, pairwise
@@ -41,6 +42,10 @@ def league(use="alphastar", phase=1_500, players=("main_player", "main_exploiter
 def told(directory, question):
     with sqlite3.connect(directory / "arena.sqlite") as database:
         return database.execute(question).fetchall()
+
+
+def log_of(directory):
+    return (directory / "log" / "arena.log").read_text("utf-8")
 
 
 def check_totals(directory):
@@ -88,7 +93,7 @@ def test_players_are_frozen_restarted_and_met_again(tmp_path):
         for member in side
     }
     assert met & set(frozen) and "main_player_default_0" in met
-    log = (directory / "log" / "arena.log").read_text("utf-8")
+    log = log_of(directory)
     assert "main_exploiter_default_0 starts anew" in log and "main_player_default_0 starts anew" not in log
     assert told(directory, "SELECT count(*) FROM ratings WHERE sigma > 0")[0][0] >= len(players)
     assert told(directory, "SELECT what FROM faults") == []
@@ -139,20 +144,19 @@ def test_a_league_that_was_killed_goes_on_and_counts_every_game_once(tmp_path):
 
 
 def test_whoever_has_spent_its_budget_rests_and_learns_again_when_the_run_goes_on(tmp_path):
-    """A best responder is through long before the main player; its phases end with its budget."""
-    config = league(players=("main_player", "best_responder"), phase=2_000, steps=8_000)
-    config["league"]["settings"]["players"]["main_player"]["env"] = {"num_envs": 2}
+    """A best responder is through long before the main player, at the end of its first phase."""
+    config = league(players=("main_player", "best_responder"), phase=2_000, steps=2_000)
+    config["league"]["settings"]["players"]["main_player"]["env"] = {"num_envs": 1}
     config["policies"]["p"]["settings"]["epochs"] = 30  # so that an update takes as long as a restart
     name = "best_responder_default_0"
     directory = succeed(run_arena(tmp_path, config)).directory
-    first = (directory / "log" / "arena.log").read_text("utf-8")
-    before, after = first.split(f"{name} is finished after 8,")
-    assert before.count(f"{name} starts anew after") >= 2 and "main_player_default_0 is finished" in after
-    assert f"{name} starts anew" not in after and f"{name} is frozen" not in after
+    first = log_of(directory)
+    assert "main_player_default_0 is finished" in first.split(f"{name} is finished after 2,")[1]
+    assert f"{name} starts anew" not in first and f"{name} is frozen" not in first
 
-    succeed(run_arena(tmp_path, {**config, "steps": 14_000}, "--resume"))
-    later = (directory / "log" / "arena.log").read_text("utf-8").removeprefix(first)
-    assert f"{name} is frozen as {name}_8" in later and f"{name} starts anew after" in later
+    succeed(run_arena(tmp_path, {**config, "steps": 9_000}, "--resume"))
+    later = log_of(directory).removeprefix(first)
+    assert f"{name} is frozen as {name}_2" in later and later.count(f"{name} starts anew after") >= 2
     check_learning(directory, name, attempt=2)
 
     # A restart that was ordered, but came too late to be carried out, is carried out when the run goes on.
@@ -168,13 +172,19 @@ def test_whoever_has_spent_its_budget_rests_and_learns_again_when_the_run_goes_o
     for file in path.glob("*.safetensors"):
         shutil.copy(file, directory_of_next)
     again.complete(manifest["number"] + 1, manifest)
-    succeed(run_arena(tmp_path, {**config, "steps": 14_000}, "--resume"))
+    succeed(run_arena(tmp_path, {**config, "steps": 9_000}, "--resume"))
     last, manifest = newest(tmp_path)
     assert list(manifest["league"]["pending_restarts"]) == [name], "without steps to learn in it stays what it is"
     assert (last / f"{name}.safetensors").read_bytes() == (path / f"{name}.safetensors").read_bytes()
-    succeed(run_arena(tmp_path, {**config, "steps": 17_000}, "--resume"))
-    assert f"{name} starts anew after {steps:,} steps" in (directory / "log" / "arena.log").read_text("utf-8")
+    succeed(run_arena(tmp_path, {**config, "steps": 12_000}, "--resume"))
+    assert f"{name} starts anew after {steps:,} steps" in log_of(directory)
     check_learning(directory, name, attempt=4)
+    began = 0  # each phase is as long as its schedule, however long it took to start anew
+    for what, step in re.findall(rf"{name} (is frozen as {name}_|starts anew after )([\d,]+)", log_of(directory)):
+        if what.startswith("starts"):
+            began = int(step.replace(",", ""))
+        else:
+            assert int(step) >= began + 2_000
     _, manifest = newest(tmp_path)
     assert manifest["league"]["restarts"][name][0] >= number
 
