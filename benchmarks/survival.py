@@ -74,7 +74,7 @@ def lose(run: Observed, role: str, updates: int = UPDATES) -> Loss:
     killed = time.time()
     os.kill(pid, signal.SIGKILL)
     going_on, seconds = None, None
-    while seconds is None and time.time() < killed + 30:
+    while seconds is None and time.time() < killed + 60:
         time.sleep(0.02)
         # Updates that were reported before all have found their new parts were made before the death.
         now = _parts(run) if going_on is None else {}

@@ -147,14 +147,14 @@ def test_whoever_has_spent_its_budget_rests_and_learns_again_when_the_run_goes_o
     """A best responder is through long before the main player, at the end of its first phase."""
     config = league(players=("main_player", "best_responder"), phase=2_000, steps=2_000)
     config["league"]["settings"]["players"]["main_player"]["env"] = {"num_envs": 1}
-    config["policies"]["p"]["settings"]["epochs"] = 30  # so that an update takes as long as a restart
+    config["policies"]["p"]["settings"]["epochs"] = 20  # so that an update takes as long as a restart
     name = "best_responder_default_0"
     directory = succeed(run_arena(tmp_path, config)).directory
     first = log_of(directory)
     assert "main_player_default_0 is finished" in first.split(f"{name} is finished after 2,")[1]
     assert f"{name} starts anew" not in first and f"{name} is frozen" not in first
 
-    succeed(run_arena(tmp_path, {**config, "steps": 9_000}, "--resume"))
+    succeed(run_arena(tmp_path, {**config, "steps": 6_500}, "--resume"))
     later = log_of(directory).removeprefix(first)
     assert f"{name} is frozen as {name}_2" in later and later.count(f"{name} starts anew after") >= 2
     check_learning(directory, name, attempt=2)
@@ -172,11 +172,11 @@ def test_whoever_has_spent_its_budget_rests_and_learns_again_when_the_run_goes_o
     for file in path.glob("*.safetensors"):
         shutil.copy(file, directory_of_next)
     again.complete(manifest["number"] + 1, manifest)
-    succeed(run_arena(tmp_path, {**config, "steps": 9_000}, "--resume"))
+    succeed(run_arena(tmp_path, {**config, "steps": 6_500}, "--resume"))
     last, manifest = newest(tmp_path)
     assert list(manifest["league"]["pending_restarts"]) == [name], "without steps to learn in it stays what it is"
     assert (last / f"{name}.safetensors").read_bytes() == (path / f"{name}.safetensors").read_bytes()
-    succeed(run_arena(tmp_path, {**config, "steps": 12_000}, "--resume"))
+    succeed(run_arena(tmp_path, {**config, "steps": 9_500}, "--resume"))
     assert f"{name} starts anew after {steps:,} steps" in log_of(directory)
     check_learning(directory, name, attempt=4)
     began = 0  # each phase is as long as its schedule, however long it took to start anew
