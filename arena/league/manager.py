@@ -249,7 +249,7 @@ class BaseLeagueManager:
                 f"the saved league has the active players {', '.join(state['active'])}, this one {', '.join(ids)}; "
                 f"resume with the configuration that the league was saved with"
             )
-        for key, was, now in changes(state.get("settings", {}), self._settings() if "settings" in state else {}):
+        for key, was, now in changes(state["settings"], self._settings()) if "settings" in state else ():
             logger.warning(
                 "the league's setting %s was %r when the league was saved and is %r now: it holds from here on, what "
                 "was counted before stays as it is", key, was, now,

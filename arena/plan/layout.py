@@ -90,25 +90,26 @@ class Plan(NamedTuple):
         return tuple(assignment.rank for assignment in self.assignments if assignment.role == "idle")
 
 
-def shares_of_matches(matches: Sequence[Match], copies: Sequence[int]) -> dict[tuple[str, int], float]:
+def shares_of_matches(matches: Sequence[Match], rows: Sequence[TableRow]) -> dict[tuple[str, int], float]:
     """Return how many transition steps a player takes altogether for each one that it takes in one of its matches.
 
     That is what its entities in all matches make, since workers of a group keep pace.
 
     Args:
       matches: of the round.
-      copies: of the environment in each match.
+      rows: of the table.
 
     Returns:
       (player, match) -> the factor.
     """
     lanes: Counter[tuple[str, int]] = Counter()
     totals: Counter[str] = Counter()
-    for match, number in zip(matches, copies, strict=True):
+    for match in matches:
         for seat in match.seats:
-            lanes[seat.player, match.index] += number * len(seat.entities)
-            totals[seat.player] += number * len(seat.entities)
-    return {(player, match): totals[player] / own for (player, match), own in lanes.items()}
+            own = rows[match.row].env.num_envs * len(seat.entities)
+            lanes[seat.player, match.index] += own
+            totals[seat.player] += own
+    return {(player, match): totals[player] / part for (player, match), part in lanes.items()}
 
 
 def ranks_needed(rows: Iterable[TableRow]) -> int:

@@ -114,6 +114,7 @@ class PlayerStatistics:
     Attributes:
       steps: transition steps so far.
       updates: gradient updates so far.
+      update_steps: transition steps of the largest update so far; 0 where workers report by time.
       episodes: episodes that count (those that a fault cut do not).
       returns, lengths: of the last ``RECENT`` episodes.
       round_returns: of the last ``RECENT`` episodes of this round.
@@ -126,7 +127,7 @@ class PlayerStatistics:
     def __init__(self, info: PlayerInfo) -> None:
         """Start at nothing."""
         self.info = info
-        self.steps = self.updates = self.episodes = 0
+        self.steps = self.updates = self.episodes = self.update_steps = 0
         self.wins = self.draws = self.losses = 0
         self.returns: deque[float] = deque(maxlen=RECENT)
         self.lengths: deque[int] = deque(maxlen=RECENT)
@@ -168,6 +169,7 @@ class PlayerStatistics:
     def progress(self, now: float, worker: int, steps: int, updates: int, pooled: bool) -> None:
         """Take a report of a worker's own steps in this round, or (``pooled``) of its whole group's in the run."""
         if pooled:
+            self.update_steps = max(self.update_steps, steps - self.steps)
             self.steps = steps
         else:
             before = self._steps_of_worker.get(worker, 0)

@@ -12,6 +12,7 @@ from arena.common import colors
 from arena.config.run import RunConfig
 from arena.protocol.messages import Episode, Episodes, Failure, Progress
 from arena.records.database import Database
+from arena.records.episode_steps import EpisodeSteps
 from arena.records.league_writer import LeagueRecords
 from arena.records.logged_scalars import LoggedScalars
 from arena.records.player_statistics import (
@@ -19,6 +20,7 @@ from arena.records.player_statistics import (
     PlayerStatistics,
     Speed,
     entities_by_player,
+    mean_by_player,
     outcomes_of,
 )
 from arena.records.run_directory import RunDirectory
@@ -74,6 +76,7 @@ class RecordWriter:
       environment_steps: steps of all environment copies so far.
       faults: number of faults so far in this attempt.
       league: the tables of a league.
+      steps_of_episodes: how far players were at the ends of episodes.
     """
 
     def __init__(
@@ -115,10 +118,7 @@ class RecordWriter:
         self._events = EventFiles(run.tensorboard, self.attempt) if tensorboard else None
         self._logged = LoggedScalars(self._database, self._events, self.attempt)
         self._deterministic = deterministic
-        self._began_at = dict.fromkeys(players, 0)  # steps of each player at the beginning of the round
-        self._shares: dict[tuple[str, int], float] = {}
-        self._ends: dict[str, int] = {}
-        self._finished: set[str] = set()
+        self.steps_of_episodes = EpisodeSteps(self.players, deterministic)
         self._held: list[Episode] = []
         self._next_show = 0.0
         self._unshown: dict[str, list[tuple[float, int, int]]] = {}  # return, length, steps at its end
@@ -205,27 +205,13 @@ class RecordWriter:
         """
         self.round = index
         self._logged.begin_round()
-        for name, statistics in self.players.items():
+        self.steps_of_episodes.begin_round()
+        for statistics in self.players.values():
             statistics.begin_round(goes_on)
-            self._began_at[name] = statistics.steps
-        self._shares, self._ends, self._finished = {}, {}, set()
         self._database.add(
             "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, NULL, ?)",
             (self.attempt, index, time.time(), json.dumps(dict(copies)) if copies else None),
         )
-
-    def begin_matches(self, shares: Mapping[tuple[str, int], float], ends: Mapping[str, int]) -> None:
-        """Take what says how far a player is when one of its matches has got somewhere.
-
-        Args:
-          shares: (player, match) -> its transition steps altogether for each one that it takes in the match.
-          ends: of each player that learns, its steps in the run with which its budget for this round is spent.
-        """
-        self._shares, self._ends = dict(shares), dict(ends)
-
-    def finish(self, player: str) -> None:
-        """Note that a player's budget for this round is spent: what it plays after that are no transition steps."""
-        self._finished.add(player)
 
     def end_round(self) -> None:
         """Note that the round is over."""
@@ -264,7 +250,7 @@ class RecordWriter:
             totals = {}
         else:
             totals = self._count(episode)
-        steps = self._steps_at_end(episode)
+        steps = self.steps_of_episodes.at_end(episode)
         if self._events is not None:
             for player, total in totals.items():
                 self._unshown.setdefault(player, []).append((total, int(episode.length), steps[player]))
@@ -292,33 +278,16 @@ class RecordWriter:
             row = (self._episode, entity, player, float(total), int(length), said, steps[player])
             self._database.add("INSERT INTO episode_entities VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
-    def _steps_at_end(self, episode: Episode) -> dict[str, int]:
-        """Return the transition steps in the run that each player of an episode had taken when it ended.
-
-        They follow from its steps in the match, rather than from what the root knows when it hears of the episode.
-        """
-        found = {}
-        for player in entities_by_player(episode.players):
-            found[player] = known = self.players[player].steps if player in self.players else 0
-            share = self._shares.get((player, episode.match))
-            if share is None or player not in episode.steps:
-                continue
-            steps = found[player] = self._began_at[player] + round(episode.steps[player] * share)
-            if steps > known:
-                # A deterministic run holds episodes until all steps of its stretch are known.
-                final = player in self._finished or self._deterministic
-                found[player] = known if final else max(known, min(steps, self._ends.get(player, steps)))
-        return found
-
     def _count(self, episode: Episode) -> dict[str, float]:
         """Count an episode; return the mean return of each player's entities."""
         now = time.monotonic()
         outcomes = outcomes_of(episode.players, episode.returns, episode.outcomes)
+        means = mean_by_player(episode.players, episode.returns)
         totals, length = {}, int(episode.length)
         for player, entities in entities_by_player(episode.players).items():
             if player not in self.players:
                 continue
-            totals[player] = total = sum([float(episode.returns[e]) for e in entities]) / len(entities)
+            totals[player] = total = float(means[player])
             steps = int(sum([episode.lengths[e] for e in entities]))
             self.players[player].finish(now, total, length, steps, outcomes[player])
         return totals

@@ -193,10 +193,9 @@ class Root:
             complete_checkpoint=self.complete_checkpoint,
         )
         round_ = self._rounds[self._round_number]
-        copies = [round_.rows[match.row].env.num_envs for match in plan.matches]
         learning = [player for player in plan.groups if self._config.players[player].learns]
         ends = {player: self._steps_before.get(player, 0) + round_.steps for player in learning}
-        self._records.begin_matches(shares_of_matches(plan.matches, copies), ends)
+        self._records.steps_of_episodes.begin_matches(shares_of_matches(plan.matches, round_.rows), ends)
         supervisor = RoundSupervisor(services, plan, self._league)
         supervisor.run()
         self._learning = supervisor.learning()

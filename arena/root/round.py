@@ -99,7 +99,7 @@ class RoundSupervisor:
             self._finished[message.player].add(message.worker)
             if message.player in self._joined and self._is_finished(message.player):
                 if self._joined[message.player].learns:  # who does not, plays on for the others
-                    self._records.finish(message.player)
+                    self._records.steps_of_episodes.finish(message.player)
                     steps = self._records.steps(message.player)
                     self._records.note("INFO", f"{message.player} is finished after {steps:,} steps")
                 if self._league is not None:

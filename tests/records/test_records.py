@@ -126,18 +126,19 @@ def test_an_episode_has_the_steps_of_its_players_at_its_own_end(run):
     records.begin_round(0)
     records.progress(progress(100))
     records.begin_round(1)
-    records.begin_matches({("blue", 0): 1.5, ("blue", 1): 3.0, ("red", 0): 1.0}, {"blue": 1100})
+    records.steps_of_episodes.begin_matches({("blue", 0): 1.5, ("blue", 1): 3.0, ("red", 0): 1.0}, {"blue": 1100})
     records.progress(progress(1000))
     for steps in (10, 11, 200):
         records.episode(episode(steps={"blue": steps, "red": 2 * steps}))
     records.episode(episode(match=1, steps={"blue": 40}))
-    # What it plays when it has finished is no step of its own, whether the news of that has come or not.
+    # What it plays when it has finished is no step of its own, whether the news of that has come or not. Its largest
+    # update was of 900 steps.
     records.episode(episode(steps={"blue": 2000}))
-    records.finish("blue")
+    records.steps_of_episodes.finish("blue")
     records.episode(episode(steps={"blue": 2000, "red": 500}))
     records.close(0)
     found = rows(run, "SELECT steps FROM episode_entities WHERE player = 'blue' AND entity = 0 ORDER BY episode")
-    assert found == [(115,), (116,), (400,), (220,), (1100,), (1000,)]
+    assert found == [(115,), (116,), (400,), (220,), (2000,), (1000,)]
     found = rows(run, "SELECT steps FROM episode_entities WHERE player = 'red' AND entity = 2 ORDER BY episode")
     assert found == [(20,), (22,), (400,), (80,), (100,), (500,)]  # episodes of 20 steps, where the match says nothing
 

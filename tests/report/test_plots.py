@@ -91,7 +91,7 @@ def test_the_curve_is_the_running_mean_over_the_players_steps(run):
 def test_the_curve_goes_by_steps_where_reports_of_matches_come_one_behind_the_other(run):
     records = RecordWriter(run, INFO, host="node1", ranks=6)
     records.begin_round(0)
-    records.begin_matches({("blue", match): 2.0 for match in (0, 1)}, {})
+    records.steps_of_episodes.begin_matches({("blue", match): 2.0 for match in (0, 1)}, {})
     for match in (0, 1):
         for steps in range(10, 110, 10):
             records.episode(played(steps + match, match=match, steps={"blue": steps + match}))
