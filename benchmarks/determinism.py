@@ -41,12 +41,12 @@ KINDS: dict[str, dict[str, Any]] = {
         "env": {"use": "touchdown", "settings": {"team_size": 2}, "num_envs": 4},
         "policies": {
             "blue": {"use": "ppo", "settings": {"horizon": 32}},
-            "red": {"use": "ppo", "settings": {"horizon": 48}},
+            "red": {"use": "ppo", "settings": {"horizon": 48, "lstm": 16, "burn_in": 8}},
         },
         "matches": [{"seats": ["blue", "blue", "red", "red"]}],
     },
 }
-"""The runs: two workers of one player in matches of their own, and two against two that learn at different paces."""
+"""The runs: two workers of one player in matches of their own; two against two at different paces, one with memory."""
 
 QUESTIONS = (
     "SELECT id, round, match, copy, length, truncated, cause FROM episodes ORDER BY id",

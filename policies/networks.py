@@ -10,12 +10,16 @@ from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.common.errors import ConfigError
+from arena.policies.memory import GRU, LSTM, Memory
 from arena.policies.settings import NetworkSettings
 
 SQRT_2 = math.sqrt(2)
 NATURE_SIDE = 64  # below it, the convolutions of the Nature DQN paper leave less than 4 x 4 places of an image
 SMALL_SIDE = 20  # the smallest image that the same network with half its first kernel and stride can read
 IMAGE_SIDE = 8  # below it, an image is a short vector
+VALUE_GRADIENT = 0.1
+"""Share of the value's gradient in a trunk for both, on vectors. All of it is many times the policy's where returns are
+above one: CartPole then ends at 200 to 260 of 500, with a tenth or a hundredth at 490 to 500 (benchmarks/NOTES.md)."""
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -218,49 +222,13 @@ def _at(tree: Any, path: tuple) -> Any:
     return tree
 
 
-class Memory(nn.Module):
-    """An LSTM (Hochreiter and Schmidhuber, 1997) that forgets everything where an episode starts."""
-
-    def __init__(self, inputs: int, width: int) -> None:
-        """Initialise all weights orthogonally."""
-        super().__init__()
-        self.width = width
-        self.read = linear(inputs, 4 * width, 1.0)
-        self.recall = linear(width, 4 * width, 1.0)
-
-    def forward(
-        self, features: torch.Tensor, starts: torch.Tensor, state: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read T slots one after the other.
-
-        Args:
-          features: ``[T, N, inputs]``.
-          starts: ``[T, N]``, where the observation is the first of an episode.
-          state: ``[N, 2, width]``, hidden and cell state before the first slot.
-
-        Returns:
-          The hidden states ``[T, N, width]``, and the state after the last slot.
-        """
-        read = self.read(features)
-        keep = (~starts).to(read.dtype).unsqueeze(-1)
-        hidden, cell = state.unbind(1)
-        found = []
-        for slot in range(len(features)):
-            gates = read[slot] + self.recall(hidden * keep[slot])
-            enter, forget, new, leave = gates.chunk(4, -1)
-            cell = torch.sigmoid(forget) * cell * keep[slot] + torch.sigmoid(enter) * torch.tanh(new)
-            hidden = torch.sigmoid(leave) * torch.tanh(cell)
-            found.append(hidden)
-        return torch.stack(found), torch.stack((hidden, cell), 1)
-
-
 class Answer(NamedTuple):
     """What the networks say about N observations.
 
     Attributes:
       outputs: ``[N, outputs]``, for the distribution.
       values: ``[N]``.
-      state: ``[N, 2, width]``, the memory afterwards; None without one.
+      state: ``[N, rows, width]``, the memories afterwards; None without one.
     """
 
     outputs: Any
@@ -269,9 +237,11 @@ class Answer(NamedTuple):
 
 
 class ActorCritic(nn.Module):
-    """Policy and value networks: one trunk for both, or two apart, each with its own encoder.
+    """Policy and value networks: one trunk for both, or two, which share an encoder or nothing.
 
     Attributes:
+      value_gradient: share of the value's gradient that enters what policy and value both read.
+      memory_shape: vectors that the memories of both keep for each lane, and their width; no vectors without memory.
       free: the distribution's learned numbers that do not depend on the observation.
     """
 
@@ -291,19 +261,39 @@ class ActorCritic(nn.Module):
         """
         super().__init__()
         images = [is_image(leaf, settings.encoder) for leaf in leaf_spaces(space)]
-        shared = settings.shared if settings.shared is not None else any(images) or settings.lstm is not None
         hidden = settings.hidden if settings.hidden is not None else () if all(images) else (64, 64)
-        self.actor = Trunk(space, hidden, settings)
-        self.critic = None if shared else Trunk(space, hidden, settings)
-        self.memory = None if settings.lstm is None else Memory(self.actor.width, settings.lstm)
-        width = self.actor.width if self.memory is None else self.memory.width
+        shared = settings.shared
+        if shared is None:
+            shared = any(images) and ("encoder" if settings.has_memory else True)
+        self.actor = Trunk(Encoder(space, settings), hidden, settings)
+        self.critic = None
+        if shared == "encoder":
+            self.critic = Trunk(self.encoder.width, hidden, settings)
+        elif shared is not True:
+            self.critic = Trunk(Encoder(space, settings), hidden, settings)
+        if settings.value_gradient is not None:
+            self.value_gradient = settings.value_gradient
+        elif shared is True and settings.has_memory:
+            self.value_gradient = 0.0
+        else:
+            self.value_gradient = 1.0 if not shared or any(images) else VALUE_GRADIENT
+        memories = [trunk.memory for trunk in (self.actor, self.critic) if trunk is not None]
+        rows = [0 if memory is None else memory.rows for memory in memories]
+        self._policy_rows = rows[0]
+        self.memory_shape = sum(rows), settings.memory_width
         # Small policy weights begin with nearly equal probabilities.
-        self.policy_head = linear(width, outputs, 0.01)
-        self.value_head = linear(width, 1, 1.0)
+        self.policy_head = linear(self.actor.width, outputs, 0.01)
+        self.value_head = linear(self.actor.width, 1, 1.0)
         if free:
             self.free = nn.Parameter(torch.tensor(free, dtype=torch.float32))
         else:
             self.register_buffer("free", torch.empty(0), persistent=False)
+
+    @property
+    def encoder(self) -> Encoder:
+        """What reads the observations for the policy."""
+        assert self.actor.encoder is not None
+        return self.actor.encoder
 
     def forward(
         self, observations: Any, starts: torch.Tensor | None = None, state: torch.Tensor | None = None
@@ -311,34 +301,76 @@ class ActorCritic(nn.Module):
         """Answer N observations ``[N, ...]``.
 
         With memory they are T slots of N / T lanes, slots first; ``starts`` is ``[T, N / T]`` and ``state``
-        ``[N / T, 2, width]`` before the first slot.
+        ``[N / T, rows, width]`` before the first slot.
         """
-        features = self.actor(observations)
-        if self.memory is not None:
-            assert starts is not None and state is not None
-            features, state = self.memory(features.view(*starts.shape, -1), starts, state)
-            features = features.flatten(0, 1)
-        apart = features if self.critic is None else self.critic(observations)
-        return Answer(self.policy_head(features), self.value_head(apart).squeeze(-1), state)
+        policy_state, value_state = None, None
+        if state is not None:
+            policy_state, value_state = state[:, : self._policy_rows], state[:, self._policy_rows :]
+        encoded = self.encoder(observations)
+        features, after = self.actor(encoded, starts, policy_state)
+        if self.critic is None:
+            value_features = _scale_gradient(features, self.value_gradient)
+        else:
+            if self.critic.encoder is None:
+                encoded = _scale_gradient(encoded, self.value_gradient)
+            else:
+                encoded = self.critic.encoder(observations)
+            value_features, value_after = self.critic(encoded, starts, value_state)
+            if after is not None:
+                after = torch.cat((after, value_after), 1)
+        return Answer(self.policy_head(features), self.value_head(value_features).squeeze(-1), after)
+
+
+def _scale_gradient(x: torch.Tensor, share: float) -> torch.Tensor:
+    """Return ``x``, through which only this share of the gradient flows back."""
+    if share == 1:
+        return x
+    return x.detach() if share == 0 else torch.lerp(x.detach(), x, share)
 
 
 class Trunk(nn.Module):
-    """An encoder and hidden layers behind it."""
+    """What is before a head: an encoder, or another trunk's; a memory, where there is one; hidden layers.
 
-    def __init__(self, space: gym_spaces.Space, hidden: Sequence[int], settings: NetworkSettings) -> None:
-        """Stack linear layers with their activation."""
+    The hidden layers read what the memory says and what it reads, so that what is seen at the moment need not pass
+    through it (Ni et al., Recurrent model-free RL can be a strong baseline for many POMDPs, 2022).
+
+    Attributes:
+      width: of the features ``[N, width]``.
+    """
+
+    encoder: Encoder | None
+    memory: Memory | None
+
+    def __init__(self, encoder: Encoder | int, hidden: Sequence[int], settings: NetworkSettings) -> None:
+        """Stack linear layers with their activation on an encoder, or on another trunk's of this width."""
         super().__init__()
-        self.encoder = Encoder(space, settings)
-        self.width = self.encoder.width
+        self.encoder, self.width = (None, encoder) if isinstance(encoder, int) else (encoder, encoder.width)
+        self.memory = None
+        if settings.has_memory:
+            self.memory = (GRU if settings.gru else LSTM)(self.width, settings.memory_width)
+            self.width += self.memory.width
         layers: list[nn.Module] = []
         for width in hidden:
             layers += [linear(self.width, width, SQRT_2), ACTIVATIONS[settings.activation]()]
             self.width = width
         self.hidden = nn.Sequential(*layers)
 
-    def forward(self, observations: Any) -> torch.Tensor:
-        """``[N, ...] -> [N, width]``."""
-        return self.hidden(self.encoder(observations))
+    def forward(
+        self, encoded: torch.Tensor, starts: torch.Tensor | None, state: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the features of what an encoder said, and the memory's state afterwards.
+
+        Args:
+          encoded: ``[N, encoder's width]``.
+          starts: see ``ActorCritic.forward``.
+          state: likewise, this trunk's part.
+        """
+        after = None
+        if self.memory is not None:
+            assert starts is not None and state is not None
+            remembered, after = self.memory(encoded.view(*starts.shape, -1), starts, state)
+            encoded = torch.cat((encoded, remembered.flatten(0, 1)), 1)
+        return self.hidden(encoded), after
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """Proximal policy optimisation (Schulman et al., 2017), over all workers of a player."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from arena.policies.returns import advantages
 from arena.policies.settings import PPOSettings
 
 KL = LOSSES.index("kl")
+OLD_MEMORY = "memory.read.weight"  # what only networks with their memory behind the hidden layers had
 NETWORK = "network."  # in front of the networks' names in a state dict
 LOOK_BACK = 1024  # samples that are read at once: what the layers say of them stays in the caches
 
@@ -35,7 +36,7 @@ class Past(NamedTuple):
     Attributes:
       valid: ``[T * L]``, where there is a transition.
       starts: ``[T * L]``, where an episode starts.
-      memory: ``[T * L, 2, width]``, with which the slot was read.
+      memory: ``[T * L, rows, width]``, with which the slot was read.
     """
 
     valid: torch.Tensor
@@ -48,10 +49,20 @@ def _joined(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1, *array.shape[2:])
 
 
+def _refuse_old_memory(names: Iterable[str]) -> None:
+    if OLD_MEMORY in names:
+        raise ConfigError(
+            "these weights have one memory for policy and value, behind the hidden layers: such networks learned "
+            "badly and are no longer made, so they cannot go on. Expected a memory in front of the hidden layers: "
+            "train anew, without warm_start or in a run of another name; set shared: true if policy and value are to "
+            "share one memory"
+        )
+
+
 class PPO:
     """The clipped surrogate objective with generalised advantage estimation.
 
-    With an LSTM, learning starts each lane from the memory it acted with in slot 0 and reads the whole rollout, so that
+    With a memory, learning starts each lane from the one it acted with in slot 0 and reads the whole rollout, so that
     the first epoch finds the very probabilities that acted; gradients do not reach further back. That memory was made
     by weights from before the last update. With ``burn_in: k``, each update ends by reading the rollout's last k slots
     again with the new weights, from the memory before them; acting and then learning go on from what comes out.
@@ -88,11 +99,10 @@ class PPO:
             "log_prob": ((), np.float32),
             "value": ((), np.float32),
         }
-        self.recurrent = self.networks.memory is not None
-        width = self.networks.memory.width if self.networks.memory is not None else 0
-        self._memory = torch.zeros(lanes, 2, width, device=self.device)
+        self.recurrent = settings.has_memory
+        self._memory = torch.zeros(lanes, *self.networks.memory_shape, device=self.device)
         if self.recurrent:
-            self.extras["memory"] = ((2, width), np.float32)  # before the slot
+            self.extras["memory"] = (self.networks.memory_shape, np.float32)  # before the slot
 
     def _perceptrons(self) -> Perceptrons:
         return Perceptrons(self.networks, self.optimizer.parameters.numpy(), self.gradient.values.numpy())
@@ -388,6 +398,7 @@ class PPO:
         Raises:
           ConfigError: names or shapes are not those of these networks.
         """
+        _refuse_old_memory(weights)
         copy_tensors(self.networks.state_dict(), weights)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
@@ -409,6 +420,7 @@ class PPO:
         """
         numbers = {name: torch.zeros((), dtype=torch.float64) for name in ("adam.steps", "updates", "progress")}
         networks = {NETWORK + name: tensor for name, tensor in self.networks.state_dict().items()}
+        _refuse_old_memory(name.removeprefix(NETWORK) for name in state)
         moments = {"adam.first": self.optimizer.first, "adam.second": self.optimizer.second}
         copy_tensors({**networks, **moments, **numbers}, state)
         self.optimizer.steps = int(numbers["adam.steps"])

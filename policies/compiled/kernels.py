@@ -29,7 +29,7 @@ _ABREAST = 64  # sums that are worked out side by side, so that a loop becomes v
 
 
 @njit(error_model="numpy")
-def _tanh(x: float) -> float:
+def tanh(x: float) -> float:
     """Return tanh, to 2e-7, as the quotient of polynomials that Eigen and XLA use: loops over it are vectorized."""
     if x > _F(7.9053111):
         x = _F(7.9053111)
@@ -74,7 +74,7 @@ def forward(parameters: np.ndarray, layers: np.ndarray, observations: np.ndarray
         if layers[row, ACTIVATION] == TANH:
             for i in range(count):
                 for j in range(outputs):
-                    y[i, j] = _tanh(y[i, j] + bias[j])
+                    y[i, j] = tanh(y[i, j] + bias[j])
         elif layers[row, ACTIVATION] == RELU:
             for i in range(count):
                 for j in range(outputs):
@@ -86,7 +86,7 @@ def forward(parameters: np.ndarray, layers: np.ndarray, observations: np.ndarray
                     y[i, j] += bias[j]
 
 
-@compiled("void(float32[::1], float32[::1], int64[:, ::1], float32[:, ::1], float32[::1], float32[::1])")
+@compiled("void(float32[::1], float32[::1], int64[:, ::1], float32[:, ::1], float32[::1], float32[::1], float32)")
 def backward(
     parameters: np.ndarray,
     gradient: np.ndarray,
@@ -94,6 +94,7 @@ def backward(
     observations: np.ndarray,
     results: np.ndarray,
     slopes: np.ndarray,
+    share: float,
 ) -> None:
     """Write the derivatives by all weights and biases of the layers, which ``forward`` has computed.
 
@@ -104,6 +105,7 @@ def backward(
       observations: ``[N, inputs]``.
       results: what ``forward`` wrote.
       slopes: laid out like ``results``, the derivatives by what each layer says: given for those that no other reads.
+      share: how much of the last layer's derivatives enters the layer that it reads: 1 for all.
     """
     count = len(observations)
     has_slopes = np.zeros(len(layers), np.bool_)
@@ -137,6 +139,8 @@ def backward(
             by_x += np.dot(by_y, weight)
         else:
             np.dot(by_y, weight, by_x)
+            if row == len(layers) - 1:
+                by_x *= share
             has_slopes[layers[row, SOURCE]] = True
 
 

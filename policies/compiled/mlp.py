@@ -88,9 +88,9 @@ class Perceptrons:
 
     def __init__(self, networks: ActorCritic, parameters: np.ndarray, gradient: np.ndarray) -> None:
         """Take float32 vectors of all parameters and of their gradients, in the order of ``networks.parameters()``."""
-        encoder = networks.actor.encoder.leaves[0]
+        encoder = networks.encoder.leaves[0]
         assert isinstance(encoder, Vector)
-        self._scale = encoder.scale
+        self._scale, self._value_gradient = encoder.scale, networks.value_gradient
         self._parameters, self._gradient = parameters, gradient
         layers, policy, value = _layers(networks)
         self._policy, self._value, self._both = (
@@ -100,10 +100,10 @@ class Perceptrons:
     @staticmethod
     def serves(networks: ActorCritic) -> bool:
         """Whether this computes what the networks do."""
-        encoder = networks.actor.encoder
+        encoder = networks.encoder
         known = {nn.Linear, *_ACTIVATIONS}
         return (
-            networks.memory is None
+            networks.actor.memory is None
             and encoder.paths == [()]
             and isinstance(encoder.leaves[0], Vector)
             and all(type(layer) in known for layer in networks.actor.hidden)
@@ -129,7 +129,7 @@ class Perceptrons:
         policy, value = plan.wanted
         policy[...] = by_outputs
         value[:, 0] = by_values
-        backward(self._parameters, self._gradient, plan.table, plan.x, plan.results, plan.slopes)
+        backward(self._parameters, self._gradient, plan.table, plan.x, plan.results, plan.slopes, self._value_gradient)
 
     def _compute(self, plan: _Plan, observations: np.ndarray) -> list[np.ndarray]:
         """Return what the heads of a plan say, each ``[N, outputs]``."""
@@ -144,7 +144,7 @@ class Perceptrons:
 
 
 def _layers(networks: ActorCritic) -> tuple[list[_Layer], int, int]:
-    """Return all layers, and the places of the policy's and of the value's head among them."""
+    """Return all layers, the value's head last, and the places of the policy's and of the value's head among them."""
     starts: dict[torch.Tensor, int] = {}
     start = 0
     for parameter in networks.parameters():

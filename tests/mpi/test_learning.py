@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from arena.launch import mpirun
+from arena.launch import main, mpirun
 from arena.learning.weights import read_tensors
 
 from .launching import PLAYERS, player, run_arena, run_mpirun, succeed, write_config
@@ -26,12 +26,31 @@ def four_workers(policy, settings=None, **more):
     }
 
 
-def test_weights_of_every_player_are_bit_identical_across_workers_after_every_update(tmp_path):
-    config = four_workers("ppo", QUICK, verify_replicas=True)
-    config["policies"] = {"blue": {"use": "ppo", "settings": QUICK}, "red": {"use": "ppo", "settings": QUICK}}
-    config["matches"] = [{"seats": ["blue", "blue", "red", "red"]}]
+def test_weights_of_every_player_are_bit_identical_across_workers_after_every_update(tmp_path, capsys):
+    """Both players have a memory, the second one for policy and value; then they play, and a frozen one with them."""
+    config = four_workers("ppo", verify_replicas=True)
+    config["env"]["settings"]["team_size"] = 4
+    config["policies"] = {
+        "blue": {"use": "ppo", "settings": {**QUICK, "lstm": 8}},
+        "red": {"use": "ppo", "settings": {**QUICK, "gru": 8, "shared": True}},
+    }
+    config["matches"] = [{"seats": ["blue"] * 4 + ["red"] * 4}]
     outcome = succeed(run_arena(tmp_path, config))
-    assert " -n 6 " in outcome.output
+    assert " -n 10 " in outcome.output
+    run = outcome.directory
+    assert main(["eval", str(run), "--episodes", "4", "--seed", "1"]) == 0
+    first = capsys.readouterr().out
+    assert main(["eval", str(run), "--episodes", "4", "--seed", "1"]) == 0
+    assert capsys.readouterr().out == first and "blue" in first
+
+    newest = max((run / "players" / "red").glob("*.safetensors"), key=lambda path: int(path.stem))
+    config["policies"]["red"] |= {"frozen": True, "warm_start": str(newest)}
+    config["steps"] = 1_000
+    succeed(run_arena(tmp_path, {**config, "name": "opponent"}))
+    config["policies"]["red"]["settings"] = {**QUICK, "gru": 8}
+    refused = run_arena(tmp_path, {**config, "name": "refused"})
+    assert refused.code != 0 and "Traceback" not in refused.errors
+    assert "use the settings that they were trained with" in refused.errors
 
 
 def test_a_replica_that_drifts_by_one_bit_ends_the_job_and_is_named(tmp_path):

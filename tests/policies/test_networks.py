@@ -11,7 +11,8 @@ from arena.common.trees import map_tree
 from arena.learning.gradients import FlatGradient
 from arena.policies.compiled.adam import FlatAdam
 from arena.policies.compiled.mlp import Perceptrons
-from arena.policies.networks import ActorCritic, Convolution, Encoder, Memory, Tanh, Vector, copy_tensors
+from arena.policies.memory import GRU, LSTM
+from arena.policies.networks import ActorCritic, Convolution, Encoder, Tanh, Vector, copy_tensors
 from arena.policies.settings import NetworkSettings
 
 
@@ -134,11 +135,15 @@ def test_the_fast_forward_pass_computes_what_the_networks_do(activation, shared,
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
-@pytest.mark.parametrize("shared", [None, True], ids=["apart", "shared"])
+@pytest.mark.parametrize(
+    "sharing",
+    [{}, {"shared": True}, {"shared": True, "value_gradient": 1.0}, {"shared": True, "value_gradient": 0.0}],
+    ids=str,
+)
 @pytest.mark.parametrize("hidden", [None, (), (7, 5, 3)], ids=str)
-def test_the_fast_backward_pass_gives_the_gradients_of_torch(activation, shared, hidden):
+def test_the_fast_backward_pass_gives_the_gradients_of_torch(activation, sharing, hidden):
     space = gym_spaces.Box(0, 255, (2, 2), np.uint8)
-    networks = actor_critic(space, activation=activation, shared=shared, hidden=hidden)
+    networks = actor_critic(space, activation=activation, hidden=hidden, **sharing)
     x = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (9, 2, 2), np.uint8))
 
     def loss(outputs, values):
@@ -175,10 +180,48 @@ def test_the_fast_forward_pass_does_not_serve_what_it_cannot(space, settings):
 
 
 def test_sharing_follows_from_the_space():
-    assert actor_critic(gym_spaces.Box(-1, 1, (4,))).critic is not None
-    assert actor_critic(bytes_box(10, 10, 1)).critic is None
-    assert actor_critic(bytes_box(10, 10, 1), shared=False).critic is not None
-    assert actor_critic(gym_spaces.Box(-1, 1, (4,)), lstm=8).critic is None
+    vector, image = gym_spaces.Box(-1, 1, (4,)), bytes_box(10, 10, 1)
+    for memory in ({}, {"lstm": 8}, {"gru": 8}):
+        assert actor_critic(vector, **memory).critic.encoder is not None
+        assert actor_critic(image, shared=False, **memory).critic.encoder is not None
+        assert actor_critic(vector, shared=True, **memory).critic is None
+    assert actor_critic(image).critic is None
+    with_memory = actor_critic(image, lstm=8)  # one convolution, which is dear, and two memories
+    assert with_memory.critic.encoder is None and with_memory.critic.memory is not with_memory.actor.memory
+
+
+@pytest.mark.parametrize("shared", [False, "encoder", True], ids=str)
+@pytest.mark.parametrize("memory", ["lstm", "gru"])
+def test_one_loss_does_not_reach_what_the_other_has_for_itself(shared, memory):
+    networks = actor_critic(bytes_box(10, 10, 1), shared=shared, value_gradient=0.5, **{memory: 5})
+    seen = torch.randint(0, 256, (6, 10, 10, 1), dtype=torch.uint8)
+    starts, state = torch.zeros(3, 2, dtype=torch.bool), torch.zeros(2, *networks.memory_shape)
+
+    def reached(loss):
+        networks.zero_grad()
+        loss(networks(seen, starts, state)).backward()
+        return {name for name, each in networks.named_parameters() if each.grad is not None and each.grad.any()}
+
+    by_policy = reached(lambda answer: answer.outputs.square().sum())
+    by_value = reached(lambda answer: answer.values.square().sum())
+    common = {name.rpartition(".")[0] for name in by_policy & by_value}
+    expected = {
+        False: set(),
+        "encoder": {
+            "actor.encoder.leaves.0.layers.0",
+            "actor.encoder.leaves.0.layers.2",
+            "actor.encoder.leaves.0.layers.5",
+        },
+        True: {
+            "actor.encoder.leaves.0.layers.0",
+            "actor.encoder.leaves.0.layers.2",
+            "actor.encoder.leaves.0.layers.5",
+            "actor.memory.read",
+            "actor.memory.recall",
+        },
+    }
+    assert common == expected[shared]
+    assert by_policy | by_value == {name for name, _ in networks.named_parameters()}
 
 
 def test_first_policies_are_nearly_uniform_and_weights_orthogonal():
@@ -188,41 +231,85 @@ def test_first_policies_are_nearly_uniform_and_weights_orthogonal():
     assert torch.allclose(weight.T @ weight, 2 * torch.eye(4), atol=1e-5)
 
 
-def test_memory_equals_the_library_lstm():
+MEMORIES = pytest.mark.parametrize("kind", [LSTM, GRU], ids=["lstm", "gru"])
+LIBRARY = {LSTM: torch.nn.LSTM, GRU: torch.nn.GRU}
+
+
+@MEMORIES
+def test_memory_equals_the_library_s(kind):
     torch.manual_seed(0)
-    memory, library = Memory(3, 5), torch.nn.LSTM(3, 5)
+    memory, library = kind(3, 5), LIBRARY[kind](3, 5)
     with torch.no_grad():
         library.weight_ih_l0.copy_(memory.read.weight)
         library.weight_hh_l0.copy_(memory.recall.weight)
         library.bias_ih_l0.copy_(memory.read.bias.normal_())
         library.bias_hh_l0.copy_(memory.recall.bias.normal_())
-    x, state = torch.randn(7, 2, 3), torch.randn(2, 2, 5)
+    x, state = torch.randn(7, 2, 3), torch.randn(2, memory.rows, 5)
     found, after = memory(x, torch.zeros(7, 2, dtype=torch.bool), state)
-    expected, (hidden, cell) = library(x, (state[None, :, 0].contiguous(), state[None, :, 1].contiguous()))
+    given = tuple(part[None].contiguous() for part in state.unbind(1))
+    expected, ends = library(x, given if kind is LSTM else given[0])
     assert torch.allclose(found, expected, atol=1e-6)
-    assert torch.allclose(after, torch.stack((hidden[0], cell[0]), 1), atol=1e-6)
+    assert torch.allclose(after, torch.cat(ends if kind is LSTM else (ends,)).transpose(0, 1), atol=1e-6)
 
 
-def test_memory_forgets_where_an_episode_starts_and_only_in_that_lane():
-    memory = Memory(3, 5)
-    x, state = torch.randn(6, 2, 3), torch.randn(2, 2, 5)
+@MEMORIES
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_compiled_memory_has_the_results_and_gradients_of_torch(kind, lanes):
+    torch.manual_seed(0)
+    memory = kind(3, 6)
+    memory.recall.bias.data.normal_()
+    x, state = torch.randn(9, lanes, 3, requires_grad=True), torch.randn(lanes, memory.rows, 6)
+    keep = (torch.rand(9, lanes) > 0.3).float()
+    weight = torch.randn(9, lanes, 6)
+
+    def all_of(sequence):
+        hidden, after = sequence(memory.read(x), keep, state)
+        asked = [x, *memory.parameters()]
+        return [hidden, after, *torch.autograd.grad((hidden * weight).sum(), asked)]
+
+    for found, expected in zip(all_of(memory.compiled), all_of(memory.slot_by_slot), strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@MEMORIES
+def test_new_memories_keep_a_cue_for_many_slots(kind):
+    """With biases of zero nothing of it is left after 50 slots, and no gradient reaches it."""
+    memory = kind(1, 64)
+    starts = torch.zeros(51, 2, dtype=torch.bool)
+    cue = torch.zeros(51, 2, 1)
+    cue[0, 0], cue[0, 1] = -1, 1
+
+    def left():
+        _, after = memory(cue, starts, torch.zeros(2, memory.rows, 64))
+        return (after[0] - after[1]).abs()[-1].median().item()  # of the cell of an LSTM, the hidden state of a GRU
+
+    kept = left()
+    torch.nn.init.zeros_(memory.read.bias)
+    assert kept > 100 * left()
+
+
+@MEMORIES
+def test_memory_forgets_where_an_episode_starts_and_only_in_that_lane(kind):
+    memory = kind(3, 5)
+    x, state = torch.randn(6, 2, 3), torch.randn(2, memory.rows, 5)
     starts = torch.zeros(6, 2, dtype=torch.bool)
     kept, _ = memory(x, starts, state)
     starts[3, 0] = True
     found, _ = memory(x, starts, state)
-    fresh, _ = memory(x[3:], torch.zeros(3, 2, dtype=torch.bool), torch.zeros(2, 2, 5))
+    fresh, _ = memory(x[3:], torch.zeros(3, 2, dtype=torch.bool), torch.zeros(2, memory.rows, 5))
     assert torch.allclose(found[3:, 0], fresh[:, 0], atol=1e-6)
     assert torch.allclose(found[:, 1], kept[:, 1], atol=1e-6)
     assert not torch.allclose(found[3:, 0], kept[3:, 0], atol=1e-3)
 
 
-def test_reading_a_sequence_equals_reading_it_slot_by_slot():
+@pytest.mark.parametrize("settings", [{"lstm": 6}, {"gru": 6}, {"lstm": 6, "shared": True}], ids=str)
+def test_reading_a_sequence_equals_reading_it_slot_by_slot(settings):
     space = gym_spaces.Dict(a=gym_spaces.Box(-1, 1, (3,)), b=gym_spaces.Discrete(2))
-    networks = actor_critic(space, lstm=6)
+    networks = actor_critic(space, **settings)
     batch = {"a": torch.randn(5 * 2, 3), "b": torch.randint(0, 2, (10,))}
     starts = torch.rand(5, 2) < 0.3
-    whole = networks(batch, starts, torch.zeros(2, 2, 6))
-    state = torch.zeros(2, 2, 6)
+    state = torch.zeros(2, *networks.memory_shape)
+    whole = networks(batch, starts, state)
     for slot in range(5):
         one = networks(map_tree(lambda x, s=slot: x[2 * s : 2 * s + 2], batch), starts[slot : slot + 1], state)
         state = one.state

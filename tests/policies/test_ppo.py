@@ -109,7 +109,9 @@ def flat(state):
 # Many workers
 
 
-@pytest.mark.parametrize("settings", [{}, {"lstm": 5}, {"value_clip": 0.1, "entropy_coefficient": 0.01}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"lstm": 5}, {"gru": 5, "shared": True}, {"value_clip": 0.1, "entropy_coefficient": 0.01}], ids=str
+)
 def test_one_update_of_many_workers_equals_one_of_a_single_worker_on_all_their_data(settings):
     lanes = (2, 3, 1, 4)
     settings = {"epochs": 1, "minibatches": 1, "horizon": 24, **settings}
@@ -138,7 +140,7 @@ def test_one_update_of_many_workers_equals_one_of_a_single_worker_on_all_their_d
         assert metrics[0][name] == pytest.approx(value, abs=1e-4, rel=1e-4), name
 
 
-@pytest.mark.parametrize("settings", [{}, {"lstm": 4, "burn_in": 3}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"lstm": 4, "burn_in": 3}, {"gru": 4}], ids=str)
 def test_replicas_stay_bit_identical_over_many_updates_with_their_own_experience(settings):
     weights = make(**settings).weights()
 
@@ -272,7 +274,11 @@ def test_a_rollout_without_transitions_changes_nothing():
     assert torch.equal(flat(policy.weights()), flat(before))
 
 
-@pytest.mark.parametrize("settings", [{"lstm": 6}, {"lstm": 6, "burn_in": 5}, {"lstm": 6, "burn_in": 16}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{"lstm": 6}, {"lstm": 6, "shared": True}, {"gru": 6, "burn_in": 5}, {"lstm": 6, "burn_in": 16}],
+    ids=str,
+)
 def test_the_first_pass_of_an_update_finds_the_probabilities_that_acted(settings):
     """Memory is restored at the rollout's first slot and cleared at each start, so that every ratio begins at 1."""
     policy = make(epochs=1, minibatches=1, learning_rate=0.01, **settings)
@@ -307,6 +313,15 @@ def test_looking_at_the_last_observation_does_not_advance_the_memory():
     policy.bootstrap(seen, lanes=slice(0, 4))
     policy.act(seen)  # without lanes nothing is remembered either
     assert np.array_equal(policy.worker_state()["memory"], before)
+
+
+def test_weights_with_one_memory_behind_the_hidden_layers_are_refused_with_a_way_out():
+    policy = make(lstm=6)
+    old = {"memory.read.weight": np.zeros((24, 64), np.float32), "actor.hidden.0.weight": np.zeros((64, 3), np.float32)}
+    with pytest.raises(ConfigError, match="one memory for policy and value.*train anew.*shared: true"):
+        policy.load_weights(old)
+    with pytest.raises(ConfigError, match="one memory for policy and value.*train anew.*shared: true"):
+        policy.load_state_dict({f"network.{name}": array for name, array in old.items()})
 
 
 def test_schedules_follow_the_progress():
@@ -352,7 +367,7 @@ def test_metrics_are_those_that_records_know():
 # What is kept
 
 
-@pytest.mark.parametrize("settings", [{}, {"lstm": 4, "burn_in": 2}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"lstm": 4, "burn_in": 2}, {"gru": 4}, {"lstm": 4, "shared": True}], ids=str)
 def test_a_restored_policy_goes_on_bit_for_bit(settings):
     def go_on(policy, rollout, seeds):
         for seed in seeds:
@@ -415,7 +430,7 @@ def test_weights_of_another_shape_are_refused_with_file_and_tensor_named(tmp_pat
 def test_settings_are_checked():
     with pytest.raises(ConfigError, match="settings of policy 'ppo'.*learning_rates"):
         build("ppo", SPACES, {"learning_rates": 1}, lanes=1, seed=0)
-    with pytest.raises(ConfigError, match="burn_in warms up the memory"):
+    with pytest.raises(ConfigError, match="burn_in brings a memory up to date"):
         build("ppo", SPACES, {"burn_in": 3}, lanes=1, seed=0)
     with pytest.raises(ConfigError, match="expected one that acts without an environment"):
         build("sb3", SPACES, {}, lanes=1, seed=0)
@@ -464,13 +479,16 @@ class Recall(gymnasium.Env):
         return np.array([0, self.step_number == 5], np.float32), reward, over, False, {}
 
 
-@pytest.mark.parametrize(("lstm", "solves"), [(16, True), (None, False)], ids=["with memory", "without"])
-def test_an_lstm_remembers_what_a_perceptron_cannot(lstm, solves):
+@pytest.mark.parametrize(
+    ("memory", "solves"),
+    [({"lstm": 16, "burn_in": 8}, True), ({"gru": 16}, True), ({"lstm": 16, "shared": True}, True), ({}, False)],
+    ids=str,
+)
+def test_a_memory_remembers_what_a_perceptron_cannot(memory, solves):
     envs = vector(Recall)
     policy = policy_for(
         envs,
-        lstm=lstm,
-        burn_in=8 if lstm else 0,
+        **memory,
         hidden=(16,),
         horizon=32,
         learning_rate=5e-3,
@@ -548,10 +566,10 @@ def test_learns_with_action_masks_and_never_breaks_them():
     [gym_spaces.MultiDiscrete([2, 3]), gym_spaces.Tuple([gym_spaces.Discrete(2), gym_spaces.Box(-1, 1, (1,))])],
     ids=["multi-discrete", "tuple"],
 )
-@pytest.mark.parametrize("lstm", [None, 4])
-def test_any_space_goes_through_a_whole_update(observation, action, lstm):
+@pytest.mark.parametrize("memory", [{}, {"lstm": 4}, {"gru": 4, "shared": True}], ids=str)
+def test_any_space_goes_through_a_whole_update(observation, action, memory):
     spaces = EntitySpaces("a", observation, action)
-    policy = make(2, spaces=spaces, lstm=lstm, epochs=1, minibatches=1)
+    policy = make(2, spaces=spaces, epochs=1, minibatches=1, **memory)
     rollout = rollout_for(policy, 2, spaces)
     lanes, no = slice(0, 2), np.zeros(2, bool)
     from gymnasium.vector.utils import batch_space

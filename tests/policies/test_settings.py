@@ -35,9 +35,11 @@ def test_settings_are_frozen():
         ({"horizon": 0}, "horizon\n.*greater than 0"),
         ({"hidden": [64, -1]}, "hidden"),
         ({"activation": "softmax"}, "activation\n.*'tanh', 'relu'"),
-        ({"burn_in": 4}, "expected lstm: a width, found null"),
+        ({"burn_in": 4}, "expected lstm or gru: a width, found null"),
         ({"lstm": 8, "burn_in": 200}, "expected burn_in of at most the horizon of 128 slots, found 200"),
-        ({"lstm": 8, "shared": False}, "policy and value read one memory"),
+        ({"gru": 8, "burn_in": 200}, "expected burn_in of at most the horizon of 128 slots, found 200"),
+        ({"lstm": 8, "gru": 4}, r"expected lstm or gru, found both \(8 and 4\)"),
+        ({"shared": "memory"}, "shared.*\n.*valid boolean"),
     ],
     ids=str,
 )
