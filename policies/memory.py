@@ -23,14 +23,15 @@ class Memory(nn.Module):
     gates: int
 
     def __init__(self, inputs: int, width: int) -> None:
-        """Initialise all weights orthogonally, and biases so that elements fade within 1 to ``LONGEST`` slots."""
+        """Initialise weights orthogonally, gate by gate, and biases so that elements fade in 1 to ``LONGEST`` slots."""
         super().__init__()
         self.width = width
         self.read = nn.Linear(inputs, self.gates * width)
         self.recall = nn.Linear(width, self.gates * width)
         for layer in (self.read, self.recall):
-            nn.init.orthogonal_(layer.weight)
             nn.init.zeros_(layer.bias)
+            for gate in layer.weight.detach().split(width):
+                nn.init.orthogonal_(gate)
         # With biases of zero half of everything is gone after a slot, and no gradient reaches a cue of fifty slots ago.
         # A forget gate with a bias of log(k) keeps k / (k + 1) (Tallec and Ollivier, Can recurrent neural networks warp
         # time?, 2018). They draw k uniformly; here it grows from element to element by a factor, for short spans too.

@@ -64,8 +64,8 @@ class PPO:
 
     With a memory, learning starts each lane from the one it acted with in slot 0 and reads the whole rollout, so that
     the first epoch finds the very probabilities that acted; gradients do not reach further back. That memory was made
-    by weights from before the last update. With ``burn_in: k``, each update ends by reading the rollout's last k slots
-    again with the new weights, from the memory before them; acting and then learning go on from what comes out.
+    by weights from before the last update: so each update ends by reading the rollout's last ``burn_in`` slots again
+    with the new weights, from the memory before them, and acting and then learning go on from what comes out.
 
     What must be the same for the whole group is decided on reduced values: when to stop an update's epochs, and
     whether everything is still finite.
@@ -239,7 +239,7 @@ class PPO:
             scale = longest / norm if longest is not None and norm > longest else 1.0
             self.optimizer.step(self.gradient.values, settings.learning_rate, scale)
         self.updates += 1
-        if settings.burn_in:
+        if self.recurrent and settings.burn_in != 0:
             self._burn_in(rollout)
         if history:
             metrics.update(zip((*LOSSES, "grad_norm"), np.mean(history, 0).tolist(), strict=True))
@@ -362,7 +362,8 @@ class PPO:
 
     def _burn_in(self, rollout: Rollout) -> None:
         """Bring the memory of all lanes up to date with the new weights; see the class."""
-        first = rollout.horizon - self.settings.burn_in
+        slots = self.settings.burn_in
+        first = 0 if slots is None else rollout.horizon - slots
         with torch.inference_mode():
             read = map_tree(
                 lambda array: self._tensor(array[first : rollout.horizon]).flatten(0, 1), rollout.observations
