@@ -364,13 +364,16 @@ class PPO:
         """Bring the memory of all lanes up to date with the new weights; see the class."""
         slots = self.settings.burn_in
         first = 0 if slots is None else rollout.horizon - slots
+        for lanes in even_slices(rollout.lanes, self.settings.minibatches):  # of images, all are too many at once
+            if lanes.start < lanes.stop:
+                self._read_again(rollout, slice(first, rollout.horizon), lanes)
+
+    def _read_again(self, rollout: Rollout, slots: slice, lanes: slice) -> None:
         with torch.inference_mode():
-            read = map_tree(
-                lambda array: self._tensor(array[first : rollout.horizon]).flatten(0, 1), rollout.observations
-            )
-            starts = self._tensor(rollout.starts[first : rollout.horizon])
-            state = self.networks(read, starts, self._tensor(rollout.extras["memory"][first])).state
-        self._memory.copy_(state)
+            read = map_tree(lambda array: self._tensor(_joined(array[slots, lanes])), rollout.observations)
+            starts = self._tensor(rollout.starts[slots, lanes])
+            before = self._tensor(rollout.extras["memory"][slots.start, lanes])
+            self._memory[lanes] = self.networks(read, starts, before).state
 
     def _check_finite(self, norm: float, losses: list[float]) -> None:
         """Raise on all workers together: what is looked at was reduced."""

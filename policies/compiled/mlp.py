@@ -90,7 +90,8 @@ class Perceptrons:
         """Take float32 vectors of all parameters and of their gradients, in the order of ``networks.parameters()``."""
         encoder = networks.encoder.leaves[0]
         assert isinstance(encoder, Vector)
-        self._scale, self._value_gradient = encoder.scale, networks.value_gradient
+        self._scale = encoder.scale
+        self._value_gradient = networks.value_gradient if networks.critic is None else 1.0
         self._parameters, self._gradient = parameters, gradient
         layers, policy, value = _layers(networks)
         self._policy, self._value, self._both = (

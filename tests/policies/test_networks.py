@@ -137,7 +137,7 @@ def test_the_fast_forward_pass_computes_what_the_networks_do(activation, shared,
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize(
     "sharing",
-    [{}, {"shared": True}, {"shared": True, "value_gradient": 1.0}, {"shared": True, "value_gradient": 0.0}],
+    [{}, {"shared": "encoder"}, {"shared": True}, {"shared": True, "value_gradient": 1.0}],
     ids=str,
 )
 @pytest.mark.parametrize("hidden", [None, (), (7, 5, 3)], ids=str)
