@@ -56,7 +56,7 @@ GAMES = {
     "cartpole": Game(lambda: make("CartPole-v1"), 0.98, 0.9, 150_000),
     "masked_cartpole": Game(lambda: Part(make("CartPole-v1"), [0, 2]), 0.98, 0.9, 150_000),
     "masked_lander": Game(lambda: Part(make("LunarLander-v3"), [0, 1, 4, 6, 7]), 0.99, 0.95, 300_000),
-    "t_maze": Game(t_maze, 0.98, 0.9, 300_000, entropy=0.01, falling=True),
+    "t_maze": Game(t_maze, 0.98, 0.9, 300_000, entropy=0.03, falling=True),
 }
 
 
