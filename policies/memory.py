@@ -17,10 +17,13 @@ class Memory(nn.Module):
     Attributes:
       width: H, of its hidden state.
       rows: vectors of that width in its state, the hidden state first.
+      gates: vectors of that width that are read and recalled for each slot.
+      loops: what computes it on the CPU.
     """
 
     rows: int
     gates: int
+    loops: type[CompiledLSTM | CompiledGRU]
 
     def __init__(self, inputs: int, width: int) -> None:
         """Initialise weights orthogonally, gate by gate, and biases so that elements fade in 1 to ``LONGEST`` slots."""
@@ -69,7 +72,7 @@ class Memory(nn.Module):
           keep: ``[T, N]``, 0 where an episode starts, else 1.
           state: as in ``forward``.
         """
-        raise NotImplementedError
+        return self.loops.apply(read, self.recall.weight, self.recall.bias, keep, state)
 
     def slot_by_slot(
         self, read: torch.Tensor, keep: torch.Tensor, state: torch.Tensor
@@ -89,13 +92,7 @@ class Memory(nn.Module):
 class LSTM(Memory):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997); its state is the hidden and the cell state."""
 
-    rows, gates = 2, 4
-
-    def compiled(
-        self, read: torch.Tensor, keep: torch.Tensor, state: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See ``Memory``."""
-        return CompiledLSTM.apply(read, self.recall.weight, self.recall.bias, keep, state)
+    rows, gates, loops = 2, 4, CompiledLSTM
 
     def _next(self, read: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
         hidden, cell = state.unbind(1)
@@ -107,13 +104,7 @@ class LSTM(Memory):
 class GRU(Memory):
     """The gated recurrent unit (Cho et al., 2014)."""
 
-    rows, gates = 1, 3
-
-    def compiled(
-        self, read: torch.Tensor, keep: torch.Tensor, state: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See ``Memory``."""
-        return CompiledGRU.apply(read, self.recall.weight, self.recall.bias, keep, state)
+    rows, gates, loops = 1, 3, CompiledGRU
 
     def _next(self, read: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
         hidden = state[:, 0]

@@ -2,43 +2,23 @@
 
 8 copies, 128 steps, minibatches of 256, 4 epochs, Adam at 1e-3 (epsilon 1e-5), clip 0.2, value coefficient 0.5,
 gradients cut at 0.5; an LSTM of 64 for the policy and one for the value, each on the observation, with two layers of 64
-tanh units behind it. Discounts, entropy bonus and whether the learning rate stays are the game's.
+tanh units behind it. Discounts, entropy bonus and whether the learning rate stays are the game's. For
+the tasks, the arena must be installed in the peer's interpreter too.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium
-import numpy as np
 
+from arena.envs.partially_observed import KeepElements, TMaze
 from benchmarks.peers.games import Noted, make
 from benchmarks.peers.telling import run_as_program, tell
 
 COPIES, HORIZON, BATCH, EPOCHS, WIDTH = 8, 128, 256, 4, 64
 RATE, CLIP, VALUE, CUT = 1e-3, 0.2, 0.5, 0.5
-
-
-class Part(gymnasium.ObservationWrapper):
-    """Shows some elements of the observation only."""
-
-    def __init__(self, env: gymnasium.Env, elements: Sequence[int]) -> None:
-        super().__init__(env)
-        self._elements = np.array(elements)
-        space: Any = env.observation_space
-        self.observation_space = gymnasium.spaces.Box(space.low[self._elements], space.high[self._elements])
-
-    def observation(self, observation: Any) -> Any:
-        """Return the elements."""
-        return observation[self._elements]
-
-
-def t_maze() -> gymnasium.Env:
-    """Return the T-maze with a corridor of 50 steps."""
-    from arena.envs.partially_observed import TMaze
-
-    return TMaze(50)
 
 
 class Game(NamedTuple):
@@ -54,9 +34,9 @@ class Game(NamedTuple):
 
 GAMES = {
     "cartpole": Game(lambda: make("CartPole-v1"), 0.98, 0.9, 150_000),
-    "masked_cartpole": Game(lambda: Part(make("CartPole-v1"), [0, 2]), 0.98, 0.9, 150_000),
-    "masked_lander": Game(lambda: Part(make("LunarLander-v3"), [0, 1, 4, 6, 7]), 0.99, 0.95, 300_000),
-    "t_maze": Game(t_maze, 0.98, 0.9, 300_000, entropy=0.03, falling=True),
+    "masked_cartpole": Game(lambda: KeepElements(make("CartPole-v1"), [0, 2]), 0.98, 0.9, 150_000),
+    "masked_lander": Game(lambda: KeepElements(make("LunarLander-v3"), [0, 1, 4, 6, 7]), 0.99, 0.95, 300_000),
+    "t_maze": Game(lambda: TMaze(50), 0.98, 0.9, 300_000, entropy=0.03, falling=True),
 }
 
 
