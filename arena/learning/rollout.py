@@ -48,6 +48,11 @@ class Rollout:
       truncated: ``[T, L]`` bool, the episode was cut: the value of the final observation is what would have followed.
       valid: ``[T, L]`` bool, a whole transition that counts for learning.
       next_slot: ``[T, L]`` intp, the slot of the observation that follows the transition, at most T.
+      earned: ``[T + 1, L]`` float64, the reward that arrived in each slot, like the next three: these and ``acting``
+        and ``starts`` are what transitions are made of.
+      over: ``[T + 1, L]`` bool, where an episode was found terminated.
+      cut: ``[T + 1, L]`` bool, where it was found truncated.
+      void: ``[T + 1, L]`` bool, where an accident has ended it.
     """
 
     def __init__(
@@ -76,10 +81,9 @@ class Rollout:
         self.valid = np.zeros((horizon, lanes), bool)
         self.next_slot = np.zeros((horizon, lanes), np.intp)
         self._following = np.arange(1, horizon + 1)[:, None]
-        # What arrived in each slot, where it arrived; transitions are made of it once the last slot is there.
-        self._earned = np.zeros(shape, np.float64)
-        self._over, self._cut, self._void = np.zeros((3, *shape), bool)
-        self._arrived = self._earned, self._over, self._cut, self._void, self.acting, self.starts
+        self.earned = np.zeros(shape, np.float64)
+        self.over, self.cut, self.void = np.zeros((3, *shape), bool)
+        self._arrived = self.earned, self.over, self.cut, self.void, self.acting, self.starts
         self._rows: dict[int, list[tuple[np.ndarray, ...]]] = {}  # of these, by a batch's first lane: views by slot
         self.begin()
 

@@ -1,0 +1,207 @@
+"""Rows for a replay, made of rollouts in their order: what is open at the end of one is completed by the next."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from arena.common.trees import leaf_dtype, leaf_shape, map_space, tree_leaves
+from arena.envs.interface import EntitySpaces
+from arena.learning.numba_jit import compiled
+from arena.learning.rollout import Rollout
+
+OBSERVATION, FOLLOWING = "observation.", "next."
+"""In front of a leaf's number: the columns of what was seen before the action, and of what was seen afterwards."""
+
+
+class Transitions:
+    """Turns the slots of a rollout into rows, each a transition over at most ``n_step`` actions of one lane.
+
+    Slot T of a rollout is slot 0 of the next one and is read once. Where an episode is left without an end (the copy
+    crashed, the match began anew) its transitions that are still open are dropped.
+
+    Columns of a row: ``observation.0``, ... (a column for each leaf of the observation space, in order), what the
+    policy left by the names of its ``extras``, ``reward``, ``discount``, ``next.0``, ... and, where the entity has a
+    mask, ``next_mask``. With r_i the reward that was collected after action i and m the actions that the row spans::
+
+        reward = r_0 + gamma * r_1 + ... + gamma^(m - 1) * r_(m - 1)
+        discount = gamma^m, or 0 where the episode has terminated: nothing follows
+
+    A row that was truncated spans fewer actions and keeps the discount, since its ``next`` is the final observation.
+
+    Attributes:
+      dtype: of a row, structured.
+    """
+
+    def __init__(
+        self,
+        spaces: EntitySpaces,
+        extras: Mapping[str, tuple[tuple[int, ...], Any]],
+        *,
+        lanes: int,
+        gamma: float,
+        n_step: int = 1,
+    ) -> None:
+        """Have room for what is open.
+
+        Args:
+          spaces: what the entity in each lane sees and does.
+          extras: ``Policy.extras``.
+          lanes: of the rollouts.
+          gamma: discount of each action.
+          n_step: actions that a row spans where the episode does not end before.
+        """
+        self.dtype = row_dtype(spaces, extras)
+        self._extras = tuple(extras)
+        self._leaves = range(sum(name.startswith(OBSERVATION) for name in self.dtype.names or ()))
+        self._powers = float(gamma) ** np.arange(n_step + 1)
+        # What is open in each lane, oldest first: where its beginning lies, and the reward so far. A beginning is in a
+        # slot of the present rollout, or (-1 and below) in a place of ``_carried``.
+        self._open = np.zeros(lanes, np.int64)
+        self._began = np.zeros((lanes, n_step), np.int64)
+        self._collected = np.zeros((lanes, n_step), np.float64)
+        self._carried = np.zeros((lanes, n_step), self.dtype)
+        self._room = np.empty((3, 0), np.int64), np.empty((2, 0), np.float32)
+
+    def rows(self, rollout: Rollout) -> np.ndarray:
+        """Return the rows ``[N]`` that end in a rollout, lane by lane; what is still open is kept for the next one."""
+        most = self._began.size + rollout.horizon * rollout.lanes
+        if self._room[0].shape[1] < most:
+            self._room = np.empty((3, most), np.int64), np.empty((2, most), np.float32)
+        (began, lane, ended), (reward, discount) = self._room
+        count = _ends(
+            self._powers,
+            rollout.earned,
+            rollout.over,
+            rollout.cut,
+            rollout.void,
+            rollout.acting,
+            rollout.starts,
+            self._open,
+            self._began,
+            self._collected,
+            began,
+            lane,
+            ended,
+            reward,
+            discount,
+        )
+        began, lane, ended = began[:count], lane[:count], ended[:count]
+        rows = np.zeros(count, self.dtype)
+        self._fill_beginnings(rows, rollout, began, lane)
+        rows["reward"], rows["discount"] = reward[:count], discount[:count]
+        leaves = tree_leaves(rollout.observations)
+        for number in self._leaves:
+            rows[f"{FOLLOWING}{number}"] = leaves[number][ended, lane]
+        if rollout.action_mask is not None:
+            rows["next_mask"] = rollout.action_mask[ended, lane]
+        self._carry(rollout)
+        return rows
+
+    def _fill_beginnings(self, rows: np.ndarray, rollout: Rollout, began: np.ndarray, lane: np.ndarray) -> None:
+        """Write what was seen and left when some transitions began."""
+        fresh = slice(None) if not began.size or began.min() >= 0 else np.flatnonzero(began >= 0)
+        leaves = tree_leaves(rollout.observations)
+        for number in self._leaves:
+            rows[f"{OBSERVATION}{number}"][fresh] = leaves[number][began[fresh], lane[fresh]]
+        for name in self._extras:
+            rows[name][fresh] = rollout.extras[name][began[fresh], lane[fresh]]
+        if not isinstance(fresh, slice):
+            old = np.flatnonzero(began < 0)
+            carried = self._carried[lane[old], -1 - began[old]]
+            for name in (*(f"{OBSERVATION}{number}" for number in self._leaves), *self._extras):
+                rows[name][old] = carried[name]
+
+    def _carry(self, rollout: Rollout) -> None:
+        """Keep the beginnings of what is open: the rollout will be overwritten."""
+        lane, place = np.nonzero(np.arange(self._began.shape[1]) < self._open[:, None])
+        if not len(lane):
+            return
+        kept = np.zeros(len(lane), self.dtype)
+        self._fill_beginnings(kept, rollout, self._began[lane, place], lane)
+        self._carried[lane, place] = kept
+        self._began[lane, place] = -1 - place
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what is open, as a flat dict of arrays."""
+        return {
+            "open": self._open.copy(),
+            "collected": self._collected.copy(),
+            "carried": self._carried.view(np.uint8).copy(),
+        }
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Load what ``state`` returned for as many lanes and the same dtype."""
+        self._open[...] = state["open"]
+        self._collected[...] = state["collected"]
+        self._carried.view(np.uint8)[...] = state["carried"]
+        self._began[...] = -1 - np.arange(self._began.shape[1])
+
+
+def row_dtype(spaces: EntitySpaces, extras: Mapping[str, tuple[tuple[int, ...], Any]]) -> np.dtype:
+    """Return the dtype of a row; see ``Transitions``."""
+    leaves = tree_leaves(map_space(spaces.observation, lambda leaf: [leaf_dtype(leaf), leaf_shape(leaf)]))
+    columns: list[tuple[str, Any, tuple[int, ...]]] = []
+    columns += [(f"{OBSERVATION}{number}", *leaf) for number, leaf in enumerate(leaves)]
+    columns += [(name, dtype, shape) for name, (shape, dtype) in extras.items()]
+    columns += [("reward", np.float32, ()), ("discount", np.float32, ())]
+    columns += [(f"{FOLLOWING}{number}", *leaf) for number, leaf in enumerate(leaves)]
+    if spaces.mask_size:
+        columns.append(("next_mask", np.int8, (spaces.mask_size,)))
+    return np.dtype(columns, align=True)
+
+
+@compiled(
+    "int64(float64[::1], float64[:, ::1], boolean[:, ::1], boolean[:, ::1], boolean[:, ::1], boolean[:, ::1],"
+    " boolean[:, ::1], int64[::1], int64[:, ::1], float64[:, ::1], int64[::1], int64[::1], int64[::1], float32[::1],"
+    " float32[::1])"
+)
+def _ends(
+    powers: np.ndarray,
+    earned: np.ndarray,
+    over: np.ndarray,
+    cut: np.ndarray,
+    void: np.ndarray,
+    acting: np.ndarray,
+    starts: np.ndarray,
+    opened: np.ndarray,
+    began: np.ndarray,
+    collected: np.ndarray,
+    row_began: np.ndarray,
+    row_lane: np.ndarray,
+    row_ended: np.ndarray,
+    row_reward: np.ndarray,
+    row_discount: np.ndarray,
+) -> int:
+    """Write the transitions that end in the slots 1 to T, and return how many these are.
+
+    ``powers`` are those of gamma, from 0 to n; the next six are what arrived, see ``Rollout``; ``opened`` to
+    ``collected`` what is open, see ``Transitions``; the rest is written: where each transition began and ended.
+    """
+    n, count = len(powers) - 1, 0
+    for lane in range(acting.shape[1]):
+        here = opened[lane]
+        if acting[0, lane]:
+            began[lane, here], collected[lane, here] = 0, 0.0
+            here += 1
+        for slot in range(1, len(acting)):
+            if starts[slot, lane] or void[slot, lane]:
+                here = 0
+            ends = over[slot, lane] or cut[slot, lane]
+            for i in range(here):  # the newest has spanned no whole action yet, the one before it one, ...
+                collected[lane, i] += powers[here - 1 - i] * earned[slot, lane]
+            if here and (ends or acting[slot, lane]):
+                done = here if ends else (1 if here == n else 0)
+                for i in range(done):
+                    row_began[count], row_lane[count], row_ended[count] = began[lane, i], lane, slot
+                    row_reward[count] = collected[lane, i]
+                    row_discount[count] = 0.0 if over[slot, lane] else powers[here - i]
+                    count += 1
+                here -= done
+                for i in range(here):
+                    began[lane, i], collected[lane, i] = began[lane, done + i], collected[lane, done + i]
+            if acting[slot, lane] and slot < len(acting) - 1:
+                began[lane, here], collected[lane, here] = slot, 0.0
+                here += 1
+        opened[lane] = here
+    return count
