@@ -1,6 +1,6 @@
 """Whether a deterministic run that is killed at a random moment and resumed ends as one that was not, bit for bit.
 
-    python -m benchmarks.determinism                  # 20 interruptions of each of two runs
+    python -m benchmarks.determinism                  # 20 interruptions of each run
     python -m benchmarks.determinism --times 5 --only cartpole
 
 Every run of a kind is killed once with SIGKILL, all of its processes, at a random moment between its start and its end,
@@ -45,8 +45,18 @@ KINDS: dict[str, dict[str, Any]] = {
         },
         "matches": [{"seats": ["blue", "blue", "red", "red"]}],
     },
+    "dqn": {
+        "steps": 12_000,
+        "checkpoint": {"updates": 20},
+        "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4},
+        "policies": {
+            "p": {"use": "dqn", "settings": {"horizon": 16, "n_step": 3, "warmup": 500, "capacity": 3000}},
+        },
+        "matches": [{"seats": ["p"], "replicas": 2}],
+    },
 }
-"""The runs: two workers of one player in matches of their own; two against two at different paces, one with memory."""
+"""The runs: two workers of one player in matches of their own; two against two at different paces, one with memory; and
+two workers that learn from replays."""
 
 QUESTIONS = (
     "SELECT id, round, match, copy, length, truncated, cause FROM episodes ORDER BY id",

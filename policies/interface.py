@@ -16,10 +16,10 @@ class Policy(Protocol):
 
     A *lane* is one entity in one environment copy; a worker has ``copies * entities`` of them, copies first.
 
-    The collector's order, for each batch of lanes: ``act`` in the slots 0 to T - 1 of a rollout and ``bootstrap`` in
-    slot T; then, when all lanes are there, ``learn``; then ``act`` once more on the observations of slot T, which is
-    slot 0 of the next rollout. ``act`` is called on all lanes of a batch in every slot, also on those that do not act
-    in it.
+    The collector's order, for each batch of lanes: ``act`` in the slots 0 to T - 1 of a rollout and, where ``extras``
+    has ``value``, ``bootstrap`` in slot T; then, when all lanes are there, ``learn``; then ``act`` once more on the
+    observations of slot T, which is slot 0 of the next rollout. ``act`` is called on all lanes of a batch in every
+    slot, also on those that do not act in it.
 
     Class attributes:
       Settings: the pydantic model of its settings.
@@ -73,7 +73,10 @@ class Policy(Protocol):
         starts: np.ndarray | None = None,
         lanes: slice | None = None,
     ) -> np.ndarray:
-        """Return the values ``[N]`` of observations that end a rollout; unlike ``act`` it leaves the memory alone."""
+        """Return the values ``[N]`` of observations that end a rollout; unlike ``act`` it leaves the memory alone.
+
+        Optional: it is called only where ``extras`` has ``value``.
+        """
 
     def learn(self, rollout: Rollout, group: Reducer) -> dict[str, float]:
         """Update from one rollout, with all workers of the player, and return metrics.
@@ -118,3 +121,12 @@ class Policy(Protocol):
 
     def load_worker_state(self, state: dict[str, Any]) -> None:
         """Load what ``worker_state`` returned."""
+
+    def replay_state(self) -> dict[str, Any]:
+        """Return what this worker has collected to learn from again, a flat dict of arrays; optional.
+
+        It is apart from ``worker_state`` because it may be large, and because a deterministic run goes on with it.
+        """
+
+    def load_replay_state(self, state: dict[str, Any]) -> None:
+        """Load what ``replay_state`` returned; optional."""

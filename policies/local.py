@@ -132,7 +132,8 @@ def train(
             running += rewards
             returns += running[over].tolist()
             running[over] = 0
-        rollout.finish(lanes, policy.bootstrap(observations, starts=starts, lanes=lanes))
+        if "value" in policy.extras:
+            rollout.finish(lanes, policy.bootstrap(observations, starts=starts, lanes=lanes))
         done += int(rollout.acting[:-1].sum())
         policy.set_progress(min(1.0, done / steps))
         metrics = policy.learn(rollout, group or Alone())

@@ -11,7 +11,7 @@ from torch import nn
 
 from arena.common.errors import ConfigError
 from arena.policies.memory import GRU, LSTM, Memory
-from arena.policies.settings import NetworkSettings
+from arena.policies.settings import EncoderSettings, NetworkSettings
 
 SQRT_2 = math.sqrt(2)
 NATURE_SIDE = 64  # below it, the convolutions of the Nature DQN paper leave less than 4 x 4 places of an image
@@ -174,7 +174,7 @@ def is_image(space: gym_spaces.Space, encoder: str) -> bool:
 class Encoder(nn.Module):
     """Reads an observation: one encoder for each leaf of a nested space, their features side by side."""
 
-    def __init__(self, space: gym_spaces.Space, settings: NetworkSettings) -> None:
+    def __init__(self, space: gym_spaces.Space, settings: EncoderSettings) -> None:
         """Build an encoder for each leaf, in the order of the space."""
         super().__init__()
         self.paths = leaf_paths(space)
@@ -188,7 +188,7 @@ class Encoder(nn.Module):
         return features[0] if len(features) == 1 else torch.cat(features, -1)
 
 
-def _leaf_encoder(space: gym_spaces.Space, settings: NetworkSettings) -> Vector | OneHot | Convolution:
+def _leaf_encoder(space: gym_spaces.Space, settings: EncoderSettings) -> Vector | OneHot | Convolution:
     if is_image(space, settings.encoder):
         assert isinstance(space, gym_spaces.Box)
         return Convolution(space, settings.image_features)

@@ -19,7 +19,18 @@ class RandomSettings(Settings):
     """Settings of ``random``: it has none."""
 
 
-class NetworkSettings(Settings):
+class EncoderSettings(Settings):
+    """What reads an observation; the rest of a network's shape follows from the spaces."""
+
+    encoder: Literal["auto", "mlp", "cnn"] = Field(
+        "auto", description="What reads image-shaped boxes; auto takes a convolution for sides of 8 and more."
+    )
+    image_features: Width = Field(
+        512, description="Width of the layer behind a convolution; 512 as in the Nature DQN paper."
+    )
+
+
+class NetworkSettings(EncoderSettings):
     """The shape of a policy's networks; what they read and write follows from the spaces."""
 
     hidden: tuple[Width, ...] | None = Field(
@@ -43,12 +54,6 @@ class NetworkSettings(Settings):
         description="Share of the value's gradient that enters what is shared; 0 leaves that to the policy alone. "
         "Null: 0.1, since the value's is many times the policy's where returns are large; 0 into a shared memory, "
         "which even a hundredth drives to its limits; 1 into a convolution, as published.",
-    )
-    encoder: Literal["auto", "mlp", "cnn"] = Field(
-        "auto", description="What reads image-shaped boxes; auto takes a convolution for sides of 8 and more."
-    )
-    image_features: Width = Field(
-        512, description="Width of the layer behind a convolution; 512 as in the Nature DQN paper."
     )
     lstm: Width | None = Field(
         None,

@@ -18,6 +18,7 @@ FILES = sorted((ROOT / "configs").glob("*.yaml"))
 EXPECTED = {
     "quickstart",
     "cartpole",
+    "cartpole_dqn",
     "acrobot",
     "pendulum",
     "pong",

@@ -26,6 +26,7 @@ class PolicyEntry(NamedTuple):
 POLICIES = {
     "random": PolicyEntry("arena.policies.random:Random", "arena.policies.settings:RandomSettings"),
     "ppo": PolicyEntry("arena.policies.ppo:PPO", "arena.policies.settings:PPOSettings"),
+    "dqn": PolicyEntry("arena.policies.off_policy.dqn:DQN", "arena.policies.off_policy.settings:DQNSettings"),
     "sb3": PolicyEntry("arena.policies.sb3:StableBaselines3", "arena.policies.settings:StableBaselines3Settings"),
 }
 

@@ -186,6 +186,9 @@ class RunConfig(Model):
         if self.fault_tolerance != "none":
             text = f"expected none in a deterministic run, which no death may change, found {self.fault_tolerance}"
             return [Problem(("fault_tolerance",), text, self.fault_tolerance)]
+        if self.checkpoint.replay is False:
+            text = "expected auto or true in a deterministic run, which goes on from every checkpoint, found false"
+            return [Problem(("checkpoint", "replay"), text, False)]
         if self.league is not None:
             text = "expected a table of matches, found a league, which goes by what it hears first"
             return [Problem(("deterministic",), text, self.deterministic)]

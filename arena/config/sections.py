@@ -248,7 +248,7 @@ else:
 class PolicyConfig(Model):
     """A policy, and the player that it makes."""
 
-    use: str = Field(description="The algorithm: random, ppo, sb3, package.module:Class or path/to/file.py:Class.")
+    use: str = Field(description="The algorithm: random, ppo, dqn, sb3, package.module:Class or path/to/file.py:Class.")
     settings: Settings = Field(
         {}, validate_default=True, description="Its settings, listed below for the built-in ones."
     )
@@ -316,6 +316,11 @@ class CheckpointConfig(Model):
         description="In a deterministic run, which has no clock: updates between them. Matches begin anew at each.",
     )
     keep: Count = Field(3, description="How many are kept; more than one, in case the newest is damaged.")
+    replay: Literal["auto"] | bool = Field(
+        "auto",
+        description="Whether they hold the replays of off-policy algorithms, so that a resumed run goes on with them. "
+        "auto keeps those of at most 256 MB for each worker.",
+    )
 
 
 class WaitConfig(Model):

@@ -1,7 +1,7 @@
 """Turns each rollout into the minibatches that it pays for."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,16 +24,6 @@ class FeedSettings(Protocol):
     batch_size: int
     ratio: float
     warmup: int
-
-
-class Minibatch(NamedTuple):
-    """This worker's part of the rows of one gradient step.
-
-    Attributes:
-      rows: ``[B]``, structured as ``Transitions`` says; valid until the next one.
-    """
-
-    rows: np.ndarray
 
 
 class ReplayFeed:
@@ -64,10 +54,11 @@ class ReplayFeed:
         """Return the rows that this worker holds."""
         return 0 if self._replay is None else len(self._replay)
 
-    def minibatches(self, rollout: Rollout, group: Reducer) -> Iterator[Minibatch]:
-        """Yield a minibatch for each gradient step that a rollout pays for; all workers get the same number.
+    def minibatches(self, rollout: Rollout, group: Reducer) -> Iterator[np.ndarray]:
+        """Yield rows ``[B]`` for each gradient step that a rollout pays for: this worker's part of a minibatch.
 
-        A worker that holds no rows gets empty ones.
+        All workers get the same number of them, and one that holds no rows gets empty ones. They are structured as
+        ``Transitions`` says, and valid until the next ones.
         """
         replay = self._replay_of(group)
         replay.append(self._transitions.rows(rollout))
@@ -79,7 +70,7 @@ class ReplayFeed:
             for places in self._draw(replay, min(DRAWN_AT_ONCE, steps - first), count):
                 if count:
                     replay.take(places, self._batch)
-                yield Minibatch(self._batch)
+                yield self._batch
 
     def _draw(self, replay: Replay, steps: int, count: int) -> np.ndarray:
         return replay.draw(steps, count, self._random) if count else np.zeros((steps, 0), np.int64)

@@ -10,8 +10,9 @@ from arena.common import registry
 from arena.common.errors import ConfigError, MatchOver
 from arena.common.seeding import derive_seed
 from arena.comms import GroupChannel
-from arena.learning.weights import read_state
+from arena.learning.weights import read_state, read_tensors
 from arena.protocol.messages import Restart, WriteCheckpoint
+from arena.records.writer import ALL_UPDATES
 from arena.worker.base import Worker, device_of
 from arena.worker.collector import Collector
 from arena.worker.context import Context
@@ -81,21 +82,24 @@ class ActLearnWorker(Worker):
                 path = None  # matches begin anew, with streams that derive from where the run stands
             if path is not None and self.context.start.steps.get(self.player):
                 self.policy.load_worker_state(read_state(path))
+            replay = self.stored(self.replay_file())
+            if replay is not None and self.learns and hasattr(self.policy, "load_replay_state"):
+                self.policy.load_replay_state(read_tensors(replay))
         elif self.settings.warm_start is not None:
             registry.load_policy_weights(self.policy, self.settings.warm_start)
         for policy in self.policies:
-            weights = policy.weights()
-            if not weights:
+            state = policy.state_dict()  # all of it: targets and optimizers are drawn or made anew like weights
+            if not state:
                 continue
             import torch
 
-            for name in sorted(weights):
-                array = np.array(weights[name].cpu().numpy() if hasattr(weights[name], "cpu") else weights[name])
+            for name in sorted(state):
+                array = state[name].detach().cpu().numpy()
                 flat = np.ascontiguousarray(array).reshape(-1).copy()
                 if flat.size:
                     self.channel.broadcast_in_place(flat)
-                weights[name] = torch.from_numpy(flat.reshape(array.shape))
-            policy.load_weights(weights)
+                state[name] = torch.from_numpy(flat.reshape(array.shape))
+            policy.load_state_dict(state)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the algorithm's state."""
@@ -104,6 +108,10 @@ class ActLearnWorker(Worker):
     def worker_state(self) -> dict[str, Any]:
         """Return this worker's random generators and memory."""
         return self.policy.worker_state()
+
+    def replay_state(self) -> dict[str, Any]:
+        """Return what this worker has collected to learn from again."""
+        return self.policy.replay_state() if self.learns and hasattr(self.policy, "replay_state") else {}
 
     def weights(self) -> dict[str, Any]:
         """Return the networks."""
@@ -156,14 +164,18 @@ class ActLearnWorker(Worker):
                 self._restart_together()
             if self.context.config.verify_replicas:
                 self._verify_replicas()
-            if group.rank == 0:
+            over = bool(agreed[1]) or self.steps >= self.budget or self.updates == last
+            if group.rank == 0 and (over or agreed[2] or self._reports()):
                 self.report(pooled=True)  # before the checkpoint, so that the records hold what it goes on from
             if agreed[2]:
                 self._write_together(order)
-            over = bool(agreed[1]) or self.steps >= self.budget or self.updates == last
             self._publish(at_once=over, finished=over)
             if over:
                 return
+
+    def _reports(self) -> bool:
+        """Whether an update is reported: some take less time than the root takes to read what they say."""
+        return self.updates <= ALL_UPDATES or self.context.config.deterministic or self.reporting.due()
 
     def _progress(self) -> float:
         if self.league is not None:

@@ -40,6 +40,9 @@ HOUSEKEEPING_EVERY = 0.2
 REPORT_EVERY = 1.0
 """Seconds between two reports of a worker that does not report per update."""
 
+LARGE_REPLAY = 256e6
+"""Bytes of the largest replay that checkpoints keep by themselves: about a second of a disk."""
+
 
 class Worker(ABC):
     """One seat for one round: what both kinds of worker share.
@@ -78,7 +81,7 @@ class Worker(ABC):
         self.steps = context.start.steps.get(self.player, 0)
         self.updates = context.start.updates.get(self.player, 0)
         self._steps_before = context.start.steps_before.get(self.player, 0)
-        self.finished = False
+        self.finished = self._replay_left_out = False
         self.stop_asked = False
         self.checkpoint_asked: WriteCheckpoint | None = None
         self.restart_asked: Restart | None = None
@@ -139,10 +142,32 @@ class Worker(ABC):
             worker_state = self.worker_state()
             if worker_state:
                 write_tensors(directory / f"{self.player}.{self.channel.rank}.safetensors", worker_state)
+            replay = self.replay_state()
+            if replay and self._keeps_replay(sum(array.nbytes for array in replay.values())):
+                write_tensors(directory / self.replay_file(), replay)
         except OSError as error:
             self.note("WARNING", f"checkpoint {order.number} is left out: {error}")
             return False
         return True
+
+    def replay_file(self) -> str:
+        """Return the name of what a checkpoint keeps of this worker's replay."""
+        return f"{self.player}.{self.channel.rank}.replay.safetensors"
+
+    def _keeps_replay(self, size: int) -> bool:
+        """Whether a replay of so many bytes goes into checkpoints; the first that does not is noted."""
+        config = self.context.config
+        if config.checkpoint.replay != "auto" or config.deterministic or size <= LARGE_REPLAY:
+            return config.checkpoint.replay is not False
+        if not self._replay_left_out:
+            self._replay_left_out = True
+            self.note(
+                "WARNING",
+                f"the replay of worker {self.channel.rank} of {self.player} ({size / 1e6:,.0f} MB) is left out of "
+                "checkpoints: a resumed run would collect `warmup` transitions anew; set checkpoint.replay: true to "
+                "keep it",
+            )
+        return False
 
     def _write_state(self, directory: Path) -> None:
         state = self.state_dict()
@@ -194,6 +219,10 @@ class Worker(ABC):
 
     def worker_state(self) -> dict[str, Any]:
         """Return what resume needs of this worker alone."""
+        return {}
+
+    def replay_state(self) -> dict[str, Any]:
+        """Return what this worker has collected to learn from again."""
         return {}
 
     def weights(self) -> dict[str, Any]:

@@ -172,6 +172,8 @@ class Collector:
                         block.void(),
                     )
                 if slot == rollout.horizon:
+                    if "value" not in policy.extras:
+                        continue
                     values = policy.bootstrap(
                         block.observations, action_mask=block.action_mask, starts=starts, lanes=lanes
                     )

@@ -16,6 +16,17 @@ def length(gradient: torch.Tensor) -> float:
     return math.sqrt(squared_length(gradient.numpy())) if gradient.is_cpu else gradient.norm().item()
 
 
+def flattened(network: nn.Module) -> torch.Tensor:
+    """Return one tensor ``[P]`` of all parameters that are learned; they become views of it."""
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    flat = torch.cat([parameter.detach().flatten() for parameter in parameters])
+    start = 0
+    for parameter in parameters:
+        parameter.data = flat[start : start + parameter.numel()].view_as(parameter)
+        start += parameter.numel()
+    return flat
+
+
 class FlatAdam:
     """The optimizer of Kingma and Ba (2015, algorithm 1): one pass over memory on the CPU, few operations elsewhere.
 
@@ -28,12 +39,7 @@ class FlatAdam:
 
     def __init__(self, network: nn.Module, epsilon: float) -> None:
         """Move the network's parameters into one tensor."""
-        parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
-        self.parameters = torch.cat([parameter.detach().flatten() for parameter in parameters])
-        start = 0
-        for parameter in parameters:
-            parameter.data = self.parameters[start : start + parameter.numel()].view_as(parameter)
-            start += parameter.numel()
+        self.parameters = flattened(network)
         self.first = torch.zeros_like(self.parameters)
         self.second = torch.zeros_like(self.parameters)
         self.steps = 0

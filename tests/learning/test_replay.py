@@ -119,7 +119,7 @@ def collect(feed, group, rollouts, lanes):
             rollout.observe(slot, slice(0, lanes), values, np.ones(lanes), row, row, ~row, row)
             if slot < 4:
                 rollout.decide(slot, slice(0, lanes), Decision(np.zeros(lanes, np.int64), {}))
-        batches = [batch.rows.copy() for batch in feed.minibatches(rollout, group)]
+        batches = [batch.copy() for batch in feed.minibatches(rollout, group)]
         assert all((batch["discount"] == np.float32(0.81)).all() for batch in batches)
         paid.append((len(batches), sorted({len(batch) for batch in batches})))
         rollout.begin()

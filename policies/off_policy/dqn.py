@@ -1,0 +1,144 @@
+"""Deep Q-networks (Mnih et al., 2015), double by default (van Hasselt et al., 2016), over all workers of a player."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from gymnasium import spaces as gym_spaces
+from pydantic import ValidationError
+from torch.nn import functional
+
+from arena.common.errors import ConfigError
+from arena.common.trees import map_tree
+from arena.envs.interface import EntitySpaces
+from arena.policies.off_policy.learner import OffPolicy, refuse_space, seeded, target_of
+from arena.policies.off_policy.networks import ActionValues, RowTensors, hidden_layers
+from arena.policies.off_policy.settings import DQNSettings
+
+NEVER = -1e9  # the value of an action that is not allowed; finite, so that no product with it becomes nan
+
+
+class DQN(OffPolicy):
+    """Learns the value Q(s, a) of every action, and takes the best one, or with a falling probability any.
+
+    The loss is the Huber loss (1 where it becomes linear) of Q(s, a) against::
+
+        y = r + discount * Q_target(s', argmax_a' Q(s', a'))    (double)
+        y = r + discount * max_a' Q_target(s', a')              (as first published)
+
+    over what is allowed in s'; rewards of several actions and ``discount``: see ``Transitions``.
+    """
+
+    Settings = DQNSettings
+    LOSSES: ClassVar[tuple[str, ...]] = ("loss", "q")
+
+    def __init__(
+        self, spaces: EntitySpaces, settings: DQNSettings, *, lanes: int, seed: int, device: str = "cpu"
+    ) -> None:
+        """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
+        if not isinstance(spaces.action, gym_spaces.Discrete):
+            raise refuse_space("dqn", spaces, "a Discrete action space", "sac, td3 or ppo")
+        self._n, self._start = int(spaces.action.n), int(spaces.action.start)
+        self._dtype = spaces.action.dtype
+        if spaces.mask_size not in (0, self._n):
+            raise ConfigError(
+                f"entity {spaces.name!r}: expected an action mask of {self._n} flags for {spaces.action}, found "
+                f"{spaces.mask_size}; a mask has one flag for each action"
+            )
+        self._masked = spaces.mask_size > 0
+        hidden = hidden_layers(spaces.observation, settings.hidden, (64, 64), settings)
+        with seeded(seed):
+            network = ActionValues(spaces.observation, self._n, hidden, settings.activation, settings).to(device)
+        self.network, self.target = network, target_of(network)
+        super().__init__(
+            spaces,
+            settings,
+            learned={"network": network},
+            targets={"network": self.target},
+            extras={"choice": ((), np.int64)},
+            lanes=lanes,
+            seed=seed,
+            device=device,
+        )
+        self._own_settings = settings
+        self._tensors_of = RowTensors(spaces.observation, self.device)
+        self._eps: float | None = None  # as a league's job says
+
+    # Acting
+
+    def _any_choice(self, count: int, mask: np.ndarray | None) -> np.ndarray:
+        tickets = self.random.random((count, self._n), np.float32)
+        return tickets.argmax(1) if mask is None else np.where(mask != 0, tickets, -1).argmax(1)
+
+    def _choose(
+        self,
+        observations: Any,
+        mask: np.ndarray | None,
+        starts: np.ndarray | None,
+        lanes: slice | None,
+        learning: bool,
+        deterministic: bool,
+    ) -> np.ndarray:
+        choice = self._best(observations, mask)
+        if learning and not deterministic:
+            exploring = self.random.random(len(choice)) < self.exploration
+            if exploring.any():
+                choice = np.where(exploring, self._any_choice(len(choice), mask), choice)
+        return choice
+
+    @property
+    def exploration(self) -> float:
+        """Probability of a random action."""
+        return self.settings.exploration(self.progress) if self._eps is None else self._eps
+
+    def _best(self, observations: Any, mask: np.ndarray | None) -> np.ndarray:
+        values = self.values(observations)
+        self._check_acting(values, observations)
+        return values.argmax(1) if mask is None else np.where(mask != 0, values, NEVER).argmax(1)
+
+    def values(self, observations: Any) -> np.ndarray:
+        """Return the values ``[N, actions]`` of observations ``[N, ...]``."""
+        with torch.inference_mode():
+            tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
+            return self.network(tensors).numpy(force=True)
+
+    def probabilities(self, observations: Any, action_mask: np.ndarray | None = None) -> np.ndarray:
+        """Return the probability of every action ``[N, actions]``: 1 for the best."""
+        return np.eye(self._n)[self._best(observations, action_mask)]
+
+    def _actions(self, choice: np.ndarray) -> np.ndarray:
+        return (choice + self._start).astype(self._dtype, copy=False)
+
+    def configure(self, forward: dict[str, Any], data: dict[str, Any]) -> None:
+        """See ``Policy``."""
+        unknown = sorted(forward.keys() - {"eps"}) + sorted(data.keys() - set(DQNSettings.changeable))
+        if unknown:
+            changeable = ", ".join(DQNSettings.changeable)
+            raise ConfigError(f"dqn: a job may set eps (forward) and {changeable} (data), found {', '.join(unknown)}")
+        self._eps = forward.get("eps")
+        try:
+            self.settings = DQNSettings(**{**self._own_settings.model_dump(), **data})
+        except ValidationError as error:
+            raise ConfigError(f"dqn: settings of a job: {error}") from error
+
+    # Learning
+
+    def _differentiate(self, rows: np.ndarray) -> None:
+        tensors = self._tensors_of
+        with torch.no_grad():
+            following = tensors.following(rows)
+            values = self.target(following)
+            judged = self.network(following) if self.settings.double else values
+            if self._masked:
+                judged = judged.masked_fill(tensors.column(rows, "next_mask") == 0, NEVER)
+            best = values.gather(1, judged.argmax(1, keepdim=True)).squeeze(1)
+            goal = tensors.column(rows, "reward") + tensors.column(rows, "discount") * best
+        self.gradient.zero()
+        found = self.network(tensors.observations(rows)).gather(1, tensors.column(rows, "choice")[:, None]).squeeze(1)
+        loss = functional.smooth_l1_loss(found, goal)
+        loss.backward()
+        self.gradient.extras.copy_(torch.stack((loss.detach(), found.detach().mean())))
+
+    def learn(self, rollout: Any, group: Any) -> dict[str, float]:
+        """See ``Policy``."""
+        return {**super().learn(rollout, group), "exploration": self.exploration}

@@ -1,0 +1,290 @@
+"""What the algorithms that learn from a replay have in common: warm-up, gradient steps, targets, and state."""
+
+import contextlib
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from arena.common.errors import ConfigError
+from arena.common.seeding import derive_seed
+from arena.common.trees import tree_leaves
+from arena.envs.interface import EntitySpaces
+from arena.learning.feed import ReplayFeed
+from arena.learning.gradients import FlatGradient
+from arena.learning.rollout import Rollout
+from arena.policies.compiled.adam import FlatAdam, flattened, length
+from arena.policies.generator import generator_state, new_generator, set_generator_state
+from arena.policies.interface import Decision, Reducer
+from arena.policies.networks import copy_tensors
+
+NUMBERS = ("updates", "gradient_steps", "progress")
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Have torch draw initial weights from a seed, and leave its own generator alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+class OffPolicy(ABC):
+    """An algorithm that learns from a replay.
+
+    Each gradient step takes rows from the replays of all workers, works out all gradients with the weights from before
+    it, averages them over the group in one reduction, and moves all weights together. What is decided for the whole
+    group is decided on what was reduced.
+
+    Class attributes:
+      LOSSES: names of what is logged of each gradient step, means over its rows.
+
+    Attributes:
+      feed: the replay and its pace.
+      gradient_steps: how many were taken.
+    """
+
+    LOSSES: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        spaces: EntitySpaces,
+        settings: Any,
+        *,
+        learned: Mapping[str, nn.Module],
+        targets: Mapping[str, nn.Module],
+        extras: dict[str, tuple[tuple[int, ...], Any]],
+        lanes: int,
+        seed: int,
+        device: str,
+    ) -> None:
+        """Take the networks.
+
+        Args:
+          spaces: see ``Policy``, like the last three.
+          settings: a ``ReplaySettings`` with ``learning_rate`` and ``horizon``.
+          learned: what is learned, each with an optimizer of its own; ``network`` is what acts.
+          targets: the names of those that have a target, and their copies, which follow them.
+          extras: see ``Policy``.
+          lanes: see ``Policy``.
+          seed: see ``Policy``.
+          device: see ``Policy``.
+        """
+        self.settings = settings
+        self.horizon = settings.horizon
+        self.extras = extras
+        self.device = torch.device(device)
+        self.updates = self.gradient_steps = 0
+        self.progress = 0.0
+        self.random, draws = new_generator(seed), new_generator(derive_seed(seed, "replay"))
+        self._draws = draws
+        self.feed = ReplayFeed(spaces, extras, settings, lanes=lanes, random=draws)
+        self.learned, self.targets = dict(learned), dict(targets)
+        self.optimizers = {name: FlatAdam(module, settings.adam_epsilon) for name, module in learned.items()}
+        self._followers = {name: flattened(module) for name, module in targets.items()}
+        self.gradient = FlatGradient(nn.ModuleList(learned.values()).parameters(), extras=len(self.LOSSES))
+        ends = np.cumsum([len(optimizer.parameters) for optimizer in self.optimizers.values()]).tolist()
+        self._parts = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+    # Acting
+
+    def act(
+        self,
+        observations: Any,
+        *,
+        action_mask: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+        lanes: slice | None = None,
+        deterministic: bool = False,
+        learning: bool = False,
+    ) -> Decision:
+        """See ``Policy``; while the replay warms up, actions are drawn evenly from what is allowed."""
+        if learning and self.feed.pace.warming_up:
+            choice = self._any_choice(len(tree_leaves(observations)[0]), action_mask)
+        else:
+            choice = self._choose(observations, action_mask, starts, lanes, learning, deterministic)
+        return Decision(self._actions(choice), {"choice": choice} if learning else {})
+
+    @abstractmethod
+    def _any_choice(self, count: int, mask: np.ndarray | None) -> np.ndarray:
+        """Return choices ``[N, ...]`` drawn evenly."""
+
+    @abstractmethod
+    def _choose(
+        self,
+        observations: Any,
+        mask: np.ndarray | None,
+        starts: np.ndarray | None,
+        lanes: slice | None,
+        learning: bool,
+        deterministic: bool,
+    ) -> np.ndarray:
+        """Return the choices ``[N, ...]`` of the network, with its exploration where it is learning."""
+
+    @abstractmethod
+    def _actions(self, choice: np.ndarray) -> np.ndarray:
+        """Return choices as members of the action space."""
+
+    def _check_acting(self, outputs: np.ndarray, observations: Any) -> None:
+        """Raise where the network's outputs ``[N, ...]`` are not finite."""
+        if math.isfinite(float(outputs.sum())):
+            return
+        leaves = [leaf for leaf in tree_leaves(observations) if np.issubdtype(leaf.dtype, np.floating)]
+        first = "the networks' outputs" if all(np.isfinite(leaf).all() for leaf in leaves) else "the observations"
+        odd = np.flatnonzero(~np.isfinite(outputs.reshape(len(outputs), -1)).all(1)).tolist()
+        raise FloatingPointError(
+            f"after update {self.updates}: an action is not finite, first {first} (lanes {odd} of this batch)"
+        )
+
+    # Learning
+
+    def learn(self, rollout: Rollout, group: Reducer) -> dict[str, float]:
+        """See ``Policy``."""
+        settings = self.settings
+        self.gradient.join(group)
+        totals, steps = np.zeros(len(self.LOSSES) + 1), 0
+        collected = self.feed.pace.collected
+        for rows in self.feed.minibatches(rollout, group):
+            if len(rows):
+                self._differentiate(rows)
+            else:  # this worker has nothing to say, but takes part in the average
+                self.gradient.zero()
+            self.gradient.average(group, len(rows))
+            moving = self._moving()
+            values = self.gradient.values[: self._parts[moving - 1].stop]
+            norm, losses = length(values), self.gradient.extras.numpy(force=True)
+            self.gradient_steps += 1
+            if not math.isfinite(norm + sum(losses.tolist())):  # on all workers together: they were reduced
+                raise FloatingPointError(self._not_finite())
+            bound = settings.max_grad_norm
+            scale = bound / norm if bound is not None and norm > bound else 1.0
+            for optimizer, part in zip(list(self.optimizers.values())[:moving], self._parts, strict=False):
+                optimizer.step(values[part], settings.learning_rate, scale)
+            if settings.target_average is not None:
+                self._follow(settings.target_average)
+            totals[:-1] += losses
+            totals[-1] += norm
+            steps += 1
+        self.updates += 1
+        every = settings.target_every
+        if every is not None and self.feed.pace.collected // every > collected // every:
+            self._follow(1.0)
+        metrics = {"gradient_steps": float(self.gradient_steps), "replay": float(len(self.feed))}
+        if steps:
+            metrics.update(zip((*self.LOSSES, "grad_norm"), (totals / steps).tolist(), strict=True))
+        return metrics
+
+    @abstractmethod
+    def _differentiate(self, rows: np.ndarray) -> None:
+        """Write the gradient of the losses over some rows ``[B]``, and ``LOSSES`` behind it."""
+
+    def _moving(self) -> int:
+        """Return how many of the learned networks move in this gradient step: the first ones."""
+        return len(self.learned)
+
+    def _follow(self, share: float) -> None:
+        """Move every target towards what it follows."""
+        for name, follower in self._followers.items():
+            if share == 1:
+                follower.copy_(self.optimizers[name].parameters)
+            else:
+                follower.lerp_(self.optimizers[name].parameters, share)
+
+    def _not_finite(self) -> str:
+        losses = zip(self.LOSSES, self.gradient.extras.tolist(), strict=True)
+        culprits = [name for name, loss in losses if not math.isfinite(loss)]
+        for name, module in self.learned.items():
+            for below, parameter in module.named_parameters():
+                if parameter.grad is not None and not torch.isfinite(parameter.grad).all():
+                    culprits.append(f"the gradient of {name}.{below}")
+        found = culprits[0] if culprits else "the length of the gradient"
+        return f"update {self.updates + 1}: {found} is not finite"
+
+    def set_progress(self, done: float) -> None:
+        """See ``Policy``."""
+        self.progress = min(max(done, 0.0), 1.0)
+
+    # State
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """See ``Policy``: the network that acts."""
+        return {name: tensor.detach().cpu().clone() for name, tensor in self.learned["network"].state_dict().items()}
+
+    def load_weights(self, weights: dict[str, Any]) -> None:
+        """See ``Policy``; a target of this network becomes its copy.
+
+        Raises:
+          ConfigError: names or shapes are not those of this network.
+        """
+        copy_tensors(self.learned["network"].state_dict(), weights)
+        if "network" in self._followers:
+            self._followers["network"].copy_(self.optimizers["network"].parameters)
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        """Return everything that is shared but for numbers: the tensors themselves."""
+        tensors = {}
+        for prefix, modules in (("", self.learned), ("target.", self.targets)):
+            for name, module in modules.items():
+                tensors.update({f"{prefix}{name}.{below}": tensor for below, tensor in module.state_dict().items()})
+        for name, optimizer in self.optimizers.items():
+            tensors[f"adam.{name}.first"], tensors[f"adam.{name}.second"] = optimizer.first, optimizer.second
+        return tensors
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """See ``Policy``."""
+        return {
+            **{name: tensor.detach().cpu().clone() for name, tensor in self._tensors().items()},
+            **{f"adam.{name}.steps": torch.tensor(one.steps) for name, one in self.optimizers.items()},
+            **{name: torch.tensor(getattr(self, name), dtype=torch.float64) for name in NUMBERS},
+            "pace": torch.from_numpy(self.feed.pace.state()),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See ``Policy``.
+
+        Raises:
+          ConfigError: names or shapes are not those of this policy.
+        """
+        names = [*NUMBERS, *(f"adam.{name}.steps" for name in self.optimizers)]
+        numbers = {name: torch.zeros((), dtype=torch.float64) for name in names}
+        pace = torch.zeros(3, dtype=torch.int64)
+        copy_tensors({**self._tensors(), **numbers, "pace": pace}, state)
+        for name, optimizer in self.optimizers.items():
+            optimizer.steps = int(numbers[f"adam.{name}.steps"])
+        self.updates, self.gradient_steps = int(numbers["updates"]), int(numbers["gradient_steps"])
+        self.progress = float(numbers["progress"])
+        self.feed.pace.load_state(pace.numpy())
+
+    def worker_state(self) -> dict[str, np.ndarray]:
+        """See ``Policy``."""
+        return {"generator": generator_state(self.random), "draws": generator_state(self._draws)}
+
+    def load_worker_state(self, state: dict[str, Any]) -> None:
+        """See ``Policy``."""
+        set_generator_state(self.random, state["generator"])
+        set_generator_state(self._draws, state["draws"])
+
+    def replay_state(self) -> dict[str, np.ndarray]:
+        """See ``Policy``."""
+        return self.feed.state()
+
+    def load_replay_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """See ``Policy``."""
+        self.feed.load_state(state)
+
+
+def target_of(network: nn.Module) -> nn.Module:
+    """Return a copy that is never learned, to follow a network."""
+    return copy.deepcopy(network)
+
+
+def refuse_space(name: str, spaces: EntitySpaces, expected: str, instead: str) -> ConfigError:
+    """Return the error that an algorithm cannot choose from an entity's actions."""
+    return ConfigError(
+        f"entity {spaces.name!r}: {name} expects {expected}, found {spaces.action}; use {instead} for such actions"
+    )

@@ -1,0 +1,76 @@
+"""Networks of the algorithms that learn from a replay: values of actions, and actors."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces as gym_spaces
+from torch import nn
+
+from arena.common.trees import map_space
+from arena.learning.rows import FOLLOWING, OBSERVATION
+from arena.policies.networks import ACTIVATIONS, Encoder, is_image, leaf_spaces
+from arena.policies.settings import EncoderSettings
+
+
+def perceptron(inputs: int, hidden: Sequence[int], outputs: int, activation: str) -> nn.Sequential:
+    """Return hidden layers with their activation, and a linear layer behind them.
+
+    Weights are torch's own: the published settings of these algorithms were found with them.
+    """
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [nn.Linear(inputs, width), ACTIVATIONS[activation]()]
+        inputs = width
+    return nn.Sequential(*layers, nn.Linear(inputs, outputs))
+
+
+def hidden_layers(
+    space: gym_spaces.Space, wanted: Sequence[int] | None, usual: Sequence[int], settings: EncoderSettings
+) -> Sequence[int]:
+    """Return the widths of the hidden layers: as wanted, else the usual ones, and none behind images alone."""
+    if wanted is not None:
+        return wanted
+    return () if all(is_image(leaf, settings.encoder) for leaf in leaf_spaces(space)) else usual
+
+
+class ActionValues(nn.Module):
+    """The value of each of n actions: ``[N, n]``."""
+
+    def __init__(
+        self, space: gym_spaces.Space, actions: int, hidden: Sequence[int], activation: str, settings: EncoderSettings
+    ) -> None:
+        """Build an encoder for the observation space, and layers behind it."""
+        super().__init__()
+        self.encoder = Encoder(space, settings)
+        self.layers = perceptron(self.encoder.width, hidden, actions, activation)
+
+    def forward(self, observations: Any) -> torch.Tensor:
+        """A tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, actions]``."""
+        return self.layers(self.encoder(observations))
+
+
+class RowTensors:
+    """Columns of rows as tensors on a device."""
+
+    def __init__(self, space: gym_spaces.Space, device: torch.device) -> None:
+        """Know how the leaves of an observation are nested."""
+        self._space, self._device = space, device
+
+    def column(self, rows: np.ndarray, name: str) -> torch.Tensor:
+        """Return a column ``[N, ...]``."""
+        return torch.from_numpy(np.ascontiguousarray(rows[name])).to(self._device)
+
+    def observations(self, rows: np.ndarray) -> Any:
+        """Return what was seen before the action, nested like the space."""
+        return self._nest(rows, OBSERVATION)
+
+    def following(self, rows: np.ndarray) -> Any:
+        """Return what was seen afterwards, nested like the space."""
+        return self._nest(rows, FOLLOWING)
+
+    def _nest(self, rows: np.ndarray, prefix: str) -> Any:
+        numbers = itertools.count()
+        return map_space(self._space, lambda leaf: self.column(rows, f"{prefix}{next(numbers)}"))

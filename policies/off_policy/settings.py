@@ -1,0 +1,121 @@
+"""Settings of the algorithms that learn from a replay; without torch, so that the root can check a file."""
+
+from typing import ClassVar
+
+from pydantic import Field, model_validator
+
+from arena.policies.settings import Activation, EncoderSettings, Width
+
+
+class ReplaySettings(EncoderSettings):
+    """What is kept, and how often it is learned from."""
+
+    activation: Activation = Field(
+        "relu", description="Activation of the hidden layers; relu, as in all of the papers."
+    )
+    gamma: float = Field(0.99, ge=0, le=1, description="Discount: 0.99 looks about 100 steps ahead.")
+    n_step: int = Field(
+        1,
+        gt=0,
+        description="Actions whose rewards are added up before a value is asked for the rest; 1 as in the papers, 3 to "
+        "10 where what an action brings shows late.",
+    )
+    ratio: float = Field(
+        1.0,
+        gt=0,
+        description="Gradient steps per transition, over all copies and workers, exactly. Stable-Baselines3's is "
+        "gradient_steps / (train_freq * copies).",
+    )
+    batch_size: int = Field(256, gt=0, description="Rows of a gradient step, of all workers together.")
+    capacity: int = Field(
+        1_000_000, gt=0, description="Transitions that are kept, the newest ones, of all workers together."
+    )
+    warmup: int = Field(
+        1_000,
+        ge=0,
+        description="Transitions that are collected by random actions before learning begins, of all workers together.",
+    )
+    target_every: int | None = Field(
+        None,
+        gt=0,
+        description="Transitions between two copies of the learned networks to their targets, looked at once per "
+        "rollout; null where target_average is set.",
+    )
+    target_average: float | None = Field(
+        0.005, gt=0, le=1, description="Instead: how much of the networks enters their targets at each gradient step."
+    )
+    max_grad_norm: float | None = Field(None, gt=0, description="Bound on the length of the gradient; null for none.")
+    adam_epsilon: float = Field(1e-8, gt=0, description="Adam's epsilon; torch's own.")
+
+    @model_validator(mode="after")
+    def _enough_room(self) -> "ReplaySettings":
+        for name in ("warmup", "batch_size"):
+            if getattr(self, name) > self.capacity:
+                raise ValueError(
+                    f"expected a {name} of at most the capacity of {self.capacity:,} transitions, found "
+                    f"{getattr(self, name):,}; raise capacity"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _one_target(self) -> "ReplaySettings":
+        if (self.target_every is None) == (self.target_average is None):
+            found = "neither" if self.target_every is None else "both"
+            raise ValueError(f"expected either target_every or target_average, found {found}; set the other to null")
+        return self
+
+
+class DQNSettings(ReplaySettings):
+    """Settings of ``dqn``. The defaults suit vector observations."""
+
+    changeable: ClassVar[tuple[str, ...]] = ("learning_rate", "double", "max_grad_norm")
+    """What a league's job may change by its ``data``."""
+
+    hidden: tuple[Width, ...] | None = Field(
+        None,
+        description="Widths of the hidden layers. Null decides by the observation: two of 64, enough for vectors; none "
+        "where there is nothing but images, since a convolution ends with a layer of its own.",
+    )
+    learning_rate: float = Field(1e-3, gt=0, description="Step size of Adam; 1e-4 for images.")
+    horizon: int = Field(
+        16, gt=0, description="Exchanges per rollout; the gradient steps that a rollout pays for follow it at once."
+    )
+    ratio: float = Field(
+        0.25,
+        gt=0,
+        description="Gradient steps per transition, over all copies and workers, exactly; 0.25 as published. "
+        "Stable-Baselines3's is gradient_steps / (train_freq * copies).",
+    )
+    batch_size: int = Field(64, gt=0, description="Rows of a gradient step, of all workers together.")
+    capacity: int = Field(
+        100_000, gt=0, description="Transitions that are kept, the newest ones, of all workers together."
+    )
+    double: bool = Field(
+        True,
+        description="Whether the network chooses the action whose value the target network gives (van Hasselt, 2016); "
+        "false takes the target's greatest, as first published, which overestimates.",
+    )
+    target_every: int | None = Field(
+        500,
+        gt=0,
+        description="Transitions between two copies of the network to its target, looked at once per rollout; null "
+        "where target_average is set.",
+    )
+    target_average: float | None = Field(
+        None, gt=0, le=1, description="Instead: how much of the network enters its target at each gradient step."
+    )
+    exploration_initial: float = Field(
+        1.0, ge=0, le=1, description="Probability of a random action after the warm-up; it falls linearly."
+    )
+    exploration_final: float = Field(0.05, ge=0, le=1, description="Where that probability stays.")
+    exploration_fraction: float = Field(
+        0.2, gt=0, le=1, description="Share of the budget over which it falls; 0.1 to 0.5 is customary."
+    )
+    max_grad_norm: float | None = Field(
+        10.0, gt=0, description="Bound on the length of the gradient; 10 is customary. Null for none."
+    )
+
+    def exploration(self, done: float) -> float:
+        """Return the probability of a random action when ``done`` (0 to 1) of the budget is spent."""
+        fallen = min(1.0, done / self.exploration_fraction)
+        return self.exploration_initial + fallen * (self.exploration_final - self.exploration_initial)

@@ -1,0 +1,304 @@
+"""If these fail, algorithms with a replay learn something else than their papers, or than one worker would."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces as gym_spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from arena.common.errors import ConfigError
+from arena.common.trees import map_space, tree_leaves
+from arena.envs.interface import EntitySpaces
+from arena.learning.rollout import Rollout
+from arena.learning.weights import write_tensors
+from arena.policies.loader import build, load_weights
+from arena.policies.local import Alone, Lockstep, train
+
+VECTOR = gym_spaces.Box(-1, 1, (3,))
+CONTINUOUS = gym_spaces.Box(-2, 2, (2,))
+SPACES = {
+    "dqn": EntitySpaces("a", VECTOR, gym_spaces.Discrete(3, start=1)),
+}
+ALGORITHMS = list(SPACES)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def make(use, lanes=4, seed=0, spaces=None, **settings):
+    few = {"horizon": 8, "batch_size": 16, "warmup": 32, "capacity": 1000, "ratio": 0.5, "hidden": (16,), **settings}
+    return build(use, spaces or SPACES[use], few, lanes=lanes, seed=seed)
+
+
+def play(policy, rollout, seed, start=True):
+    """Fill a rollout with a random world: episodes end now and then, rewards are noise."""
+    random = np.random.default_rng(seed)
+    lanes, count = slice(0, rollout.lanes), rollout.lanes
+    over = np.zeros(count, bool)
+    mask = rollout.action_mask
+    for slot in range(rollout.horizon + 1):
+        starts, over = (np.ones(count, bool) if start and slot == 0 else over), (random.random(count) < 0.15) & ~over
+        observations = map_leaves(rollout.observations, lambda leaf: some(random, leaf[0]))
+        allowed = None if mask is None else (random.random(mask[0].shape) < 0.5).astype(np.int8)
+        if allowed is not None:
+            allowed[:, 1] = 1
+        rewards = random.normal(size=count) * ~starts
+        if slot or start:
+            cut = over & (random.random(count) < 0.5)
+            rollout.observe(slot, lanes, observations, rewards, over & ~cut, cut, ~over, starts, allowed)
+        else:
+            observations = map_leaves(rollout.observations, lambda leaf: leaf[0])
+        if slot < rollout.horizon:
+            held = None if mask is None else rollout.action_mask[slot]
+            rollout.decide(
+                slot,
+                lanes,
+                policy.act(observations, action_mask=held, starts=starts, lanes=lanes, learning=True),
+            )
+
+
+def some(random, like):
+    if like.dtype.kind == "f":
+        return random.normal(size=like.shape).astype(like.dtype)
+    return random.integers(0, 2, like.shape).astype(like.dtype)
+
+
+def map_leaves(tree, function):
+    if isinstance(tree, dict):
+        return {key: map_leaves(below, function) for key, below in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(map_leaves(below, function) for below in tree)
+    return function(tree)
+
+
+def rollout_for(policy, spaces, lanes):
+    return Rollout(spaces, policy.extras, horizon=policy.horizon, lanes=lanes)
+
+
+def learn_for(policy, updates, spaces, lanes=4, group=None, seed=0):
+    """Let a policy learn in the random world; return the metrics of each update."""
+    rollout, found = rollout_for(policy, spaces, lanes), []
+    for number in range(updates):
+        play(policy, rollout, 1000 * seed + number, start=number == 0)
+        found.append(policy.learn(rollout, group or Alone()))
+        rollout.begin()
+    return found
+
+
+def same(first, second):
+    assert first.keys() == second.keys()
+    return [name for name in first if not torch.equal(first[name], second[name])]
+
+
+@pytest.mark.parametrize("use", ALGORITHMS)
+def test_gradient_steps_follow_transitions_and_metrics_are_those_of_a_log(use):
+    policy = make(use)
+    found = learn_for(policy, 8, SPACES[use])
+    pace = policy.feed.pace
+    assert policy.gradient_steps == pace.steps == int(0.5 * (pace.collected - pace.free)) > 50
+    assert found[0].keys() == {"gradient_steps", "replay"} | ({"exploration"} if use == "dqn" else set())
+    assert {*policy.LOSSES, "grad_norm"} < found[-1].keys()
+    assert all(np.isfinite(list(metrics.values())).all() for metrics in found)
+
+
+@pytest.mark.parametrize("use", ALGORITHMS)
+def test_replicas_stay_bit_identical_with_their_own_experience_also_where_one_has_none(use):
+    first = make(use)
+
+    def work(group):
+        policy = make(use, seed=group.rank)
+        policy.load_state_dict(first.state_dict())
+        rollout = rollout_for(policy, SPACES[use], 4)
+        for number in range(6):
+            play(policy, rollout, 100 * group.rank + number, start=number == 0)
+            if group.rank == 2:
+                rollout.acting[:] = False  # it collects nothing
+            policy.learn(rollout, group)
+            rollout.begin()
+        return policy
+
+    policies = Lockstep(3).run(work)
+    assert policies[0].gradient_steps > 30 and len(policies[2].feed) == 0 < len(policies[1].feed)
+    for other in policies[1:]:
+        assert same(policies[0].state_dict(), other.state_dict()) == []
+    assert same(policies[0].state_dict(), first.state_dict())
+
+
+@pytest.mark.parametrize("use", ALGORITHMS)
+def test_a_restored_policy_goes_on_bit_for_bit_with_its_replay(use):
+    def stored(policy):
+        shared = policy.state_dict()
+        own = [{n: np.array(a) for n, a in part.items()} for part in (policy.worker_state(), policy.replay_state())]
+        return shared, *own
+
+    first, second = make(use), make(use, seed=5)
+    learn_for(first, 5, SPACES[use])
+    shared, worker, replay = stored(first)
+    second.load_state_dict(shared)
+    second.load_worker_state(worker)
+    second.load_replay_state(replay)
+    for policy in (first, second):
+        policy.set_progress(0.5)
+        learn_for(policy, 3, SPACES[use], seed=7)
+    assert same(first.state_dict(), second.state_dict()) == []
+    assert all((a == b).all() for a, b in zip(stored(first)[2].values(), stored(second)[2].values(), strict=True))
+
+
+@pytest.mark.parametrize("use", ALGORITHMS)
+def test_snapshots_and_checkpoints_load_from_files(use, tmp_path):
+    policy, other, third = make(use), make(use, seed=1), make(use, seed=2)
+    learn_for(policy, 5, SPACES[use])
+    write_tensors(tmp_path / "snapshot.safetensors", policy.weights())
+    write_tensors(tmp_path / "checkpoint.safetensors", policy.state_dict())
+    load_weights(other, tmp_path / "snapshot.safetensors")
+    load_weights(third, tmp_path / "checkpoint.safetensors")
+    observations = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    expected = policy.act(observations, deterministic=True).actions
+    for found in (other, third):
+        assert (found.act(observations, deterministic=True).actions == expected).all()
+
+
+@pytest.mark.parametrize("use", ALGORITHMS)
+def test_a_policy_that_only_plays_holds_no_replay(use):
+    policy = make(use, capacity=10**12)
+    policy.act(np.zeros((4, 3), np.float32), starts=np.ones(4, bool), lanes=slice(0, 4))
+    assert len(policy.feed) == 0 and policy.replay_state() == {}
+
+
+@pytest.mark.parametrize("use", ALGORITHMS)
+def test_what_is_not_finite_stops_all_workers_with_the_same_message(use):
+    def work(group):
+        policy = make(use)
+        rollout = rollout_for(policy, SPACES[use], 4)
+        for number in range(4):
+            play(policy, rollout, number, start=number == 0)
+            if group.rank == 1:
+                rollout.earned[4] = np.inf
+            try:
+                policy.learn(rollout, group)
+            except FloatingPointError as error:
+                return str(error)
+            rollout.begin()
+        return None
+
+    first, second = Lockstep(2).run(work)
+    assert first == second and "is not finite" in first
+    policy = make(use)
+    policy.load_weights({name: tensor * np.nan for name, tensor in policy.weights().items()})
+    with pytest.raises(FloatingPointError, match="first the networks' outputs"):
+        policy.act(np.zeros((4, 3), np.float32))
+
+
+OBSERVATIONS = {
+    "image": gym_spaces.Box(0, 255, (12, 12, 3), np.uint8),
+    "nest": gym_spaces.Dict({"a": gym_spaces.Discrete(4), "b": gym_spaces.Tuple([VECTOR, gym_spaces.MultiBinary(3)])}),
+}
+
+
+@pytest.mark.parametrize("use", ALGORITHMS)
+@pytest.mark.parametrize("kind", OBSERVATIONS)
+def test_any_observation_goes_through_a_whole_update(use, kind):
+    spaces = SPACES[use]._replace(observation=OBSERVATIONS[kind])
+    policy = make(use, spaces=spaces, n_step=3)
+    found = learn_for(policy, 5, spaces)
+    assert found[-1]["gradient_steps"] > 0
+    assert len(tree_leaves(map_space(spaces.observation, lambda leaf: 0))) == (1 if kind == "image" else 3)
+
+
+# DQN
+
+
+def test_values_are_those_of_a_table():
+    """Two states that alternate, action 1 earns 1 in the second: with gamma 0.5 values follow from a sum."""
+
+    class Alternating(gymnasium.Env):
+        observation_space, action_space = gym_spaces.Box(0, 1, (2,)), gym_spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            self.state, self.steps = 0, 0
+            return np.eye(2, dtype=np.float32)[0], {}
+
+        def step(self, action):
+            reward = float(self.state == 1 and action == 1)
+            self.state, self.steps = 1 - self.state, self.steps + 1
+            return np.eye(2, dtype=np.float32)[self.state], reward, False, self.steps == 5, {}
+
+    envs = SyncVectorEnv([Alternating] * 4, autoreset_mode=AutoresetMode.NEXT_STEP)
+    for n_step, double in ((1, True), (1, False)):
+        settings = {"gamma": 0.5, "ratio": 1.0, "learning_rate": 3e-3, "exploration_final": 0.5, "warmup": 100}
+        spaces = EntitySpaces("a", envs.single_observation_space, envs.single_action_space)
+        policy = build("dqn", spaces, {**settings, "n_step": n_step, "double": double}, lanes=4, seed=1)
+        train(policy, envs, 4000)
+        # V(1) = 1 + V(0) / 2 and V(0) = V(1) / 2: 4/3 and 2/3; cut episodes are worth what endless ones are.
+        expected = np.array([[2 / 3, 2 / 3], [1 / 3, 4 / 3]], np.float32)
+        assert np.allclose(policy.values(np.eye(2, dtype=np.float32)), expected, atol=0.05)
+
+
+def test_masked_actions_are_never_taken_and_never_hoped_for():
+    spaces = EntitySpaces("a", VECTOR, gym_spaces.Discrete(3), mask_size=3)
+    policy = make("dqn", spaces=spaces)
+    rollout = rollout_for(policy, spaces, 4)
+    taken = []
+    for number in range(6):
+        play(policy, rollout, number, start=number == 0)
+        chosen = np.take_along_axis(rollout.action_mask[:-1], rollout.actions[:-1, :, None], 2)[..., 0]
+        taken.append(chosen[rollout.acting[:-1]].all())
+        policy.learn(rollout, Alone())
+        rollout.begin()
+    assert all(taken) and policy.gradient_steps > 30
+    with torch.no_grad():  # the second action looks best by far, and is never allowed afterwards
+        policy.network.layers[-1].bias[:] = torch.tensor([0.0, 1e6, 0.0])
+        policy.target.layers[-1].bias[:] = torch.tensor([0.0, 1e6, 0.0])
+    state = policy.replay_state()
+    rows = state["rows"].copy().view(policy.feed._transitions.dtype)[:, 0]
+    rows["next_mask"], rows["choice"] = [1, 0, 1], 0
+    policy._differentiate(rows)
+    assert policy.gradient.extras[0] < 100
+    rows["next_mask"] = 1
+    policy._differentiate(rows)
+    assert policy.gradient.extras[0] > 1e5
+
+
+def test_exploration_falls_with_the_budget_unless_a_job_says_otherwise():
+    policy = make("dqn", exploration_fraction=0.5, exploration_final=0.1)
+    found = []
+    for done in (0.0, 0.25, 0.5, 1.0):
+        policy.set_progress(done)
+        found.append(round(policy.exploration, 6))
+    assert found == [1.0, 0.55, 0.1, 0.1]
+    policy.configure({"eps": 0.7}, {"learning_rate": 0.5})
+    assert policy.exploration == 0.7 and policy.settings.learning_rate == 0.5
+    with pytest.raises(ConfigError, match="may set eps"):
+        policy.configure({}, {"capacity": 3})
+
+
+@pytest.mark.parametrize(
+    ("use", "spaces", "text"),
+    [
+        ("dqn", EntitySpaces("a", VECTOR, CONTINUOUS), "dqn expects a Discrete action space.*use sac, td3 or ppo"),
+        ("dqn", EntitySpaces("a", VECTOR, gym_spaces.Discrete(3), mask_size=2), "expected an action mask of 3 flags"),
+    ],
+)
+def test_spaces_that_cannot_be_served_are_refused_with_what_could(use, spaces, text):
+    with pytest.raises(ConfigError, match=text):
+        make(use, spaces=spaces)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"warmup": 2000}, "expected a warmup of at most the capacity of 1,000 transitions, found 2,000"),
+        ({"target_every": None}, "either target_every or target_average, found neither"),
+        ({"target_average": 0.5}, "found both"),
+        ({"learning_rat": 0.5}, "learning_rat"),
+    ],
+)
+def test_settings_are_checked(settings, text):
+    with pytest.raises(ConfigError, match=text):
+        make("dqn", **settings)
