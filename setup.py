@@ -70,7 +70,7 @@ setup(
     python_requires=">=3.10",
     packages=packages(),
     package_dir={"": ".", **MAPPED},
-    package_data={"arena": ["py.typed"]},
+    package_data={"arena": ["py.typed"], "arena.envs.ecr": ["topologies/*.yaml"]},
     zip_safe=False,
     install_requires=[
         "numpy>=1.26",

@@ -60,7 +60,8 @@ two workers that learn from replays."""
 
 QUESTIONS = (
     "SELECT id, round, match, copy, length, truncated, cause FROM episodes ORDER BY id",
-    'SELECT episode, entity, player, "return", length, outcome, steps FROM episode_entities ORDER BY episode, entity',
+    'SELECT episode, entity, player, "return", length, outcome, metrics FROM episode_entities ORDER BY episode, entity',
+    "SELECT episode, entity, steps FROM episode_entities ORDER BY episode, entity",
     "SELECT player, steps, updates, name, value FROM metrics ORDER BY player, updates, name",
 )
 """The records, without times and without the attempts in which they were made."""

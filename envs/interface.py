@@ -35,7 +35,8 @@ class Timestep(NamedTuple):
       terminated: True in the one step in which the entity's episode ends by the rules of the game.
       truncated: True in the one step in which it is cut for another reason (a time limit).
       infos: a dict for each entity; ``info["outcome"]`` may say how the episode ended: ``"win"``, ``"draw"``,
-        ``"loss"`` or a rank (0 is best).
+        ``"loss"`` or a rank (0 is best); ``info["metrics"]``, in the last step, what the environment has measured:
+        numbers by name, which go into records, plots and the live view.
       acting: whether each entity's next action counts. None of a finished episode's entities acts.
       action_masks: array of ``mask_size`` flags (int8, 1 is allowed) for each entity, or None where it has no mask.
       over: whether the episode is over for everybody; ``reset`` must follow.

@@ -12,6 +12,7 @@ from arena.common.text import suggestion
 
 ENVIRONMENTS = {
     "touchdown": "arena.envs.touchdown:Touchdown",
+    "ecr": "arena.envs.ecr.environment:EmptyContainers",
     "matrix_game": "arena.envs.matrix_game:MatrixGame",
 }
 

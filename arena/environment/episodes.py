@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from arena.common.errors import ConfigError
 from arena.environment.job_queue import JobQueue, Lineup
 from arena.envs.interface import Timestep
 from arena.protocol.messages import Episode, Episodes
@@ -136,6 +137,7 @@ class RunningEpisodes:
                 job=lineup.job.id if lineup is not None and lineup.job is not None and lineup.counts else None,
                 sides=() if lineup is None else lineup.sides,
                 steps=self.steps_at_end,
+                metrics=metrics_of(timestep.infos),
             )
         )
         if self._job_queue is not None and lineup is not None and lineup.job is not None:
@@ -170,6 +172,24 @@ class RunningEpisodes:
             self._post(Episodes(self._match, tuple(self._over), steps - self._steps_told))
             self._over, self._steps_told = [], steps
         self._next_report = time.monotonic() + REPORT_EVERY
+
+
+def metrics_of(infos: Sequence[dict]) -> tuple[dict[str, float], ...]:
+    """Return what the infos at the end of an episode measure, for each entity; empty where they measure nothing.
+
+    Raises:
+      ConfigError: something there is not a number with a name.
+    """
+    if not any("metrics" in info for info in infos):
+        return ()
+    found = [info.get("metrics") or {} for info in infos]
+    try:
+        return tuple({str(name): float(value) for name, value in metrics.items()} for metrics in found)
+    except (AttributeError, TypeError, ValueError):
+        raise ConfigError(
+            f'info["metrics"] at the end of an episode: expected numbers by name, such as {{"shortage": 12}}, found '
+            f"{found!r:.200}"
+        ) from None
 
 
 def _steps_learned_from(running: RunningEpisode) -> int:

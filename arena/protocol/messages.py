@@ -24,6 +24,7 @@ class Episode(NamedTuple):
       steps: of each player, the transition steps that it has taken in the match by the end of the exchange in which the
         episode ended; a league's opponents, which the match does not know, are not there.
       late: whether the league leaves it out, since one of its players has started anew meanwhile (the root finds out).
+      metrics: ``info["metrics"]`` of each entity, numbers by name; empty where the environment gave none to anybody.
     """
 
     match: int
@@ -41,6 +42,7 @@ class Episode(NamedTuple):
     sides: tuple[tuple[int, ...], ...] = ()
     steps: Mapping[str, int] = {}
     late: bool = False
+    metrics: tuple[Mapping[str, float], ...] = ()
 
     @property
     def faulted(self) -> bool:

@@ -11,7 +11,7 @@ from arena.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 SCHEMA = """
 CREATE TABLE runs (                      -- one row for each attempt: the first start, and every resume
@@ -28,6 +28,7 @@ CREATE TABLE episodes (id INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, round I
     counted INTEGER NOT NULL);           -- in the league's payoff; an attempt that was cut short takes back
 CREATE TABLE episode_entities (episode INTEGER NOT NULL, entity INTEGER NOT NULL, player TEXT NOT NULL,
     return REAL, length INTEGER NOT NULL, outcome TEXT, steps INTEGER NOT NULL,
+    metrics TEXT,                        -- what the environment measured: JSON, numbers by name
     PRIMARY KEY (episode, entity)) WITHOUT ROWID;
 CREATE TABLE metrics (attempt INTEGER NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, updates INTEGER NOT NULL,
     time REAL NOT NULL, name TEXT NOT NULL, value REAL,
@@ -56,6 +57,7 @@ MIGRATIONS = {
     3: "ALTER TABLE metrics ADD COLUMN call INTEGER; "
     "ALTER TABLE metrics ADD COLUMN workers INTEGER NOT NULL DEFAULT 1; "
     "CREATE UNIQUE INDEX calls ON metrics (attempt, player, name, call) WHERE call IS NOT NULL;",
+    4: "ALTER TABLE episode_entities ADD COLUMN metrics TEXT;",
 }
 """Version of records -> what makes the next version of them."""
 

@@ -138,6 +138,7 @@ class PlayerStatistics:
         self._speed = Speed()
         self._steps_of_worker: dict[int, int] = {}
         self._reported = False
+        self._measured: dict[str, deque[float]] = {}
 
     @property
     def mean_return(self) -> float | None:
@@ -209,11 +210,22 @@ class PlayerStatistics:
             self.steps += transitions
             self._speed.read(now, self.steps)
 
+    def measure(self, metrics: Mapping[str, float]) -> None:
+        """Take what the environment measured in an episode, means over the player's entities."""
+        for name, value in metrics.items():
+            self._measured.setdefault(name, deque(maxlen=RECENT)).append(value)
+
+    @property
+    def episode_metrics(self) -> dict[str, float]:
+        """What the environment measured, by name: means over the last ``RECENT`` episodes."""
+        return {name: sum(values) / len(values) for name, values in self._measured.items()}
+
     def state(self) -> dict[str, Any]:
         """Return what a resumed run goes on from, as JSON values."""
         counts = {name: getattr(self, name) for name in _COUNTS}
         recent = {name: list(getattr(self, name)) for name in _RECENT}
-        return {**counts, **recent, "reported": self._reported, "course": self.course.state()}
+        measured = {name: list(values) for name, values in self._measured.items()}
+        return {**counts, **recent, "reported": self._reported, "course": self.course.state(), "measured": measured}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load what ``state`` returned."""
@@ -223,10 +235,19 @@ class PlayerStatistics:
             setattr(self, name, deque(state[name], maxlen=RECENT))
         self.course.restore(state["course"])
         self._reported = state["reported"]
+        measured = state.get("measured", {})  # older checkpoints have none
+        self._measured = {name: deque(values, maxlen=RECENT) for name, values in measured.items()}
 
 
 _COUNTS = ("steps", "updates", "episodes", "wins", "draws", "losses", "best")
 _RECENT = ("returns", "lengths", "round_returns")
+
+
+def mean_metrics(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each name over those entities that have it."""
+    names = dict.fromkeys(name for named in metrics for name in named)
+    values = {name: [named[name] for named in metrics if name in named] for name in names}
+    return {name: sum(found) / len(found) for name, found in values.items()}
 
 
 @lru_cache(maxsize=1024)

@@ -21,6 +21,7 @@ from arena.records.player_statistics import (
     Speed,
     entities_by_player,
     mean_by_player,
+    mean_metrics,
     outcomes_of,
 )
 from arena.records.run_directory import RunDirectory
@@ -33,6 +34,10 @@ ALL_UPDATES = 2000
 
 LATER_UPDATES = 10
 """Each so manieth of the later ones is kept in a deterministic run, which knows no seconds."""
+
+
+EPISODE = "episode/"
+"""In front of the names of what environments measure, among the metrics of a player."""
 
 
 def players_of(config: RunConfig) -> dict[str, PlayerInfo]:
@@ -120,6 +125,7 @@ class RecordWriter:
         self._deterministic = deterministic
         self.steps_of_episodes = EpisodeSteps(self.players, deterministic)
         self._held: list[Episode] = []
+        self._measured: dict[str, dict[str, list[float]]] = {}  # player -> name -> a value for each episode
         self._next_show = 0.0
         self._unshown: dict[str, list[tuple[float, int, int]]] = {}  # return, length, steps at its end
         self._updates_kept: dict[str, tuple[int, float]] = {}
@@ -236,12 +242,30 @@ class RecordWriter:
             return
         for episode in message.episodes:
             self.episode(episode)
+        self._add_episode_metrics()
 
     def release(self) -> None:
         """Take the episodes that a deterministic run has held back, in an order that does not depend on the time."""
         held, self._held = self._held, []
         for episode in sorted(held, key=lambda episode: (episode.match, episode.copy)):
             self.episode(episode)
+        self._add_episode_metrics()
+
+    def _add_episode_metrics(self) -> None:
+        """Record what environments have measured in the episodes of a report: a row for each player and name."""
+        measured, self._measured = self._measured, {}
+        for player, named in measured.items():
+            statistics = self.players[player]
+            means = {EPISODE + name: sum(values) / len(values) for name, values in named.items()}
+            self._add_metrics(player, means, statistics.steps, statistics.updates, time.time())
+
+    def _add_metrics(self, player: str, metrics: Mapping[str, float], steps: int, updates: int, at: float) -> None:
+        for name, value in metrics.items():
+            row = (self.attempt, player, steps, updates, at, name, value)
+            columns = "attempt, player, steps, updates, time, name, value"
+            self._database.add(f"INSERT INTO metrics ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        if self._events is not None:
+            self._events.scalars(player, metrics, steps, at)
 
     def episode(self, episode: Episode) -> None:
         """Take a finished episode. One that a fault has cut is recorded and left out of the statistics."""
@@ -275,8 +299,9 @@ class RecordWriter:
         entities = zip(episode.players, episode.returns, episode.lengths, episode.outcomes, strict=True)
         for entity, (player, total, length, outcome) in enumerate(entities):
             said = None if outcome is None else str(outcome)
-            row = (self._episode, entity, player, float(total), int(length), said, steps[player])
-            self._database.add("INSERT INTO episode_entities VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            measured = json.dumps(dict(episode.metrics[entity])) if episode.metrics else None
+            row = (self._episode, entity, player, float(total), int(length), said, steps[player], measured)
+            self._database.add("INSERT INTO episode_entities VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def _count(self, episode: Episode) -> dict[str, float]:
         """Count an episode; return the mean return of each player's entities."""
@@ -290,6 +315,11 @@ class RecordWriter:
             totals[player] = total = float(means[player])
             steps = int(sum([episode.lengths[e] for e in entities]))
             self.players[player].finish(now, total, length, steps, outcomes[player])
+            if episode.metrics:
+                measured = mean_metrics([episode.metrics[e] for e in entities])
+                self.players[player].measure(measured)
+                for name, value in measured.items():
+                    self._measured.setdefault(player, {}).setdefault(name, []).append(value)
         return totals
 
     def progress(self, message: Progress) -> None:
@@ -310,13 +340,10 @@ class RecordWriter:
         if not self._keeps(message, now):
             return
         at = time.time()
-        for name, value in metrics.items():
-            row = (self.attempt, message.player, statistics.steps, statistics.updates, at, name, value)
-            columns = "attempt, player, steps, updates, time, name, value"
-            self._database.add(f"INSERT INTO metrics ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        self._add_metrics(message.player, metrics, statistics.steps, statistics.updates, at)
         if self._events is not None:
             speed = {"steps_per_second": statistics.steps_per_second(now)}
-            self._events.scalars(message.player, {**metrics, **speed}, statistics.steps, at)
+            self._events.scalars(message.player, speed, statistics.steps, at)
 
     def _keeps(self, message: Progress, now: float) -> bool:
         """Whether an update's metrics go on record."""

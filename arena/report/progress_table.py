@@ -101,6 +101,10 @@ def draw(frame: ProgressState, width: int, height: int) -> StyledText:
     if len(shown) < len(players):
         text.append(f" … and {len(players) - len(shown)} more players", DIM)
         text.append("\n")
+    metrics = {name: measured(player.episode_metrics) for name, player in shown if player.episode_metrics}
+    for name, line in list(metrics.items())[: max(room - len(shown), 0)]:
+        text.append(f" {name}  {line}"[: width - 1], DIM)
+        text.append("\n")
     text.append("\n")
     _footline(text, frame, width)
     return text
@@ -121,7 +125,14 @@ def plain_line(frame: ProgressState, name: str) -> str:
         parts.append(f"{duration(left)} left")
     if player.updates:
         parts.append(f"{player.updates:,} updates")
+    if player.episode_metrics:
+        parts.append(measured(player.episode_metrics))
     return f"[{duration(frame.seconds)}] " + "  ".join(parts)
+
+
+def measured(metrics: Mapping[str, float]) -> str:
+    """Return what the environment measured as text."""
+    return "  ".join(f"{name} {number(value)}" for name, value in metrics.items())
 
 
 def spark(values: Sequence[float]) -> str:

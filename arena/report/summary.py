@@ -15,6 +15,7 @@ from arena.common.text import compact, duration, number, percentages
 from arena.records.player_statistics import RECENT
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
+from arena.report.progress_table import measured
 from arena.report.terminal import Terminal, find_terminal, make_console
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ def summarise(records: RecordWriter) -> dict[str, Any]:
             "mean_return": player.mean_return,
             "best_mean_return": player.best,
             "mean_length": player.mean_length,
+            "metrics": player.episode_metrics,
             "wins": player.wins,
             "draws": player.draws,
             "losses": player.losses,
@@ -79,6 +81,9 @@ def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> st
     console.print(
         f"  {duration(seconds)} of wall time, {compact(steps)} environment steps ({per_second} per second){faults}"
     )
+    for name, player in summary["players"].items():
+        if player["metrics"]:
+            console.print(f"  [bold]{name}[/bold]  {measured(player['metrics'])} (mean of the last {RECENT})")
     lines = [("run directory", str(run.path))]
     if (run.plots / "returns.png").is_file():
         lines.append(("plots", str(run.plots / "returns.png")))

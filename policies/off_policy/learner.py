@@ -147,6 +147,9 @@ class OffPolicy(ABC):
         """See ``Policy``."""
         settings = self.settings
         self.gradient.join(group)
+        rate = settings.learning_rate
+        if settings.learning_rate_schedule == "linear":
+            rate *= 1 - self.progress
         totals, steps = np.zeros(len(self.LOSSES) + 1), 0
         collected = self.feed.pace.collected
         for rows in self.feed.minibatches(rollout, group):
@@ -164,7 +167,7 @@ class OffPolicy(ABC):
             bound = settings.max_grad_norm
             scale = bound / norm if bound is not None and norm > bound else 1.0
             for optimizer, part in zip(list(self.optimizers.values())[:moving], self._parts, strict=False):
-                optimizer.step(values[part], settings.learning_rate, scale)
+                optimizer.step(values[part], rate, scale)
             if settings.target_average is not None:
                 self._follow(settings.target_average)
             totals[:-1] += losses

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from arena.policies.settings import Activation, EncoderSettings, Width
+from arena.policies.settings import Activation, EncoderSettings, Schedule, Width
 
 
 class ReplaySettings(EncoderSettings):
@@ -44,6 +44,9 @@ class ReplaySettings(EncoderSettings):
     target_average: float | None = Field(
         0.005, gt=0, le=1, description="Instead: how much of the networks enters their targets at each gradient step."
     )
+    learning_rate_schedule: Schedule = Field(
+        "constant", description="linear falls to 0 over the budget, which settles the policy at the end; or constant."
+    )
     max_grad_norm: float | None = Field(None, gt=0, description="Bound on the length of the gradient; null for none.")
     adam_epsilon: float = Field(1e-8, gt=0, description="Adam's epsilon; torch's own.")
 
@@ -77,6 +80,9 @@ class DQNSettings(ReplaySettings):
         "where there is nothing but images, since a convolution ends with a layer of its own.",
     )
     learning_rate: float = Field(1e-3, gt=0, description="Step size of Adam; 1e-4 for images.")
+    learning_rate_schedule: Schedule = Field(
+        "linear", description="linear falls to 0 over the budget, which settles the policy at the end; or constant."
+    )
     horizon: int = Field(
         16, gt=0, description="Exchanges per rollout; the gradient steps that a rollout pays for follow it at once."
     )

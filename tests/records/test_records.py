@@ -364,7 +364,7 @@ def test_records_of_another_version_are_refused(run):
     connection = sqlite3.connect(run.database)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(ConfigError, match="expected records of version 4, found version 99"):
+    with pytest.raises(ConfigError, match="expected records of version 5, found version 99"):
         records_of(run)
 
 
@@ -374,6 +374,7 @@ def test_records_of_the_version_before_are_read_and_continued(run):
     records.close(0)
     with closing(sqlite3.connect(run.database)) as connection:
         connection.execute("DROP INDEX calls")
+        connection.execute("ALTER TABLE episode_entities DROP COLUMN metrics")
         for column in ("call", "workers"):
             connection.execute(f"ALTER TABLE metrics DROP COLUMN {column}")
         for table in ("runs", "rounds", "episodes", "metrics", "faults", "jobs"):
@@ -386,6 +387,29 @@ def test_records_of_the_version_before_are_read_and_continued(run):
     assert run.database.read_bytes() == before, "reading changes nothing"
     records_of(run).close(0)
     assert rows(run, "SELECT attempt, exit FROM runs") == [(1, 0), (2, 0)]
+
+
+def test_what_environments_measure_is_recorded_shown_and_goes_on_after_a_resume(run):
+    records = records_of(run)
+    measured = ({"shortage": 2.0}, {"shortage": 4.0}, {}, {"shortage": 10.0, "idle": 1.0})
+    records.episodes(Episodes(0, (episode()._replace(metrics=measured), episode()._replace(metrics=measured)), 10))
+    records.episodes(Episodes(0, (episode(),), 10))
+    first, second = records.players.values()
+    assert (first.episode_metrics, second.episode_metrics) == ({"shortage": 3.0}, {"shortage": 10.0, "idle": 1.0})
+    state = records.state()
+    records.close(0)
+    found = rows(run, "SELECT player, name, value FROM metrics ORDER BY player, name")
+    names = list(records.players)
+    assert found == sorted(
+        [(names[0], "episode/shortage", 3.0), (names[1], "episode/shortage", 10.0), (names[1], "episode/idle", 1.0)]
+    )
+    stored = rows(run, "SELECT metrics FROM episode_entities WHERE episode = 1 ORDER BY entity")
+    assert [json.loads(text) for (text,) in stored] == list(measured)
+    assert rows(run, "SELECT DISTINCT metrics FROM episode_entities WHERE episode = 3") == [(None,)]
+    again = records_of(run)
+    again.restore(json.loads(json.dumps(state)))
+    assert again.players[names[1]].episode_metrics == second.episode_metrics
+    again.close(0)
 
 
 def test_a_nan_is_recorded_as_nothing_and_holds_nothing_up(run):
