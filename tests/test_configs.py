@@ -21,6 +21,7 @@ EXPECTED = {
     "cartpole_dqn",
     "acrobot",
     "pendulum",
+    "pendulum_sac",
     "pong",
     "simple_tag",
     "tictactoe",

@@ -28,6 +28,9 @@ POLICIES = {
     "random": PolicyEntry("arena.policies.random:Random", "arena.policies.settings:RandomSettings"),
     "ppo": PolicyEntry("arena.policies.ppo:PPO", "arena.policies.settings:PPOSettings"),
     "dqn": PolicyEntry("arena.policies.off_policy.dqn:DQN", "arena.policies.off_policy.settings:DQNSettings"),
+    "sac": PolicyEntry("arena.policies.off_policy.sac:SAC", "arena.policies.off_policy.settings:SACSettings"),
+    "td3": PolicyEntry("arena.policies.off_policy.td3:TD3", "arena.policies.off_policy.settings:TD3Settings"),
+    "ddpg": PolicyEntry("arena.policies.off_policy.td3:DDPG", "arena.policies.off_policy.settings:DDPGSettings"),
     "sb3": PolicyEntry("arena.policies.sb3:StableBaselines3", "arena.policies.settings:StableBaselines3Settings"),
 }
 

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from gymnasium import spaces as gym_spaces
-from pydantic import ValidationError
 from torch.nn import functional
 
 from arena.common.errors import ConfigError
@@ -60,7 +59,6 @@ class DQN(OffPolicy):
             seed=seed,
             device=device,
         )
-        self._own_settings = settings
         self._tensors_of = RowTensors(spaces.observation, self.device)
         self._eps: float | None = None  # as a league's job says
 
@@ -111,15 +109,8 @@ class DQN(OffPolicy):
 
     def configure(self, forward: dict[str, Any], data: dict[str, Any]) -> None:
         """See ``Policy``."""
-        unknown = sorted(forward.keys() - {"eps"}) + sorted(data.keys() - set(DQNSettings.changeable))
-        if unknown:
-            changeable = ", ".join(DQNSettings.changeable)
-            raise ConfigError(f"dqn: a job may set eps (forward) and {changeable} (data), found {', '.join(unknown)}")
+        super().configure({name: value for name, value in forward.items() if name != "eps"}, data)
         self._eps = forward.get("eps")
-        try:
-            self.settings = DQNSettings(**{**self._own_settings.model_dump(), **data})
-        except ValidationError as error:
-            raise ConfigError(f"dqn: settings of a job: {error}") from error
 
     # Learning
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 from arena.common.errors import ConfigError
@@ -45,6 +46,7 @@ class OffPolicy(ABC):
       LOSSES: names of what is logged of each gradient step, means over its rows.
 
     Attributes:
+      name: of the algorithm, as in a configuration.
       feed: the replay and its pace.
       gradient_steps: how many were taken.
     """
@@ -75,7 +77,8 @@ class OffPolicy(ABC):
           seed: see ``Policy``.
           device: see ``Policy``.
         """
-        self.settings = settings
+        self.settings = self._own_settings = settings
+        self.name = type(self).__name__.lower()
         self.horizon = settings.horizon
         self.extras = extras
         self.device = torch.device(device)
@@ -140,6 +143,21 @@ class OffPolicy(ABC):
         raise FloatingPointError(
             f"after update {self.updates}: an action is not finite, first {first} (lanes {odd} of this batch)"
         )
+
+    def configure(self, forward: dict[str, Any], data: dict[str, Any]) -> None:
+        """See ``Policy``."""
+        model = type(self._own_settings)
+        unknown = [*sorted(forward), *sorted(data.keys() - set(model.changeable))]
+        if unknown:
+            changeable = ", ".join(model.changeable)
+            raise ConfigError(
+                f"{self.name}: a job may set {changeable} (data){' and eps (forward)' if self.name == 'dqn' else ''}, "
+                f"found {', '.join(unknown)}"
+            )
+        try:
+            self.settings = model(**{**self._own_settings.model_dump(), **data})
+        except ValidationError as error:
+            raise ConfigError(f"{self.name}: settings of a job: {error}") from error
 
     # Learning
 

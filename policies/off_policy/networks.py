@@ -74,3 +74,48 @@ class RowTensors:
     def _nest(self, rows: np.ndarray, prefix: str) -> Any:
         numbers = itertools.count()
         return map_space(self._space, lambda leaf: self.column(rows, f"{prefix}{next(numbers)}"))
+
+
+class Actor(nn.Module):
+    """Some numbers for each action, before a hyperbolic tangent brings them to (-1, 1): ``[N, outputs]``."""
+
+    def __init__(
+        self, space: gym_spaces.Space, outputs: int, hidden: Sequence[int], activation: str, settings: EncoderSettings
+    ) -> None:
+        """Build an encoder for the observation space, and layers behind it."""
+        super().__init__()
+        self.encoder = Encoder(space, settings)
+        self.layers = perceptron(self.encoder.width, hidden, outputs, activation)
+
+    def forward(self, observations: Any) -> torch.Tensor:
+        """A tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, outputs]``."""
+        return self.layers(self.encoder(observations))
+
+
+class Critic(nn.Module):
+    """The value of an action: ``[N]``."""
+
+    def __init__(
+        self, space: gym_spaces.Space, actions: int, hidden: Sequence[int], activation: str, settings: EncoderSettings
+    ) -> None:
+        """Build an encoder for the observation space, and layers that read it and the action."""
+        super().__init__()
+        self.encoder = Encoder(space, settings)
+        self.layers = perceptron(self.encoder.width + actions, hidden, 1, activation)
+
+    def forward(self, observations: Any, actions: torch.Tensor) -> torch.Tensor:
+        """Observations ``[N, ...]`` and actions ``[N, actions]`` ``-> [N]``."""
+        return self.layers(torch.cat((self.encoder(observations), actions), 1)).squeeze(1)
+
+
+class Critics(nn.Module):
+    """One critic or two that share nothing: ``[critics, N]``."""
+
+    def __init__(self, critics: Sequence[Critic]) -> None:
+        """Take the critics."""
+        super().__init__()
+        self.each = nn.ModuleList(critics)
+
+    def forward(self, observations: Any, actions: torch.Tensor) -> torch.Tensor:
+        """Observations ``[N, ...]`` and actions ``[N, actions]`` ``-> [critics, N]``."""
+        return torch.stack([critic(observations, actions) for critic in self.each])

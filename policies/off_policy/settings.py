@@ -1,6 +1,6 @@
 """Settings of the algorithms that learn from a replay; without torch, so that the root can check a file."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -125,3 +125,69 @@ class DQNSettings(ReplaySettings):
         """Return the probability of a random action when ``done`` (0 to 1) of the budget is spent."""
         fallen = min(1.0, done / self.exploration_fraction)
         return self.exploration_initial + fallen * (self.exploration_final - self.exploration_initial)
+
+
+class ActorSettings(ReplaySettings):
+    """What the algorithms for continuous actions share."""
+
+    changeable: ClassVar[tuple[str, ...]] = ("learning_rate", "max_grad_norm")
+    """What a league's job may change by its ``data``."""
+
+    hidden: tuple[Width, ...] | None = Field(
+        None,
+        description="Widths of the hidden layers of actor and critics. Null decides by the observation: two of 256; "
+        "none where there is nothing but images, since a convolution ends with a layer of its own.",
+    )
+    learning_rate: float = Field(3e-4, gt=0, description="Step size of Adam, for actor and critics.")
+    horizon: int = Field(
+        8, gt=0, description="Exchanges per rollout; the gradient steps that a rollout pays for follow it at once."
+    )
+    policy_delay: int = Field(1, gt=0, description="Gradient steps of the critics for each of the actor.")
+
+
+class SACSettings(ActorSettings):
+    """Settings of ``sac``; the defaults are the paper's."""
+
+    entropy_coefficient: float | None = Field(
+        None,
+        gt=0,
+        description="How much entropy counts beside reward. Null adjusts it so that the policy's entropy stays at "
+        "target_entropy.",
+    )
+    entropy_initial: float = Field(1.0, gt=0, description="Where the adjusted coefficient begins.")
+    target_entropy: float | None = Field(
+        None, description="Entropy of the policy that is aimed at, in nats; null for minus the number of actions."
+    )
+    noise: Literal["white", "pink"] = Field(
+        "white",
+        description="What the actions are drawn with: pink noise is correlated over time and explores further where an "
+        "action must be held to show anything.",
+    )
+
+
+class TD3Settings(ActorSettings):
+    """Settings of ``td3``; the defaults are the paper's. DDPG is policy_delay: 1, target_noise: 0, twin: false."""
+
+    learning_rate: float = Field(1e-3, gt=0, description="Step size of Adam, for actor and critics.")
+    policy_delay: int = Field(2, gt=0, description="Gradient steps of the critics for each of the actor.")
+    exploration_noise: float = Field(
+        0.1, ge=0, description="Standard deviation of what is added to actions, which go from -1 to 1."
+    )
+    noise: Literal["white", "pink"] = Field(
+        "white", description="Its kind: pink noise is correlated over time and explores further."
+    )
+    target_noise: float = Field(
+        0.2, ge=0, description="Standard deviation of what is added to the target's actions, so that values are smooth."
+    )
+    target_noise_clip: float = Field(0.5, ge=0, description="Bound on that noise.")
+    twin: bool = Field(
+        True, description="Whether there are two critics and the lower value counts; one overestimates, as in DDPG."
+    )
+
+
+class DDPGSettings(TD3Settings):
+    """Settings of ``ddpg``: those of ``td3``, with the defaults that make it DDPG."""
+
+    policy_delay: int = Field(1, gt=0, description="Gradient steps of the critic for each of the actor.")
+    target_noise: float = Field(0.0, ge=0, description="Standard deviation of what is added to the target's actions.")
+    twin: bool = Field(False, description="Whether there are two critics and the lower value counts.")

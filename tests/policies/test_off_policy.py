@@ -14,11 +14,16 @@ from arena.learning.rollout import Rollout
 from arena.learning.weights import write_tensors
 from arena.policies.loader import build, load_weights
 from arena.policies.local import Alone, Lockstep, train
+from arena.policies.off_policy.noise import PinkNoise
+from arena.policies.off_policy.sac import squash
 
 VECTOR = gym_spaces.Box(-1, 1, (3,))
 CONTINUOUS = gym_spaces.Box(-2, 2, (2,))
 SPACES = {
     "dqn": EntitySpaces("a", VECTOR, gym_spaces.Discrete(3, start=1)),
+    "sac": EntitySpaces("a", VECTOR, CONTINUOUS),
+    "td3": EntitySpaces("a", VECTOR, CONTINUOUS),
+    "ddpg": EntitySpaces("a", VECTOR, CONTINUOUS),
 }
 ALGORITHMS = list(SPACES)
 
@@ -274,8 +279,100 @@ def test_exploration_falls_with_the_budget_unless_a_job_says_otherwise():
     assert found == [1.0, 0.55, 0.1, 0.1]
     policy.configure({"eps": 0.7}, {"learning_rate": 0.5})
     assert policy.exploration == 0.7 and policy.settings.learning_rate == 0.5
-    with pytest.raises(ConfigError, match="may set eps"):
+    with pytest.raises(
+        ConfigError, match="a job may set learning_rate, double, max_grad_norm .data. and eps .forward., found cap"
+    ):
         policy.configure({}, {"capacity": 3})
+
+
+# SAC and TD3
+
+
+def test_log_probabilities_are_those_of_torch_and_hold_far_out():
+    random = torch.Generator().manual_seed(0)
+    outputs, noise = 0.5 * torch.randn(64, 6, generator=random), torch.randn(64, 3, generator=random)
+    action, log_prob = squash(outputs, noise)
+    normal = torch.distributions.Normal(outputs[:, :3], outputs[:, 3:].exp())
+    squashed = torch.distributions.TransformedDistribution(normal, torch.distributions.TanhTransform())
+    u = outputs[:, :3] + outputs[:, 3:].exp() * noise
+    assert torch.allclose(action, torch.tanh(u))
+    inside = u.abs().amax(1) < 3  # beyond, torch loses digits
+    assert torch.allclose(log_prob[inside], squashed.log_prob(action).sum(1)[inside], atol=1e-3)
+    far = torch.tensor([[50.0, -50.0, 0.0, 0.0]], requires_grad=True)
+    squash(far, torch.zeros(1, 2))[1].sum().backward()
+    assert torch.isfinite(far.grad).all()
+
+
+@pytest.mark.parametrize(("use", "delay"), [("sac", 1), ("sac", 3), ("td3", 1), ("td3", 2), ("ddpg", 1)])
+def test_the_actor_and_its_moments_rest_between_its_steps(use, delay):
+    policy = make(use, policy_delay=delay, ratio=1.0)
+    learn_for(policy, 4, SPACES[use])
+    critics, actor = policy.optimizers["critics"], policy.optimizers["network"]
+    assert critics.steps == policy.gradient_steps > 50
+    assert actor.steps == -(-policy.gradient_steps // delay)
+    assert len(policy.critics.each) == (1 if use == "ddpg" else 2)
+
+
+@pytest.mark.parametrize(("target", "rises"), [(-1.0, False), (2.0, True)])
+def test_the_temperature_follows_the_entropy(target, rises):
+    """Where nothing is earned the entropy goes to its most, 2 log 2: above a target of -1, below one of 2."""
+    policy = make("sac", learning_rate=1e-2, ratio=1.0, target_entropy=target, gamma=0.0)
+    rollout = rollout_for(policy, SPACES["sac"], 4)
+    for number in range(20):
+        play(policy, rollout, number, start=number == 0)
+        rollout.earned[:] = 0
+        metrics = policy.learn(rollout, Alone())
+        rollout.begin()
+    assert 1.0 < metrics["entropy"] < 2 * np.log(2) + 0.1
+    assert metrics["entropy_coefficient"] > 5 if rises else metrics["entropy_coefficient"] < 0.2
+
+
+def test_actions_reach_their_bounds_and_never_pass_them():
+    box = gym_spaces.Box(np.array([-2, 0], np.float32), np.array([2, 0.1], np.float32))
+    for use in ("sac", "td3"):
+        policy = make(use, spaces=EntitySpaces("a", VECTOR, box))
+        choices = np.array([[-1, -1], [1, 1], [0, 0]], np.float32)
+        assert np.allclose(policy._actions(choices), [[-2, 0], [2, 0.1], [0, 0.05]])
+        observations = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
+        for learning in (True, False):
+            actions = policy.act(observations, learning=learning).actions
+            assert actions.dtype == np.float32 and all(action in box for action in actions)
+
+
+def test_pink_noise_is_standard_normal_and_remembers():
+    noise, random = PinkNoise(64, 1), np.random.default_rng(0)
+    drawn = np.stack([noise.draw(slice(0, 64), random)[:, 0] for _ in range(1024)])
+    assert abs(drawn.mean()) < 0.05 and abs(drawn.std() - 1) < 0.05
+    assert np.corrcoef(drawn[:-1].ravel(), drawn[1:].ravel())[0, 1] > 0.6
+    other = PinkNoise(64, 1)
+    noise.draw(slice(3, 5), random)
+    other.load_state(noise.state())
+    first, second = np.random.default_rng(1), np.random.default_rng(1)
+    for lanes in (slice(0, 5), slice(3, 64)):
+        assert (noise.draw(lanes, first) == other.draw(lanes, second)).all()
+
+
+@pytest.mark.parametrize("use", ["sac", "td3", "ddpg"])
+def test_learns_where_to_go(use):
+    """A point on a line earns most at 0.5; it is cut after 20 steps."""
+
+    class Point(gymnasium.Env):
+        observation_space, action_space = gym_spaces.Box(-2, 2, (1,)), gym_spaces.Box(-0.5, 0.5, (1,))
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.x, self.steps = self.np_random.uniform(-1, 1), 0
+            return np.array([self.x], np.float32), {}
+
+        def step(self, action):
+            self.x, self.steps = float(np.clip(self.x + action[0], -2, 2)), self.steps + 1
+            return np.array([self.x], np.float32), -abs(self.x - 0.5), False, self.steps == 20, {}
+
+    envs = SyncVectorEnv([Point] * 4, autoreset_mode=AutoresetMode.NEXT_STEP)
+    spaces = EntitySpaces("a", envs.single_observation_space, envs.single_action_space)
+    settings = {"hidden": (32,), "learning_rate": 3e-3, "gamma": 0.9, "batch_size": 64, "warmup": 200, "ratio": 0.5}
+    returns = train(build(use, spaces, settings, lanes=4, seed=1), envs, 4000, seed=1)
+    assert np.mean(returns[-20:]) > -3 > np.mean(returns[:10])
 
 
 @pytest.mark.parametrize(
@@ -283,6 +380,9 @@ def test_exploration_falls_with_the_budget_unless_a_job_says_otherwise():
     [
         ("dqn", EntitySpaces("a", VECTOR, CONTINUOUS), "dqn expects a Discrete action space.*use sac, td3 or ppo"),
         ("dqn", EntitySpaces("a", VECTOR, gym_spaces.Discrete(3), mask_size=2), "expected an action mask of 3 flags"),
+        ("sac", EntitySpaces("a", VECTOR, gym_spaces.Discrete(3)), "sac expects a Box.*use dqn .Discrete. or ppo"),
+        ("td3", EntitySpaces("a", VECTOR, gym_spaces.Box(-np.inf, 1, (2,))), "td3 expects a Box of floats with finite"),
+        ("ddpg", EntitySpaces("a", VECTOR, gym_spaces.Box(0, 9, (2,), np.uint8)), "ddpg expects a Box of floats"),
     ],
 )
 def test_spaces_that_cannot_be_served_are_refused_with_what_could(use, spaces, text):

@@ -1,0 +1,157 @@
+"""Soft actor-critic (Haarnoja et al., Soft actor-critic algorithms and applications, 2018), over all workers."""
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from arena.common.trees import map_tree
+from arena.envs.interface import EntitySpaces
+from arena.policies.off_policy.box_actions import BoxActions
+from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
+from arena.policies.off_policy.networks import Actor, Critic, Critics, RowTensors, hidden_layers
+from arena.policies.off_policy.settings import SACSettings
+
+LEAST, MOST = -20.0, 2.0  # log standard deviations, as in the paper's own code
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class Temperature(nn.Module):
+    """The coefficient of the entropy, by its logarithm."""
+
+    def __init__(self, initial: float) -> None:
+        """Begin at ``initial``."""
+        super().__init__()
+        self.logarithm = nn.Parameter(torch.tensor(math.log(initial)))
+
+
+def squash(outputs: torch.Tensor, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return actions ``[N, d]`` in (-1, 1) and their log probabilities ``[N]``.
+
+    With mean m and log standard deviation s, side by side in ``outputs`` ``[N, 2 d]``, and standard normal ``noise``
+    ``[N, d]``: u = m + exp(s) * noise and a = tanh(u), so that (appendix C of the paper)::
+
+        log p(a) = sum over d of log N(u; m, exp(s)) - log(1 - tanh(u)^2)
+
+    The last term is computed as 2 (log 2 - u - softplus(-2 u)), which does not lose digits where |u| is large.
+    """
+    mean, log_std = outputs.chunk(2, 1)
+    log_std = log_std.clamp(LEAST, MOST)
+    u = mean + log_std.exp() * noise
+    inside = -0.5 * noise**2 - log_std - LOG_SQRT_2PI - 2 * (math.log(2) - u - functional.softplus(-2 * u))
+    return torch.tanh(u), inside.sum(1)
+
+
+class SAC(OffPolicy):
+    """Learns two values of actions and a policy that weighs them against its own entropy.
+
+    With a' and log p' drawn anew from the policy, all parts move together, each by the gradient of::
+
+        critics      sum over both of (Q(s, a) - y)^2 / 2,  y = r + discount * (min Q_target(s', a') - alpha * log p')
+        actor        alpha * log p(a | s) - min Q(s, a),    a drawn anew
+        temperature  -log alpha * (log p + target entropy)
+    """
+
+    Settings = SACSettings
+    LOSSES: ClassVar[tuple[str, ...]] = ("critic_loss", "actor_loss", "q", "entropy", "entropy_coefficient")
+
+    def __init__(
+        self, spaces: EntitySpaces, settings: SACSettings, *, lanes: int, seed: int, device: str = "cpu"
+    ) -> None:
+        """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
+        self._box = box = BoxActions("sac", spaces, settings.noise, lanes=lanes)
+        shape = hidden_layers(spaces.observation, settings.hidden, (256, 256), settings), settings.activation, settings
+        with seeded(seed):
+            self.actor = Actor(spaces.observation, 2 * box.size, *shape).to(device)
+            critics = [Critic(spaces.observation, box.size, *shape) for _ in range(2)]
+            self.critics = Critics(critics).to(device)
+        self.target = target_of(self.critics)
+        self.temperature = Temperature(settings.entropy_coefficient or settings.entropy_initial).to(device)
+        super().__init__(
+            spaces,
+            settings,
+            learned={"critics": self.critics, "network": self.actor, "temperature": self.temperature},
+            targets={"critics": self.target},
+            extras={"choice": ((box.size,), np.float32)},
+            lanes=lanes,
+            seed=seed,
+            device=device,
+        )
+        self._columns = RowTensors(spaces.observation, self.device)
+        self._target_entropy = -float(box.size) if settings.target_entropy is None else settings.target_entropy
+
+    # Acting
+
+    def _any_choice(self, count: int, mask: np.ndarray | None) -> np.ndarray:
+        return self._box.any(count, self.random)
+
+    def _choose(
+        self,
+        observations: Any,
+        mask: np.ndarray | None,
+        starts: np.ndarray | None,
+        lanes: slice | None,
+        learning: bool,
+        deterministic: bool,
+    ) -> np.ndarray:
+        outputs = self._outputs(observations)
+        self._check_acting(outputs, observations)
+        mean, log_std = outputs[:, : self._box.size], outputs[:, self._box.size :]
+        if deterministic:
+            return np.tanh(mean)
+        noise = self._box.draw(lanes if learning else None, len(mean), self.random)
+        return np.tanh(mean + np.exp(np.clip(log_std, LEAST, MOST)) * noise)
+
+    def _outputs(self, observations: Any) -> np.ndarray:
+        with torch.inference_mode():
+            tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
+            return self.actor(tensors).numpy(force=True)
+
+    def _actions(self, choice: np.ndarray) -> np.ndarray:
+        return self._box.members(choice)
+
+    # Learning
+
+    def _moving(self) -> int:
+        if self.gradient_steps % self.settings.policy_delay:
+            return 1
+        return 3 if self.settings.entropy_coefficient is None else 2
+
+    def _differentiate(self, rows: np.ndarray) -> None:
+        columns, noise = self._columns, self._draws.standard_normal((2, len(rows), self._box.size), np.float32)
+        noises = torch.from_numpy(noise).to(self.device)
+        observations, following = columns.observations(rows), columns.following(rows)
+        alpha = self.temperature.logarithm.detach().exp()
+        with torch.no_grad():
+            action, log_prob = squash(self.actor(following), noises[0])
+            value = self.target(following, action).amin(0) - alpha * log_prob
+            goal = columns.column(rows, "reward") + columns.column(rows, "discount") * value
+        self.gradient.zero()
+        found = self.critics(observations, columns.column(rows, "choice"))
+        critic_loss = 0.5 * ((found - goal) ** 2).mean(1).sum()
+        critic_loss.backward()
+        q, logged = found.detach().mean(), torch.zeros(2, device=self.device)
+        if self._moving() > 1:
+            action, log_prob = squash(self.actor(observations), noises[1])
+            actor_loss = (alpha * log_prob - self.critics(observations, action).amin(0)).mean()
+            actor_loss.backward(inputs=list(self.actor.parameters()))
+            entropy = -log_prob.detach().mean()
+            by_logarithm = self.temperature.logarithm.grad
+            assert by_logarithm is not None  # a view of the flat gradient
+            by_logarithm.fill_(entropy - self._target_entropy)
+            logged = torch.stack((actor_loss.detach(), entropy))
+        self.gradient.extras.copy_(torch.stack((critic_loss.detach(), logged[0], q, logged[1], alpha)))
+
+    # State
+
+    def worker_state(self) -> dict[str, np.ndarray]:
+        """See ``Policy``."""
+        return {**super().worker_state(), **self._box.state()}
+
+    def load_worker_state(self, state: dict[str, Any]) -> None:
+        """See ``Policy``."""
+        super().load_worker_state(state)
+        self._box.load_state(state)

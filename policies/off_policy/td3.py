@@ -1,0 +1,120 @@
+"""Twin delayed deep deterministic policy gradient (Fujimoto et al., 2018), and DDPG (Lillicrap et al., 2016)."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from arena.common.trees import map_tree
+from arena.envs.interface import EntitySpaces
+from arena.policies.off_policy.box_actions import BoxActions
+from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
+from arena.policies.off_policy.networks import Actor, Critic, Critics, RowTensors, hidden_layers
+from arena.policies.off_policy.settings import DDPGSettings, TD3Settings
+
+
+class TD3(OffPolicy):
+    """Learns values of actions, and the action that they are highest for.
+
+    With mu the actor and e noise, clipped, the gradients are those of::
+
+        critics   sum over them of (Q(s, a) - y)^2,  y = r + discount * min Q_target(s', clip(mu_target(s') + e))
+        actor     -Q_1(s, mu(s)), every ``policy_delay`` gradient steps; its target moves in each
+    """
+
+    Settings: ClassVar[type] = TD3Settings
+    LOSSES: ClassVar[tuple[str, ...]] = ("critic_loss", "actor_loss", "q")
+
+    def __init__(
+        self, spaces: EntitySpaces, settings: TD3Settings, *, lanes: int, seed: int, device: str = "cpu"
+    ) -> None:
+        """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
+        self._box = box = BoxActions(type(self).__name__.lower(), spaces, settings.noise, lanes=lanes)
+        shape = hidden_layers(spaces.observation, settings.hidden, (256, 256), settings), settings.activation, settings
+        with seeded(seed):
+            self.actor = Actor(spaces.observation, box.size, *shape).to(device)
+            critics = [Critic(spaces.observation, box.size, *shape) for _ in range(1 + settings.twin)]
+            self.critics = Critics(critics).to(device)
+        self.target, self.target_actor = target_of(self.critics), target_of(self.actor)
+        super().__init__(
+            spaces,
+            settings,
+            learned={"critics": self.critics, "network": self.actor},
+            targets={"critics": self.target, "network": self.target_actor},
+            extras={"choice": ((box.size,), np.float32)},
+            lanes=lanes,
+            seed=seed,
+            device=device,
+        )
+        self._columns = RowTensors(spaces.observation, self.device)
+
+    # Acting
+
+    def _any_choice(self, count: int, mask: np.ndarray | None) -> np.ndarray:
+        return self._box.any(count, self.random)
+
+    def _choose(
+        self,
+        observations: Any,
+        mask: np.ndarray | None,
+        starts: np.ndarray | None,
+        lanes: slice | None,
+        learning: bool,
+        deterministic: bool,
+    ) -> np.ndarray:
+        outputs = self._outputs(observations)
+        self._check_acting(outputs, observations)
+        choice = np.tanh(outputs)
+        if deterministic or not learning:
+            return choice
+        noise = self._box.draw(lanes, len(choice), self.random)
+        return np.clip(choice + np.float32(self.settings.exploration_noise) * noise, -1, 1)
+
+    def _outputs(self, observations: Any) -> np.ndarray:
+        with torch.inference_mode():
+            tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
+            return self.actor(tensors).numpy(force=True)
+
+    def _actions(self, choice: np.ndarray) -> np.ndarray:
+        return self._box.members(choice)
+
+    # Learning
+
+    def _moving(self) -> int:
+        return 1 if self.gradient_steps % self.settings.policy_delay else 2
+
+    def _differentiate(self, rows: np.ndarray) -> None:
+        columns, settings = self._columns, self.settings
+        noise = self._draws.standard_normal((len(rows), self._box.size), np.float32) * np.float32(settings.target_noise)
+        noise = np.clip(noise, -settings.target_noise_clip, settings.target_noise_clip)
+        observations, following = columns.observations(rows), columns.following(rows)
+        with torch.no_grad():
+            action = torch.tanh(self.target_actor(following)) + torch.from_numpy(noise).to(self.device)
+            value = self.target(following, action.clamp(-1, 1)).amin(0)
+            goal = columns.column(rows, "reward") + columns.column(rows, "discount") * value
+        self.gradient.zero()
+        found = self.critics(observations, columns.column(rows, "choice"))
+        critic_loss = ((found - goal) ** 2).mean(1).sum()
+        critic_loss.backward()
+        actor_loss = torch.zeros((), device=self.device)
+        if self._moving() > 1:
+            actor_loss = -self.critics.each[0](observations, torch.tanh(self.actor(observations))).mean()
+            actor_loss.backward(inputs=list(self.actor.parameters()))
+        self.gradient.extras.copy_(torch.stack((critic_loss.detach(), actor_loss.detach(), found.detach().mean())))
+
+    # State
+
+    def worker_state(self) -> dict[str, np.ndarray]:
+        """See ``Policy``."""
+        return {**super().worker_state(), **self._box.state()}
+
+    def load_worker_state(self, state: dict[str, Any]) -> None:
+        """See ``Policy``."""
+        super().load_worker_state(state)
+        self._box.load_state(state)
+
+
+class DDPG(TD3):
+    """TD3 with other defaults: one critic, no delay, no noise in the target."""
+
+    Settings = DDPGSettings
