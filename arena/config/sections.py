@@ -249,7 +249,7 @@ class PolicyConfig(Model):
     """A policy, and the player that it makes."""
 
     use: str = Field(
-        description="The algorithm: random, ppo, dqn, sac, td3, ddpg, sb3, package.module:Class or path/to/file.py:Class."
+        description="Its algorithm: random, ppo, dqn, sac, td3, ddpg, sb3, module:Class or path/to/file.py:Class."
     )
     settings: Settings = Field(
         {}, validate_default=True, description="Its settings, listed below for the built-in ones."

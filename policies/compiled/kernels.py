@@ -144,6 +144,42 @@ def backward(
             has_slopes[layers[row, SOURCE]] = True
 
 
+@compiled("void(float32[::1], int64[:, ::1], float32[::1], float32[::1], float32[:, ::1])")
+def backward_to_inputs(
+    parameters: np.ndarray, layers: np.ndarray, results: np.ndarray, slopes: np.ndarray, by_inputs: np.ndarray
+) -> None:
+    """Write the derivatives by what the first layers read, and none by weights; at most one other reads each layer.
+
+    Args:
+      parameters: ``[P]``.
+      layers: ``[layers, 7]``.
+      results: what ``forward`` wrote.
+      slopes: as in ``backward``.
+      by_inputs: ``[N, inputs]``.
+    """
+    count = len(by_inputs)
+    by_inputs[:] = _F(0)
+    for row in range(len(layers) - 1, -1, -1):
+        inputs, outputs, start = layers[row, INPUTS], layers[row, OUTPUTS], count * layers[row, PLACE]
+        y = results[start : start + count * outputs].reshape(count, outputs)
+        by_y = slopes[start : start + count * outputs].reshape(count, outputs)
+        if layers[row, ACTIVATION] == TANH:
+            for i in range(count):
+                for j in range(outputs):
+                    by_y[i, j] *= _F(1) - y[i, j] * y[i, j]
+        elif layers[row, ACTIVATION] == RELU:
+            for i in range(count):
+                for j in range(outputs):
+                    by_y[i, j] *= _F(1) if y[i, j] > _F(0) else _F(0)
+        start = layers[row, WEIGHT]
+        weight = parameters[start : start + outputs * inputs].reshape(outputs, inputs)
+        if layers[row, SOURCE] == OBSERVATIONS:
+            by_inputs += np.dot(by_y, weight)
+        else:
+            start = count * layers[layers[row, SOURCE], PLACE]
+            np.dot(by_y, weight, slopes[start : start + count * inputs].reshape(count, inputs))
+
+
 # Optimizing
 
 BETA_1 = 0.9
@@ -179,6 +215,13 @@ def adam_step(
         first[i] += _F(1 - BETA_1) * (slope - first[i])
         second[i] += _F(1 - BETA_2) * (slope * slope - second[i])
         parameters[i] -= rate * first[i] / (np.sqrt(second[i]) * correction + epsilon)
+
+
+@compiled("void(float32[::1], float32[::1], float32)")
+def mix(target: np.ndarray, source: np.ndarray, share: float) -> None:
+    """Move ``target`` ``[P]`` towards ``source`` ``[P]`` by this share of the way."""
+    for i in range(len(target)):
+        target[i] += share * (source[i] - target[i])
 
 
 @compiled("float32(float32[::1])")

@@ -10,10 +10,11 @@ from torch import nn
 from arena.policies.compiled.kernels import LINEAR, OBSERVATIONS, RELU, TANH, backward, forward
 from arena.policies.networks import ActorCritic, Tanh, Trunk, Vector
 
-_ACTIVATIONS = {Tanh: TANH, nn.ReLU: RELU}
+KNOWN = {Tanh: TANH, nn.ReLU: RELU}
+"""Activations that are compiled."""
 
 
-class _Layer(NamedTuple):
+class Layer(NamedTuple):
     """A linear layer and what follows it.
 
     Attributes:
@@ -31,7 +32,7 @@ class _Layer(NamedTuple):
     activation: int
 
 
-class _Plan:
+class Plan:
     """Layers to compute one after the other, and memory for what they say about N samples, kept from call to call.
 
     Attributes:
@@ -43,7 +44,7 @@ class _Plan:
       wanted: the heads' slopes.
     """
 
-    def __init__(self, layers: Sequence[_Layer], heads: Sequence[int], inputs: int) -> None:
+    def __init__(self, layers: Sequence[Layer], heads: Sequence[int], inputs: int) -> None:
         """Take what some heads, given by their places among all layers, read."""
         needed: set[int] = set()
         for head in heads:
@@ -95,14 +96,14 @@ class Perceptrons:
         self._parameters, self._gradient = parameters, gradient
         layers, policy, value = _layers(networks)
         self._policy, self._value, self._both = (
-            _Plan(layers, heads, encoder.width) for heads in ([policy], [value], [policy, value])
+            Plan(layers, heads, encoder.width) for heads in ([policy], [value], [policy, value])
         )
 
     @staticmethod
     def serves(networks: ActorCritic) -> bool:
         """Whether this computes what the networks do."""
         encoder = networks.encoder
-        known = {nn.Linear, *_ACTIVATIONS}
+        known = {nn.Linear, *KNOWN}
         return (
             networks.actor.memory is None
             and encoder.paths == [()]
@@ -132,7 +133,7 @@ class Perceptrons:
         value[:, 0] = by_values
         backward(self._parameters, self._gradient, plan.table, plan.x, plan.results, plan.slopes, self._value_gradient)
 
-    def _compute(self, plan: _Plan, observations: np.ndarray) -> list[np.ndarray]:
+    def _compute(self, plan: Plan, observations: np.ndarray) -> list[np.ndarray]:
         """Return what the heads of a plan say, each ``[N, outputs]``."""
         if plan.count != len(observations):
             plan.make_room(len(observations))
@@ -144,25 +145,25 @@ class Perceptrons:
         return plan.said
 
 
-def _layers(networks: ActorCritic) -> tuple[list[_Layer], int, int]:
+def _layers(networks: ActorCritic) -> tuple[list[Layer], int, int]:
     """Return all layers, the value's head last, and the places of the policy's and of the value's head among them."""
     starts: dict[torch.Tensor, int] = {}
     start = 0
     for parameter in networks.parameters():
         starts[parameter] = start
         start += parameter.numel()
-    layers: list[_Layer] = []
+    layers: list[Layer] = []
 
     def add(module: nn.Module, source: int, activation: int) -> int:
         assert isinstance(module, nn.Linear)
         weight, bias = starts[module.weight], starts[module.bias]
-        layers.append(_Layer(source, weight, bias, module.in_features, module.out_features, activation))
+        layers.append(Layer(source, weight, bias, module.in_features, module.out_features, activation))
         return len(layers) - 1
 
     def add_trunk(trunk: Trunk) -> int:
         last, modules = OBSERVATIONS, list(trunk.hidden)
         for module, activation in zip(modules[::2], modules[1::2], strict=True):
-            last = add(module, last, _ACTIVATIONS[type(activation)])
+            last = add(module, last, KNOWN[type(activation)])
         return last
 
     actor = add_trunk(networks.actor)

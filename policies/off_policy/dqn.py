@@ -10,6 +10,8 @@ from torch.nn import functional
 from arena.common.errors import ConfigError
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
+from arena.policies.compiled.chains import Chains, serves
+from arena.policies.compiled.q_learning import QLearning
 from arena.policies.off_policy.learner import OffPolicy, refuse_space, seeded, target_of
 from arena.policies.off_policy.networks import ActionValues, RowTensors, hidden_layers
 from arena.policies.off_policy.settings import DQNSettings
@@ -96,6 +98,8 @@ class DQN(OffPolicy):
 
     def values(self, observations: Any) -> np.ndarray:
         """Return the values ``[N, actions]`` of observations ``[N, ...]``."""
+        if self._fast is not None:
+            return self._fast.act(observations)
         with torch.inference_mode():
             tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
             return self.network(tensors).numpy(force=True)
@@ -114,7 +118,17 @@ class DQN(OffPolicy):
 
     # Learning
 
+    def _prepare(self) -> None:
+        self._fast: QLearning | None = None
+        if serves(self.network.encoder, self.network.layers):
+            parameters, target = self.optimizers["network"].parameters, self._followers["network"]
+            acting, network = (Chains(self.network, [self.network.layers], parameters) for _ in range(2))
+            self._fast = QLearning(acting, network, Chains(self.target, [self.target.layers], target))
+
     def _differentiate(self, rows: np.ndarray) -> None:
+        if self._fast is not None:
+            self._fast.gradient(rows, self.settings.double, self._slopes["network"], self._losses)
+            return
         tensors = self._tensors_of
         with torch.no_grad():
             following = tensors.following(rows)

@@ -5,7 +5,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from arena.learning.feed import ReplayFeed
 from arena.learning.gradients import FlatGradient
 from arena.learning.rollout import Rollout
 from arena.policies.compiled.adam import FlatAdam, flattened, length
+from arena.policies.compiled.kernels import mix
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import copy_tensors
@@ -82,6 +83,7 @@ class OffPolicy(ABC):
         self.horizon = settings.horizon
         self.extras = extras
         self.device = torch.device(device)
+        self._on_cpu = self.device.type == "cpu"
         self.updates = self.gradient_steps = 0
         self.progress = 0.0
         self.random, draws = new_generator(seed), new_generator(derive_seed(seed, "replay"))
@@ -93,6 +95,7 @@ class OffPolicy(ABC):
         self.gradient = FlatGradient(nn.ModuleList(learned.values()).parameters(), extras=len(self.LOSSES))
         ends = np.cumsum([len(optimizer.parameters) for optimizer in self.optimizers.values()]).tolist()
         self._parts = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+        self._settle()
 
     # Acting
 
@@ -164,7 +167,8 @@ class OffPolicy(ABC):
     def learn(self, rollout: Rollout, group: Reducer) -> dict[str, float]:
         """See ``Policy``."""
         settings = self.settings
-        self.gradient.join(group)
+        if self.gradient.join(group):
+            self._settle()
         rate = settings.learning_rate
         if settings.learning_rate_schedule == "linear":
             rate *= 1 - self.progress
@@ -176,20 +180,19 @@ class OffPolicy(ABC):
             else:  # this worker has nothing to say, but takes part in the average
                 self.gradient.zero()
             self.gradient.average(group, len(rows))
-            moving = self._moving()
-            values = self.gradient.values[: self._parts[moving - 1].stop]
-            norm, losses = length(values), self.gradient.extras.numpy(force=True)
+            values, moves = self._moves[self._moving() - 1]
+            norm = length(values)
+            losses = self._losses if self._on_cpu else self.gradient.extras.numpy(force=True)
             self.gradient_steps += 1
             if not math.isfinite(norm + sum(losses.tolist())):  # on all workers together: they were reduced
                 raise FloatingPointError(self._not_finite())
             bound = settings.max_grad_norm
             scale = bound / norm if bound is not None and norm > bound else 1.0
-            for optimizer, part in zip(list(self.optimizers.values())[:moving], self._parts, strict=False):
-                optimizer.step(values[part], rate, scale)
+            for optimizer, slopes in moves:
+                optimizer.step(slopes, rate, scale)
             if settings.target_average is not None:
                 self._follow(settings.target_average)
-            totals[:-1] += losses
-            totals[-1] += norm
+            totals += (*losses.tolist(), norm)
             steps += 1
         self.updates += 1
         every = settings.target_every
@@ -199,6 +202,21 @@ class OffPolicy(ABC):
         if steps:
             metrics.update(zip((*self.LOSSES, "grad_norm"), (totals / steps).tolist(), strict=True))
         return metrics
+
+    def _settle(self) -> None:
+        """Keep views of the gradient, which has been made or has moved: to make them takes as long as to use them."""
+        values = self.gradient.values
+        steps = [(one, values[part]) for one, part in zip(self.optimizers.values(), self._parts, strict=True)]
+        # For each number of networks that move: the gradients of them all, and each optimizer with its own.
+        self._moves = [(values[: part.stop], steps[: number + 1]) for number, part in enumerate(self._parts)]
+        if values.is_cpu:
+            self._losses = self.gradient.extras.numpy()
+            self._slopes = {name: values[part].numpy() for name, part in zip(self.learned, self._parts, strict=True)}
+        self._prepare()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Choose what computes the gradients."""
 
     @abstractmethod
     def _differentiate(self, rows: np.ndarray) -> None:
@@ -213,6 +231,8 @@ class OffPolicy(ABC):
         for name, follower in self._followers.items():
             if share == 1:
                 follower.copy_(self.optimizers[name].parameters)
+            elif self._on_cpu:
+                mix(follower.numpy(), self.optimizers[name].parameters.numpy(), share)
             else:
                 follower.lerp_(self.optimizers[name].parameters, share)
 
@@ -299,7 +319,10 @@ class OffPolicy(ABC):
         self.feed.load_state(state)
 
 
-def target_of(network: nn.Module) -> nn.Module:
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def target_of(network: Network) -> Network:
     """Return a copy that is never learned, to follow a network."""
     return copy.deepcopy(network)
 

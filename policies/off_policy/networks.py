@@ -39,6 +39,8 @@ def hidden_layers(
 class ActionValues(nn.Module):
     """The value of each of n actions: ``[N, n]``."""
 
+    layers: nn.Sequential
+
     def __init__(
         self, space: gym_spaces.Space, actions: int, hidden: Sequence[int], activation: str, settings: EncoderSettings
     ) -> None:
@@ -79,6 +81,8 @@ class RowTensors:
 class Actor(nn.Module):
     """Some numbers for each action, before a hyperbolic tangent brings them to (-1, 1): ``[N, outputs]``."""
 
+    layers: nn.Sequential
+
     def __init__(
         self, space: gym_spaces.Space, outputs: int, hidden: Sequence[int], activation: str, settings: EncoderSettings
     ) -> None:
@@ -94,6 +98,8 @@ class Actor(nn.Module):
 
 class Critic(nn.Module):
     """The value of an action: ``[N]``."""
+
+    layers: nn.Sequential
 
     def __init__(
         self, space: gym_spaces.Space, actions: int, hidden: Sequence[int], activation: str, settings: EncoderSettings
@@ -115,6 +121,11 @@ class Critics(nn.Module):
         """Take the critics."""
         super().__init__()
         self.each = nn.ModuleList(critics)
+
+    @property
+    def perceptrons(self) -> list[nn.Sequential]:
+        """The layers of each."""
+        return [critic.layers for critic in self.each if isinstance(critic, Critic)]
 
     def forward(self, observations: Any, actions: torch.Tensor) -> torch.Tensor:
         """Observations ``[N, ...]`` and actions ``[N, actions]`` ``-> [critics, N]``."""

@@ -10,6 +10,9 @@ from torch.nn import functional
 
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
+from arena.policies.compiled.actor_critics import SoftActorCritic
+from arena.policies.compiled.actor_critics import squash as squash_to
+from arena.policies.compiled.chains import Chains, serves
 from arena.policies.off_policy.box_actions import BoxActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
 from arena.policies.off_policy.networks import Actor, Critic, Critics, RowTensors, hidden_layers
@@ -99,13 +102,16 @@ class SAC(OffPolicy):
     ) -> np.ndarray:
         outputs = self._outputs(observations)
         self._check_acting(outputs, observations)
-        mean, log_std = outputs[:, : self._box.size], outputs[:, self._box.size :]
         if deterministic:
-            return np.tanh(mean)
-        noise = self._box.draw(lanes if learning else None, len(mean), self.random)
-        return np.tanh(mean + np.exp(np.clip(log_std, LEAST, MOST)) * noise)
+            return np.tanh(outputs[:, : self._box.size])
+        noise = self._box.draw(lanes if learning else None, len(outputs), self.random)
+        action = np.empty_like(noise)
+        squash_to(outputs, noise, action, np.empty(len(noise), np.float32))
+        return action
 
     def _outputs(self, observations: Any) -> np.ndarray:
+        if self._fast is not None:
+            return self._fast.act(observations)
         with torch.inference_mode():
             tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
             return self.actor(tensors).numpy(force=True)
@@ -115,6 +121,19 @@ class SAC(OffPolicy):
 
     # Learning
 
+    def _prepare(self) -> None:
+        self._fast: SoftActorCritic | None = None
+        if serves(self.actor.encoder, self.actor.layers):
+            actor, critics = self.optimizers["network"].parameters, self.optimizers["critics"].parameters
+            acting, before, following = (Chains(self.actor, [self.actor.layers], actor) for _ in range(3))
+            self._fast = SoftActorCritic(
+                acting,
+                before,
+                following,
+                Chains(self.critics, self.critics.perceptrons, critics),
+                Chains(self.target, self.target.perceptrons, self._followers["critics"]),
+            )
+
     def _moving(self) -> int:
         if self.gradient_steps % self.settings.policy_delay:
             return 1
@@ -122,6 +141,14 @@ class SAC(OffPolicy):
 
     def _differentiate(self, rows: np.ndarray) -> None:
         columns, noise = self._columns, self._draws.standard_normal((2, len(rows), self._box.size), np.float32)
+        if self._fast is not None:
+            slopes, moving = self._slopes, self._moving() > 1
+            coefficient = math.exp(self.temperature.logarithm.item())
+            by_actor = slopes["network"] if moving else None
+            self._fast.gradient(rows, noise, coefficient, slopes["critics"], by_actor, self._losses)
+            if moving:
+                slopes["temperature"][0] = self._losses[3] - self._target_entropy
+            return
         noises = torch.from_numpy(noise).to(self.device)
         observations, following = columns.observations(rows), columns.following(rows)
         alpha = self.temperature.logarithm.detach().exp()

@@ -7,6 +7,8 @@ import torch
 
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
+from arena.policies.compiled.actor_critics import DeterministicActorCritic
+from arena.policies.compiled.chains import Chains, serves
 from arena.policies.off_policy.box_actions import BoxActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
 from arena.policies.off_policy.networks import Actor, Critic, Critics, RowTensors, hidden_layers
@@ -71,6 +73,8 @@ class TD3(OffPolicy):
         return np.clip(choice + np.float32(self.settings.exploration_noise) * noise, -1, 1)
 
     def _outputs(self, observations: Any) -> np.ndarray:
+        if self._fast is not None:
+            return self._fast.act(observations)
         with torch.inference_mode():
             tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
             return self.actor(tensors).numpy(force=True)
@@ -80,6 +84,19 @@ class TD3(OffPolicy):
 
     # Learning
 
+    def _prepare(self) -> None:
+        self._fast: DeterministicActorCritic | None = None
+        if serves(self.actor.encoder, self.actor.layers):
+            actor, critics = self.optimizers["network"].parameters, self.optimizers["critics"].parameters
+            acting, before = (Chains(self.actor, [self.actor.layers], actor) for _ in range(2))
+            self._fast = DeterministicActorCritic(
+                acting,
+                before,
+                Chains(self.target_actor, [self.target_actor.layers], self._followers["network"]),
+                Chains(self.critics, self.critics.perceptrons, critics),
+                Chains(self.target, self.target.perceptrons, self._followers["critics"]),
+            )
+
     def _moving(self) -> int:
         return 1 if self.gradient_steps % self.settings.policy_delay else 2
 
@@ -87,6 +104,10 @@ class TD3(OffPolicy):
         columns, settings = self._columns, self.settings
         noise = self._draws.standard_normal((len(rows), self._box.size), np.float32) * np.float32(settings.target_noise)
         noise = np.clip(noise, -settings.target_noise_clip, settings.target_noise_clip)
+        if self._fast is not None:
+            by_actor = self._slopes["network"] if self._moving() > 1 else None
+            self._fast.gradient(rows, noise, self._slopes["critics"], by_actor, self._losses)
+            return
         observations, following = columns.observations(rows), columns.following(rows)
         with torch.no_grad():
             action = torch.tanh(self.target_actor(following)) + torch.from_numpy(noise).to(self.device)

@@ -216,6 +216,43 @@ def test_any_observation_goes_through_a_whole_update(use, kind):
     assert len(tree_leaves(map_space(spaces.observation, lambda leaf: 0))) == (1 if kind == "image" else 3)
 
 
+MASKED = EntitySpaces("a", VECTOR, gym_spaces.Discrete(4), mask_size=4)
+COMPILED = [
+    ("dqn", SPACES["dqn"], {"double": True}),
+    ("dqn", MASKED, {"double": True, "hidden": (24, 16), "activation": "tanh"}),
+    ("dqn", SPACES["dqn"], {"double": False, "hidden": ()}),
+    ("sac", SPACES["sac"], {"hidden": (24, 16)}),
+    ("sac", SPACES["sac"], {"policy_delay": 2, "entropy_coefficient": 0.2}),
+    ("td3", SPACES["td3"], {"hidden": (24, 16), "policy_delay": 1}),
+    ("td3", SPACES["td3"], {"policy_delay": 2, "activation": "tanh"}),
+    ("ddpg", SPACES["ddpg"], {}),
+]
+
+
+@pytest.mark.parametrize(("use", "spaces", "settings"), COMPILED)
+def test_compiled_gradients_and_losses_are_those_of_autograd(use, spaces, settings):
+    def gradients(compiled):
+        policy = make(use, spaces=spaces, batch_size=64, **settings)
+        learn_for(policy, 8, spaces)
+        assert policy._fast is not None
+        if not compiled:
+            policy._fast = None
+        found = []
+        for number in range(2):  # with and without the actor, where it is delayed
+            policy.gradient_steps = number
+            policy._draws = np.random.default_rng(3)
+            rows = np.concatenate([policy.feed._batch] * 2)
+            policy._differentiate(rows)
+            stop = policy._parts[policy._moving() - 1].stop
+            found += [policy.gradient.values[:stop].clone(), policy.gradient.extras.clone()]
+        outputs = policy.values if use == "dqn" else policy._outputs
+        return [*found, torch.from_numpy(np.array(outputs(rows["observation.0"])))]
+
+    for fast, plain in zip(gradients(True), gradients(False), strict=True):
+        assert torch.allclose(fast, plain, atol=1e-5, rtol=1e-4)
+        assert fast.abs().max() > 1e-3
+
+
 # DQN
 
 

@@ -1,0 +1,274 @@
+"""The arithmetic of SAC and TD3 on small perceptrons, without autograd."""
+
+import numpy as np
+
+from arena.learning.numba_jit import compiled
+from arena.learning.rows import FOLLOWING, OBSERVATION
+from arena.policies.compiled.chains import Chains
+from arena.policies.compiled.kernels import tanh
+
+_F = np.float32
+LEAST, MOST = _F(-20), _F(2)  # log standard deviations, as in SAC's own code
+LOG_2 = _F(np.log(2))
+LOG_SQRT_2PI = _F(0.5 * np.log(2 * np.pi))
+
+
+class ActorCriticChains:
+    """Actor, critics and their targets as chains, and what SAC and TD3 both do with them."""
+
+    def __init__(self, acting: Chains, actor: Chains, target_actor: Chains, critics: Chains, targets: Chains) -> None:
+        """Take the chains; ``acting`` and ``actor`` are the same one twice, with memory of their own.
+
+        SAC has no target of its actor: its ``target_actor`` is the actor, once more.
+        """
+        self._acting, self.actor, self.target_actor = acting, actor, target_actor
+        self.critics, self.targets = critics, targets
+
+    def act(self, observations: np.ndarray) -> np.ndarray:
+        """Return the actor's outputs ``[N, outputs]`` for observations ``[N, ...]``."""
+        room = self._acting.room(len(observations))
+        room[...] = observations.reshape(room.shape)
+        return self._acting.forward()[0]
+
+    def prepare(self, rows: np.ndarray) -> None:
+        """Put what was seen in rows ``[B]`` where the chains read it."""
+        count, seen = len(rows), self.actor.inputs
+        before = rows[OBSERVATION + "0"].reshape(count, seen)
+        following = rows[FOLLOWING + "0"].reshape(count, seen)
+        self.target_actor.room(count)[...] = following
+        self.targets.room(count)[:, :seen] = following
+        room = self.critics.room(count)
+        room[:, :seen] = before
+        room[:, seen:] = rows["choice"]
+
+    def look_at_observations(self, rows: np.ndarray) -> np.ndarray:
+        """Return the actor's outputs for what was seen before the action."""
+        count = len(rows)
+        self.actor.room(count)[...] = rows[OBSERVATION + "0"].reshape(count, self.actor.inputs)
+        return self.actor.forward()[0]
+
+
+class SoftActorCritic(ActorCriticChains):
+    """The gradient of SAC's losses; see ``arena.policies.off_policy.sac``."""
+
+    def gradient(
+        self,
+        rows: np.ndarray,
+        noise: np.ndarray,
+        alpha: float,
+        by_critics: np.ndarray,
+        by_actor: np.ndarray | None,
+        losses: np.ndarray,
+    ) -> None:
+        """Write the gradients over rows ``[B]``; ``losses`` as ``SAC.LOSSES`` names them.
+
+        Args:
+          rows: see ``Transitions``.
+          noise: standard normal ``[2, B, d]``.
+          alpha: coefficient of the entropy.
+          by_critics: ``[P]`` of the critics.
+          by_actor: ``[P]`` of the actor; None where it rests.
+          losses: ``[5]``.
+        """
+        self.prepare(rows)
+        count, seen = len(rows), self.actor.inputs
+        log_prob = np.empty(count, np.float32)
+        squash(self.target_actor.forward()[0], noise[0], self.targets.room(count)[:, seen:], log_prob)
+        first, second = self.targets.forward()
+        mine, other = self.critics.forward()
+        by_mine, by_other = self.critics.slopes
+        losses[4] = alpha
+        soft_slopes(
+            rows["reward"], rows["discount"], first, second, log_prob, alpha, mine, other, by_mine, by_other, losses
+        )
+        self.critics.backward(by_critics)
+        losses[1] = losses[3] = 0
+        if by_actor is None:
+            return
+        outputs = self.look_at_observations(rows)
+        action = self.critics.room(count)[:, seen:]
+        squash(outputs, noise[1], action, log_prob)
+        mine, other = self.critics.forward()
+        lower_slopes(mine, other, log_prob, alpha, *self.critics.slopes, losses)
+        by_action = self.critics.by_inputs()[:, seen:]
+        squash_backward(outputs, noise[1], action, by_action, alpha / count, self.actor.slopes[0])
+        self.actor.backward(by_actor)
+
+
+class DeterministicActorCritic(ActorCriticChains):
+    """The gradient of TD3's losses; see ``arena.policies.off_policy.td3``."""
+
+    def gradient(
+        self,
+        rows: np.ndarray,
+        noise: np.ndarray,
+        by_critics: np.ndarray,
+        by_actor: np.ndarray | None,
+        losses: np.ndarray,
+    ) -> None:
+        """Write the gradients over rows ``[B]``; ``losses`` as ``TD3.LOSSES`` names them.
+
+        Args:
+          rows: see ``Transitions``.
+          noise: of the target's actions, ``[B, d]``.
+          by_critics: ``[P]`` of the critics.
+          by_actor: ``[P]`` of the actor; None where it rests.
+          losses: ``[3]``.
+        """
+        self.prepare(rows)
+        count, seen = len(rows), self.actor.inputs
+        bounded(self.target_actor.forward()[0], noise, self.targets.room(count)[:, seen:])
+        values = self.targets.forward()
+        found = self.critics.forward()
+        slopes = self.critics.slopes
+        losses[:] = 0
+        for number in range(len(found)):
+            deterministic_slopes(
+                rows["reward"], rows["discount"], values[0], values[-1], found[number], slopes[number], losses,
+                1 / len(found),
+            )  # fmt: skip
+        self.critics.backward(by_critics)
+        if by_actor is None:
+            return
+        outputs = self.look_at_observations(rows)
+        action = self.critics.room(count)[:, seen:]
+        bounded(outputs, np.zeros_like(noise), action)
+        found = self.critics.forward()
+        losses[1] = -found[0].mean()
+        slopes[0][:] = -1 / count
+        if len(slopes) > 1:
+            slopes[1][:] = 0
+        by_action = self.critics.by_inputs()[:, seen:]
+        self.actor.slopes[0][...] = by_action * (1 - action * action)
+        self.actor.backward(by_actor)
+
+
+@compiled("void(float32[:, ::1], float32[:, ::1], float32[:, :], float32[::1])")
+def squash(outputs: np.ndarray, noise: np.ndarray, action: np.ndarray, log_prob: np.ndarray) -> None:
+    """Write actions ``[N, d]`` and their log probabilities ``[N]``; see ``arena.policies.off_policy.sac.squash``."""
+    d = noise.shape[1]
+    for i in range(len(outputs)):
+        total = _F(0)
+        for j in range(d):
+            log_std = min(max(outputs[i, d + j], LEAST), MOST)
+            e = noise[i, j]
+            u = outputs[i, j] + np.exp(log_std) * e
+            action[i, j] = tanh(u)
+            # softplus(-2 u), without overflow
+            soft = max(_F(-2) * u, _F(0)) + np.log1p(np.exp(-abs(_F(2) * u)))
+            total += _F(-0.5) * e * e - log_std - LOG_SQRT_2PI - _F(2) * (LOG_2 - u - soft)
+        log_prob[i] = total
+
+
+@compiled("void(float32[:, ::1], float32[:, ::1], float32[:, :], float32[:, :], float32, float32[:, ::1])")
+def squash_backward(
+    outputs: np.ndarray,
+    noise: np.ndarray,
+    action: np.ndarray,
+    by_action: np.ndarray,
+    by_log_prob: float,
+    by_outputs: np.ndarray,
+) -> None:
+    """Write the derivatives by ``outputs`` ``[N, 2 d]``, given those by the actions and by each log probability."""
+    d = noise.shape[1]
+    for i in range(len(outputs)):
+        for j in range(d):
+            a, raw = action[i, j], outputs[i, d + j]
+            by_u = by_action[i, j] * (_F(1) - a * a) + by_log_prob * _F(2) * a
+            by_outputs[i, j] = by_u
+            inside = LEAST <= raw <= MOST
+            by_outputs[i, d + j] = by_u * np.exp(raw) * noise[i, j] - by_log_prob if inside else _F(0)
+
+
+@compiled("void(float32[:, ::1], float32[:, ::1], float32[:, :])")
+def bounded(outputs: np.ndarray, noise: np.ndarray, action: np.ndarray) -> None:
+    """Write tanh of the outputs plus noise, within -1 and 1; all ``[N, d]``."""
+    for i in range(len(outputs)):
+        for j in range(outputs.shape[1]):
+            action[i, j] = min(max(tanh(outputs[i, j]) + noise[i, j], _F(-1)), _F(1))
+
+
+@compiled(
+    "void(float32[:], float32[:], float32[:, ::1], float32[:, ::1], float32[::1], float32, float32[:, ::1],"
+    " float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[::1])"
+)
+def soft_slopes(
+    reward: np.ndarray,
+    discount: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    log_prob: np.ndarray,
+    alpha: float,
+    mine: np.ndarray,
+    other: np.ndarray,
+    by_mine: np.ndarray,
+    by_other: np.ndarray,
+    losses: np.ndarray,
+) -> None:
+    """Write the derivatives of SAC's critic loss by the values ``mine`` and ``other`` ``[B, 1]``.
+
+    ``first`` and ``second`` are the targets' values of the next action, ``log_prob`` its log probability. The loss goes
+    to ``losses[0]``, the mean value to ``losses[2]``.
+    """
+    count = len(mine)
+    loss, mean = 0.0, 0.0
+    for i in range(count):
+        goal = reward[i] + discount[i] * (min(first[i, 0], second[i, 0]) - alpha * log_prob[i])
+        a, b = mine[i, 0] - goal, other[i, 0] - goal
+        by_mine[i, 0], by_other[i, 0] = a / _F(count), b / _F(count)
+        loss += 0.5 * (a * a + b * b)
+        mean += 0.5 * (mine[i, 0] + other[i, 0])
+    losses[0], losses[2] = loss / count, mean / count
+
+
+@compiled(
+    "void(float32[:, ::1], float32[:, ::1], float32[::1], float32, float32[:, ::1], float32[:, ::1], float32[::1])"
+)
+def lower_slopes(
+    mine: np.ndarray,
+    other: np.ndarray,
+    log_prob: np.ndarray,
+    alpha: float,
+    by_mine: np.ndarray,
+    by_other: np.ndarray,
+    losses: np.ndarray,
+) -> None:
+    """Write the derivatives of minus the mean of the lower value ``[B, 1]``; the actor's loss and the entropy."""
+    count = len(mine)
+    loss, entropy = 0.0, 0.0
+    for i in range(count):
+        lower = mine[i, 0] <= other[i, 0]
+        by_mine[i, 0] = _F(-1) / _F(count) if lower else _F(0)
+        by_other[i, 0] = _F(0) if lower else _F(-1) / _F(count)
+        loss += alpha * log_prob[i] - (mine[i, 0] if lower else other[i, 0])
+        entropy -= log_prob[i]
+    losses[1], losses[3] = loss / count, entropy / count
+
+
+@compiled(
+    "void(float32[:], float32[:], float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[::1],"
+    " float32)"
+)
+def deterministic_slopes(
+    reward: np.ndarray,
+    discount: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    found: np.ndarray,
+    by_found: np.ndarray,
+    losses: np.ndarray,
+    share: float,
+) -> None:
+    """Write the derivatives of TD3's loss by the values of one critic ``[B, 1]``.
+
+    Adds its loss to ``losses[0]`` and ``share`` of its mean value to ``losses[2]``.
+    """
+    count = len(found)
+    loss, mean = 0.0, 0.0
+    for i in range(count):
+        error = found[i, 0] - (reward[i] + discount[i] * min(first[i, 0], second[i, 0]))
+        by_found[i, 0] = _F(2) * error / _F(count)
+        loss += error * error
+        mean += found[i, 0]
+    losses[0] += _F(loss / count)
+    losses[2] += share * _F(mean / count)

@@ -1,0 +1,86 @@
+"""The arithmetic of DQN on small perceptrons, without autograd."""
+
+import numpy as np
+
+from arena.learning.numba_jit import compiled
+from arena.learning.rows import FOLLOWING, OBSERVATION
+from arena.policies.compiled.chains import Chains
+
+_F = np.float32
+
+
+class QLearning:
+    """Values of actions, and the gradient of DQN's loss; see ``arena.policies.off_policy.dqn``."""
+
+    def __init__(self, acting: Chains, network: Chains, target: Chains) -> None:
+        """Take the network twice (acting uses memory of its own) and its target."""
+        self._acting, self._network, self._target = acting, network, target
+
+    def act(self, observations: np.ndarray) -> np.ndarray:
+        """Return the values ``[N, actions]`` of observations ``[N, ...]``."""
+        room = self._acting.room(len(observations))
+        room[...] = observations.reshape(room.shape)
+        return self._acting.forward()[0]
+
+    def gradient(self, rows: np.ndarray, double: bool, gradient: np.ndarray, losses: np.ndarray) -> None:
+        """Write the gradient over rows ``[B]`` into ``gradient`` ``[P]``, and loss and mean value into ``losses``."""
+        count, shape = len(rows), (len(rows), self._network.inputs)
+        following = rows[FOLLOWING + "0"].reshape(shape)
+        self._target.room(count)[...] = following
+        (values,) = self._target.forward()
+        judged = values
+        if double:
+            self._network.room(count)[...] = following
+            judged = self._network.forward()[0].copy()
+        best = np.empty(count, np.float32)
+        mask = rows["next_mask"] if "next_mask" in (rows.dtype.names or ()) else np.ones((1, 1), np.int8)
+        best_values(judged, values, mask, best)
+        self._network.room(count)[...] = rows[OBSERVATION + "0"].reshape(shape)
+        (found,) = self._network.forward()
+        huber_slopes(
+            rows["reward"].copy(), rows["discount"].copy(), best, rows["choice"].copy(), found,
+            self._network.slopes[0], losses,
+        )  # fmt: skip
+        self._network.backward(gradient)
+
+
+@compiled("void(float32[:, ::1], float32[:, ::1], int8[:, :], float32[::1])")
+def best_values(judged: np.ndarray, values: np.ndarray, mask: np.ndarray, best: np.ndarray) -> None:
+    """Write ``values`` ``[B, n]`` of the actions that ``judged`` ``[B, n]`` is greatest for, among those allowed.
+
+    ``mask`` is ``[B, n]``, nonzero is allowed; ``[1, 1]`` allows everything.
+    """
+    masked = mask.shape[1] > 1
+    for i in range(len(values)):
+        chosen, most = 0, _F(-np.inf)
+        for j in range(values.shape[1]):
+            if (not masked or mask[i, j] != 0) and judged[i, j] > most:
+                chosen, most = j, judged[i, j]
+        best[i] = values[i, chosen]
+
+
+@compiled("void(float32[::1], float32[::1], float32[::1], int64[::1], float32[:, ::1], float32[:, ::1], float32[::1])")
+def huber_slopes(
+    reward: np.ndarray,
+    discount: np.ndarray,
+    best: np.ndarray,
+    choice: np.ndarray,
+    values: np.ndarray,
+    by_values: np.ndarray,
+    losses: np.ndarray,
+) -> None:
+    """Write the derivatives of the mean Huber loss by ``values`` ``[B, n]``; mean loss and mean chosen value.
+
+    The value of each choice is held against reward + discount * best, all ``[B]``.
+    """
+    count = len(values)
+    by_values[:] = _F(0)
+    loss, mean = 0.0, 0.0
+    for i in range(count):
+        found = values[i, choice[i]]
+        error = found - (reward[i] + discount[i] * best[i])
+        size = abs(error)
+        loss += 0.5 * error * error if size < 1 else size - 0.5
+        mean += found
+        by_values[i, choice[i]] = min(max(error, _F(-1)), _F(1)) / _F(count)
+    losses[0], losses[1] = loss / count, mean / count
