@@ -41,6 +41,7 @@ class Chains:
             heads.append(source)
         self.inputs = layers[0].inputs
         self._parameters = parameters.numpy()
+        self._heads = np.array(heads)
         self._plan = Plan(layers, heads, self.inputs)
         self._by_inputs = np.zeros((0, self.inputs), np.float32)
 
@@ -70,7 +71,7 @@ class Chains:
     def by_inputs(self) -> np.ndarray:
         """Return the derivatives by the inputs, ``[N, inputs]``."""
         plan = self._plan
-        backward_to_inputs(self._parameters, plan.table, plan.results, plan.slopes, self._by_inputs)
+        backward_to_inputs(self._parameters, plan.table, plan.results, plan.slopes, self._heads, self._by_inputs)
         return self._by_inputs
 
 

@@ -20,6 +20,11 @@ SOURCE, WEIGHT, BIAS, INPUTS, OUTPUTS, ACTIVATION, PLACE = range(7)
 """Columns of a table of layers: the row of the layer that it reads, where its weight ``[outputs, inputs]`` and its bias
 start in the vector of all parameters, its widths, what follows it, and its place: the sum of the widths before it."""
 
+SMALL_LAYER = 8192
+"""The most weights of a layer that is computed for ``PART`` rows at a time: products so small need no packing."""
+
+PART = 64
+
 _F = np.float32
 _TINY = np.finfo(np.float32).tiny
 _ABREAST = 64  # sums that are worked out side by side, so that a loop becomes vectors
@@ -50,6 +55,42 @@ def tanh(x: float) -> float:
     return x * p / q
 
 
+@njit(error_model="numpy")
+def _rows_at_once(layers: np.ndarray, count: int) -> int:
+    """Return the rows that go through all layers together: few where layers are small, so that caches hold them."""
+    for row in range(len(layers)):
+        if layers[row, INPUTS] * layers[row, OUTPUTS] > SMALL_LAYER:
+            return count
+    return PART
+
+
+@njit(error_model="numpy")
+def _said(results: np.ndarray, layers: np.ndarray, row: int, count: int, first: int, last: int) -> np.ndarray:
+    """Return what a layer says of the samples from ``first`` to before ``last``, ``[N, outputs]``."""
+    start, outputs = count * layers[row, PLACE], layers[row, OUTPUTS]
+    return results[start + first * outputs : start + last * outputs].reshape(last - first, outputs)
+
+
+@njit(error_model="numpy")
+def _weight_of(parameters: np.ndarray, layers: np.ndarray, row: int) -> np.ndarray:
+    """Return the weight of a layer, ``[outputs, inputs]``."""
+    inputs, outputs, start = layers[row, INPUTS], layers[row, OUTPUTS], layers[row, WEIGHT]
+    return parameters[start : start + outputs * inputs].reshape(outputs, inputs)
+
+
+@njit(error_model="numpy")
+def _through_activation(by_y: np.ndarray, y: np.ndarray, activation: int) -> None:
+    """Turn derivatives by what follows a layer into those by what the layer itself says."""
+    if activation == TANH:
+        for i in range(len(y)):
+            for j in range(y.shape[1]):
+                by_y[i, j] *= _F(1) - y[i, j] * y[i, j]
+    elif activation == RELU:
+        for i in range(len(y)):
+            for j in range(y.shape[1]):
+                by_y[i, j] = by_y[i, j] if y[i, j] > _F(0) else _F(0)
+
+
 @compiled("void(float32[::1], int64[:, ::1], float32[:, ::1], float32[::1])")
 def forward(parameters: np.ndarray, layers: np.ndarray, observations: np.ndarray, results: np.ndarray) -> None:
     """Compute layers of networks, each behind the one that it reads.
@@ -61,29 +102,29 @@ def forward(parameters: np.ndarray, layers: np.ndarray, observations: np.ndarray
       results: for N samples, what each layer says, ``[N, outputs]`` from N times its place on.
     """
     count = len(observations)
-    for row in range(len(layers)):
-        inputs, outputs, start = layers[row, INPUTS], layers[row, OUTPUTS], count * layers[row, PLACE]
-        weight = parameters[layers[row, WEIGHT] : layers[row, WEIGHT] + outputs * inputs].reshape(outputs, inputs)
-        bias = parameters[layers[row, BIAS] : layers[row, BIAS] + outputs]
-        y = results[start : start + count * outputs].reshape(count, outputs)
-        x = observations
-        if layers[row, SOURCE] != OBSERVATIONS:
-            start = count * layers[layers[row, SOURCE], PLACE]
-            x = results[start : start + count * inputs].reshape(count, inputs)
-        np.dot(x, weight.T, y)
-        if layers[row, ACTIVATION] == TANH:
-            for i in range(count):
-                for j in range(outputs):
-                    y[i, j] = tanh(y[i, j] + bias[j])
-        elif layers[row, ACTIVATION] == RELU:
-            for i in range(count):
-                for j in range(outputs):
-                    found = y[i, j] + bias[j]
-                    y[i, j] = max(found, _F(0))
-        else:
-            for i in range(count):
-                for j in range(outputs):
-                    y[i, j] += bias[j]
+    part = _rows_at_once(layers, count)
+    for first in range(0, count, part):
+        last = min(count, first + part)
+        for row in range(len(layers)):
+            bias = parameters[layers[row, BIAS] : layers[row, BIAS] + layers[row, OUTPUTS]]
+            y = _said(results, layers, row, count, first, last)
+            x = observations[first:last]
+            if layers[row, SOURCE] != OBSERVATIONS:
+                x = _said(results, layers, layers[row, SOURCE], count, first, last)
+            np.dot(x, _weight_of(parameters, layers, row).T, y)
+            if layers[row, ACTIVATION] == TANH:
+                for i in range(len(y)):
+                    for j in range(len(bias)):
+                        y[i, j] = tanh(y[i, j] + bias[j])
+            elif layers[row, ACTIVATION] == RELU:
+                for i in range(len(y)):
+                    for j in range(len(bias)):
+                        found = y[i, j] + bias[j]
+                        y[i, j] = found if found > _F(0) else _F(0) * found  # what is not finite stays so
+            else:
+                for i in range(len(y)):
+                    for j in range(len(bias)):
+                        y[i, j] += bias[j]
 
 
 @compiled("void(float32[::1], float32[::1], int64[:, ::1], float32[:, ::1], float32[::1], float32[::1], float32)")
@@ -108,76 +149,85 @@ def backward(
       share: how much of the last layer's derivatives enters the layer that it reads: 1 for all.
     """
     count = len(observations)
+    part = _rows_at_once(layers, count)
     has_slopes = np.zeros(len(layers), np.bool_)
-    for row in range(len(layers) - 1, -1, -1):
-        inputs, outputs, start = layers[row, INPUTS], layers[row, OUTPUTS], count * layers[row, PLACE]
-        y = results[start : start + count * outputs].reshape(count, outputs)
-        by_y = slopes[start : start + count * outputs].reshape(count, outputs)
-        if layers[row, ACTIVATION] == TANH:
-            for i in range(count):
+    for first in range(0, count, part):
+        last = min(count, first + part)
+        has_slopes[:] = False
+        for row in range(len(layers) - 1, -1, -1):
+            outputs, source = layers[row, OUTPUTS], layers[row, SOURCE]
+            by_y = _said(slopes, layers, row, count, first, last)
+            _through_activation(by_y, _said(results, layers, row, count, first, last), layers[row, ACTIVATION])
+            by_bias = gradient[layers[row, BIAS] : layers[row, BIAS] + outputs]
+            if first == 0:
+                by_bias[:] = _F(0)
+            for i in range(len(by_y)):
                 for j in range(outputs):
-                    by_y[i, j] *= _F(1) - y[i, j] * y[i, j]
-        elif layers[row, ACTIVATION] == RELU:
-            for i in range(count):
-                for j in range(outputs):
-                    by_y[i, j] *= _F(1) if y[i, j] > _F(0) else _F(0)
-        by_bias = gradient[layers[row, BIAS] : layers[row, BIAS] + outputs]
-        by_bias[:] = _F(0)
-        for i in range(count):
-            for j in range(outputs):
-                by_bias[j] += by_y[i, j]
-        start = layers[row, WEIGHT]
-        by_weight = gradient[start : start + outputs * inputs].reshape(outputs, inputs)
-        if layers[row, SOURCE] == OBSERVATIONS:
-            np.dot(by_y.T, observations, by_weight)
-            continue
-        weight = parameters[start : start + outputs * inputs].reshape(outputs, inputs)
-        start = count * layers[layers[row, SOURCE], PLACE]
-        np.dot(by_y.T, results[start : start + count * inputs].reshape(count, inputs), by_weight)
-        by_x = slopes[start : start + count * inputs].reshape(count, inputs)
-        if has_slopes[layers[row, SOURCE]]:
-            by_x += np.dot(by_y, weight)
-        else:
-            np.dot(by_y, weight, by_x)
-            if row == len(layers) - 1:
-                by_x *= share
-            has_slopes[layers[row, SOURCE]] = True
+                    by_bias[j] += by_y[i, j]
+            x = observations[first:last]
+            if source != OBSERVATIONS:
+                x = _said(results, layers, source, count, first, last)
+            by_weight = _weight_of(gradient, layers, row)
+            if first == 0:
+                np.dot(by_y.T, x, by_weight)
+            else:
+                by_weight += np.dot(by_y.T, x)
+            if source == OBSERVATIONS:
+                continue
+            by_x = _said(slopes, layers, source, count, first, last)
+            weight = _weight_of(parameters, layers, row)
+            if has_slopes[source]:
+                by_x += np.dot(by_y, weight)
+            else:
+                np.dot(by_y, weight, by_x)
+                if row == len(layers) - 1:
+                    by_x *= share
+                has_slopes[source] = True
 
 
-@compiled("void(float32[::1], int64[:, ::1], float32[::1], float32[::1], float32[:, ::1])")
+@compiled("void(float32[::1], int64[:, ::1], float32[::1], float32[::1], int64[::1], float32[:, ::1])")
 def backward_to_inputs(
-    parameters: np.ndarray, layers: np.ndarray, results: np.ndarray, slopes: np.ndarray, by_inputs: np.ndarray
+    parameters: np.ndarray,
+    layers: np.ndarray,
+    results: np.ndarray,
+    slopes: np.ndarray,
+    heads: np.ndarray,
+    by_inputs: np.ndarray,
 ) -> None:
     """Write the derivatives by what the first layers read, and none by weights; at most one other reads each layer.
+
+    Samples whose derivatives by a head are all zero take no time: of two critics, each is the lower one for some.
 
     Args:
       parameters: ``[P]``.
       layers: ``[layers, 7]``.
       results: what ``forward`` wrote.
-      slopes: as in ``backward``.
+      slopes: as in ``backward``; left alone.
+      heads: the layers that no other reads.
       by_inputs: ``[N, inputs]``.
     """
     count = len(by_inputs)
     by_inputs[:] = _F(0)
-    for row in range(len(layers) - 1, -1, -1):
-        inputs, outputs, start = layers[row, INPUTS], layers[row, OUTPUTS], count * layers[row, PLACE]
-        y = results[start : start + count * outputs].reshape(count, outputs)
-        by_y = slopes[start : start + count * outputs].reshape(count, outputs)
-        if layers[row, ACTIVATION] == TANH:
-            for i in range(count):
-                for j in range(outputs):
-                    by_y[i, j] *= _F(1) - y[i, j] * y[i, j]
-        elif layers[row, ACTIVATION] == RELU:
-            for i in range(count):
-                for j in range(outputs):
-                    by_y[i, j] *= _F(1) if y[i, j] > _F(0) else _F(0)
-        start = layers[row, WEIGHT]
-        weight = parameters[start : start + outputs * inputs].reshape(outputs, inputs)
-        if layers[row, SOURCE] == OBSERVATIONS:
-            by_inputs += np.dot(by_y, weight)
-        else:
-            start = count * layers[layers[row, SOURCE], PLACE]
-            np.dot(by_y, weight, slopes[start : start + count * inputs].reshape(count, inputs))
+    chosen = np.empty(count, np.int64)
+    for head in heads:
+        given, some = _said(slopes, layers, head, count, 0, count), 0
+        for i in range(count):
+            for j in range(given.shape[1]):
+                if given[i, j] != _F(0):
+                    chosen[some] = i
+                    some += 1
+                    break
+        here = chosen[:some]
+        by_y, row = given[here], head
+        while True:
+            _through_activation(by_y, _said(results, layers, row, count, 0, count)[here], layers[row, ACTIVATION])
+            by_x = np.dot(by_y, _weight_of(parameters, layers, row))
+            if layers[row, SOURCE] == OBSERVATIONS:
+                for i in range(some):
+                    for j in range(by_x.shape[1]):
+                        by_inputs[here[i], j] += by_x[i, j]
+                break
+            by_y, row = by_x, layers[row, SOURCE]
 
 
 # Optimizing

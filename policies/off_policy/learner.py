@@ -172,7 +172,7 @@ class OffPolicy(ABC):
         rate = settings.learning_rate
         if settings.learning_rate_schedule == "linear":
             rate *= 1 - self.progress
-        totals, steps = np.zeros(len(self.LOSSES) + 1), 0
+        totals, steps, norm, bound = np.zeros(len(self.LOSSES)), 0, 0.0, settings.max_grad_norm
         collected = self.feed.pace.collected
         for rows in self.feed.minibatches(rollout, group):
             if len(rows):
@@ -181,26 +181,31 @@ class OffPolicy(ABC):
                 self.gradient.zero()
             self.gradient.average(group, len(rows))
             values, moves = self._moves[self._moving() - 1]
-            norm = length(values)
             losses = self._losses if self._on_cpu else self.gradient.extras.numpy(force=True)
             self.gradient_steps += 1
-            if not math.isfinite(norm + sum(losses.tolist())):  # on all workers together: they were reduced
+            found, scale = losses.tolist(), 1.0
+            if bound is not None:
+                norm = length(values)
+                scale = bound / norm if norm > bound else 1.0
+            if not math.isfinite(norm + sum(found)):  # on all workers together: they were reduced
                 raise FloatingPointError(self._not_finite())
-            bound = settings.max_grad_norm
-            scale = bound / norm if bound is not None and norm > bound else 1.0
             for optimizer, slopes in moves:
                 optimizer.step(slopes, rate, scale)
             if settings.target_average is not None:
                 self._follow(settings.target_average)
-            totals += (*losses.tolist(), norm)
+            totals += found
             steps += 1
+        if steps:
+            norm = length(values)
+            if not math.isfinite(norm):
+                raise FloatingPointError(self._not_finite())
         self.updates += 1
         every = settings.target_every
         if every is not None and self.feed.pace.collected // every > collected // every:
             self._follow(1.0)
         metrics = {"gradient_steps": float(self.gradient_steps), "replay": float(len(self.feed))}
         if steps:
-            metrics.update(zip((*self.LOSSES, "grad_norm"), (totals / steps).tolist(), strict=True))
+            metrics.update(zip(self.LOSSES, (totals / steps).tolist(), strict=True), grad_norm=norm)
         return metrics
 
     def _settle(self) -> None:
