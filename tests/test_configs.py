@@ -36,6 +36,8 @@ EXPECTED = {
     "psro_kuhn",
     "alphastar_leduc",
     "brps",
+    "ecr_dqn",
+    "ecr_ppo",
     "solo_cartpole",
 }
 ALONE = {"evolution": ["--set", "steps=500", "--set", "rounds.0.repeat=2"]}

@@ -1,7 +1,7 @@
 """Turns each rollout into the minibatches that it pays for."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,11 +26,24 @@ class FeedSettings(Protocol):
     warmup: int
 
 
+class Minibatch(NamedTuple):
+    """This worker's part of the rows of one gradient step.
+
+    Attributes:
+      rows: ``[B]``, structured as ``Transitions`` says; valid until the next minibatch.
+      weights: ``[B]`` float32, how much each counts, at most about 1; None where all count the same.
+    """
+
+    rows: np.ndarray
+    weights: np.ndarray | None
+
+
 class ReplayFeed:
     """The replay of one worker, filled from its rollouts and drawn from at the pace of its group.
 
     Attributes:
       pace: how many transitions were collected, and how many gradient steps they have paid for.
+      weight_exponent: beta of the weights that make up for priorities: 0 for not at all, 1 for wholly.
     """
 
     def __init__(
@@ -41,44 +54,63 @@ class ReplayFeed:
         *,
         lanes: int,
         random: np.random.Generator,
+        priority: float | None = None,
     ) -> None:
-        """Prepare; see ``Transitions`` for the first three. ``random`` draws rows."""
-        self._settings, self._random = settings, random
+        """Prepare; see ``Transitions`` for the first three and ``Replay`` for priorities. ``random`` draws rows."""
+        self._settings, self._random, self._priority = settings, random, priority
         self._transitions = Transitions(spaces, extras, lanes=lanes, gamma=settings.gamma, n_step=settings.n_step)
         self.pace = Pace(ratio=settings.ratio, batch_size=settings.batch_size, warmup=settings.warmup)
         self._replay: Replay | None = None
         self._stored: Mapping[str, np.ndarray] = {}
         self._batch = np.zeros(0, self._transitions.dtype)
+        self._places = np.zeros(0, np.int64)
+        self.weight_exponent = 1.0
 
     def __len__(self) -> int:
         """Return the rows that this worker holds."""
         return 0 if self._replay is None else len(self._replay)
 
-    def minibatches(self, rollout: Rollout, group: Reducer) -> Iterator[np.ndarray]:
-        """Yield rows ``[B]`` for each gradient step that a rollout pays for: this worker's part of a minibatch.
+    def minibatches(self, rollout: Rollout, group: Reducer) -> Iterator[Minibatch]:
+        """Yield a minibatch for each gradient step that a rollout pays for: this worker's part of it.
 
-        All workers get the same number of them, and one that holds no rows gets empty ones. They are structured as
-        ``Transitions`` says, and valid until the next ones.
+        All workers get the same number of them, and one that holds no rows gets empty ones.
         """
         replay = self._replay_of(group)
         replay.append(self._transitions.rows(rollout))
         fresh = int(np.count_nonzero(rollout.acting[: rollout.horizon]))
-        steps, count = self.pace.burst(group, fresh, len(replay))
+        steps, count, least = self.pace.burst(group, fresh, len(replay), replay.least_share)
         if len(self._batch) != count:
             self._batch = np.zeros(count, self._transitions.dtype)
         for first in range(0, steps, DRAWN_AT_ONCE):
-            for places in self._draw(replay, min(DRAWN_AT_ONCE, steps - first), count):
-                if count:
+            burst = min(DRAWN_AT_ONCE, steps - first)
+            if not count:
+                yield from [Minibatch(self._batch, None)] * burst
+            elif replay.priorities is not None:
+                for _ in range(burst):
+                    yield self._by_priority(replay, count, least)
+            else:
+                for places in replay.draw(burst, count, self._random):
                     replay.take(places, self._batch)
-                yield self._batch
+                    yield Minibatch(self._batch, None)
 
-    def _draw(self, replay: Replay, steps: int, count: int) -> np.ndarray:
-        return replay.draw(steps, count, self._random) if count else np.zeros((steps, 0), np.int64)
+    def _by_priority(self, replay: Replay, count: int, least_share: float) -> Minibatch:
+        """Draw rows by their priorities, with the weights that make up for it."""
+        self._places = places = replay.draw_by_priority(count, self._random)
+        replay.take(places, self._batch)
+        # (N P(i))^-beta over that of the group's least probable row: each worker draws as much, so that P differs from
+        # its own probabilities by the same factor everywhere.
+        weights = (least_share / replay.shares(places)) ** self.weight_exponent
+        return Minibatch(self._batch, weights.astype(np.float32))
+
+    def set_errors(self, errors: np.ndarray) -> None:
+        """Take the errors ``[B]`` of the rows of the last minibatch: the greater, the more often they are drawn."""
+        if self._replay is not None and self._replay.priorities is not None and len(errors):
+            self._replay.set_errors(self._places, errors)
 
     def _replay_of(self, group: Reducer) -> Replay:
         """Return this worker's replay: its part of the capacity, which is the group's."""
         if self._replay is None:
-            self._replay = Replay(self._transitions.dtype, -(-self._settings.capacity // group.size))
+            self._replay = Replay(self._transitions.dtype, -(-self._settings.capacity // group.size), self._priority)
             if self._stored:
                 self._replay.load_state(self._stored)
                 self._stored = {}

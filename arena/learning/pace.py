@@ -1,5 +1,6 @@
 """How many gradient steps a group's new transitions pay for, the same on all of its workers."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +17,12 @@ class Burst(NamedTuple):
     Attributes:
       steps: how many.
       rows: rows that this worker draws for each; 0 where others draw all.
+      least_share: the least probability by which any worker draws a row, infinite where rows are drawn evenly.
     """
 
     steps: int
     rows: int
+    least_share: float = math.inf
 
 
 class Pace:
@@ -50,16 +53,17 @@ class Pace:
         """Whether no transition has paid for anything yet."""
         return self.free == self.collected
 
-    def burst(self, group: Reducer, fresh: int, stored: int) -> Burst:
+    def burst(self, group: Reducer, fresh: int, stored: int, least_share: float = math.inf) -> Burst:
         """Return the gradient steps that follow a rollout; all workers call it together.
 
         Args:
           group: all workers of the player.
           fresh: transitions that this worker has just collected.
           stored: rows that it holds.
+          least_share: the least probability by which it draws any of them.
         """
-        table = np.zeros((group.size, 2))
-        table[group.rank] = fresh, stored
+        table = np.zeros((group.size, 3))
+        table[group.rank] = fresh, stored, 0.0 if math.isinf(least_share) else least_share
         group.sum_in_place(table)
         new, held = int(table[:, 0].sum()), int(table[:, 1].sum())
         self.collected += new
@@ -73,7 +77,8 @@ class Pace:
             holders = np.flatnonzero(table[:, 1])
             part = even_slices(self._batch_size, len(holders))[int(np.searchsorted(holders, group.rank))]
             count = part.stop - part.start
-        return Burst(max(0, steps), count)
+        shares = table[:, 2][table[:, 2] > 0]
+        return Burst(max(0, steps), count, float(shares.min()) if len(shares) else math.inf)
 
     def state(self) -> np.ndarray:
         """Return the counters, int64 ``[3]``."""

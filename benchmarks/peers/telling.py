@@ -18,6 +18,8 @@ PACKAGES = {
     "sample_factory": "sample-factory",
     "mpe2": "mpe2",
     "torch": "torch",
+    "sbx": "sbx-rl",
+    "jax": "jax",
 }
 """Packages that can make a difference, by the names that they are imported by."""
 

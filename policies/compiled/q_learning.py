@@ -7,6 +7,7 @@ from arena.learning.rows import FOLLOWING, OBSERVATION
 from arena.policies.compiled.chains import Chains
 
 _F = np.float32
+NO_WEIGHTS = np.zeros(0, np.float32)
 
 
 class QLearning:
@@ -22,8 +23,13 @@ class QLearning:
         room[...] = observations.reshape(room.shape)
         return self._acting.forward()[0]
 
-    def gradient(self, rows: np.ndarray, double: bool, gradient: np.ndarray, losses: np.ndarray) -> None:
-        """Write the gradient over rows ``[B]`` into ``gradient`` ``[P]``, and loss and mean value into ``losses``."""
+    def gradient(
+        self, rows: np.ndarray, weights: np.ndarray | None, double: bool, gradient: np.ndarray, losses: np.ndarray
+    ) -> np.ndarray:
+        """Write the gradient over rows ``[B]`` into ``gradient`` ``[P]``, and loss and mean value into ``losses``.
+
+        Returns the errors ``[B]``. ``weights`` ``[B]`` say how much each row counts; None for all the same.
+        """
         count, shape = len(rows), (len(rows), self._network.inputs)
         following = rows[FOLLOWING + "0"].reshape(shape)
         self._target.room(count)[...] = following
@@ -37,11 +43,20 @@ class QLearning:
         best_values(judged, values, mask, best)
         self._network.room(count)[...] = rows[OBSERVATION + "0"].reshape(shape)
         (found,) = self._network.forward()
+        errors = np.empty(count, np.float32)
         huber_slopes(
-            rows["reward"].copy(), rows["discount"].copy(), best, rows["choice"].copy(), found,
-            self._network.slopes[0], losses,
-        )  # fmt: skip
+            rows["reward"],
+            rows["discount"],
+            best,
+            rows["choice"],
+            found,
+            NO_WEIGHTS if weights is None else weights,
+            self._network.slopes[0],
+            errors,
+            losses,
+        )
         self._network.backward(gradient)
+        return errors
 
 
 @compiled("void(float32[:, ::1], float32[:, ::1], int8[:, :], float32[::1])")
@@ -59,19 +74,24 @@ def best_values(judged: np.ndarray, values: np.ndarray, mask: np.ndarray, best: 
         best[i] = values[i, chosen]
 
 
-@compiled("void(float32[::1], float32[::1], float32[::1], int64[::1], float32[:, ::1], float32[:, ::1], float32[::1])")
+@compiled(
+    "void(float32[:], float32[:], float32[::1], int64[:], float32[:, ::1], float32[::1], float32[:, ::1],"
+    " float32[::1], float32[::1])"
+)
 def huber_slopes(
     reward: np.ndarray,
     discount: np.ndarray,
     best: np.ndarray,
     choice: np.ndarray,
     values: np.ndarray,
+    weights: np.ndarray,
     by_values: np.ndarray,
+    errors: np.ndarray,
     losses: np.ndarray,
 ) -> None:
-    """Write the derivatives of the mean Huber loss by ``values`` ``[B, n]``; mean loss and mean chosen value.
+    """Write the derivatives of the mean Huber loss by ``values`` ``[B, n]``; mean loss and mean chosen value; errors.
 
-    The value of each choice is held against reward + discount * best, all ``[B]``.
+    The value of each choice is held against reward + discount * best, all ``[B]``; ``weights`` too, or empty.
     """
     count = len(values)
     by_values[:] = _F(0)
@@ -80,7 +100,9 @@ def huber_slopes(
         found = values[i, choice[i]]
         error = found - (reward[i] + discount[i] * best[i])
         size = abs(error)
-        loss += 0.5 * error * error if size < 1 else size - 0.5
+        weight = weights[i] if len(weights) else _F(1)
+        loss += weight * (0.5 * error * error if size < 1 else size - 0.5)
         mean += found
-        by_values[i, choice[i]] = min(max(error, _F(-1)), _F(1)) / _F(count)
+        by_values[i, choice[i]] = weight * min(max(error, _F(-1)), _F(1)) / _F(count)
+        errors[i] = error
     losses[0], losses[1] = loss / count, mean / count

@@ -13,7 +13,7 @@ from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.chains import Chains, serves
 from arena.policies.compiled.q_learning import QLearning
 from arena.policies.off_policy.learner import OffPolicy, refuse_space, seeded, target_of
-from arena.policies.off_policy.networks import ActionValues, RowTensors, hidden_layers
+from arena.policies.off_policy.networks import ActionValues, DuelingValues, RowTensors, hidden_layers
 from arena.policies.off_policy.settings import DQNSettings
 
 NEVER = -1e9  # the value of an action that is not allowed; finite, so that no product with it becomes nan
@@ -49,7 +49,8 @@ class DQN(OffPolicy):
         self._masked = spaces.mask_size > 0
         hidden = hidden_layers(spaces.observation, settings.hidden, (64, 64), settings)
         with seeded(seed):
-            network = ActionValues(spaces.observation, self._n, hidden, settings.activation, settings).to(device)
+            kind = DuelingValues if settings.dueling else ActionValues
+            network = kind(spaces.observation, self._n, hidden, settings.activation, settings).to(device)
         self.network, self.target = network, target_of(network)
         super().__init__(
             spaces,
@@ -60,6 +61,7 @@ class DQN(OffPolicy):
             lanes=lanes,
             seed=seed,
             device=device,
+            priority=settings.priority,
         )
         self._tensors_of = RowTensors(spaces.observation, self.device)
         self._eps: float | None = None  # as a league's job says
@@ -120,14 +122,17 @@ class DQN(OffPolicy):
 
     def _prepare(self) -> None:
         self._fast: QLearning | None = None
-        if serves(self.network.encoder, self.network.layers):
+        if isinstance(self.network, ActionValues) and serves(self.network.encoder, self.network.layers):
+            assert isinstance(self.target, ActionValues)
             parameters, target = self.optimizers["network"].parameters, self._followers["network"]
             acting, network = (Chains(self.network, [self.network.layers], parameters) for _ in range(2))
             self._fast = QLearning(acting, network, Chains(self.target, [self.target.layers], target))
 
-    def _differentiate(self, rows: np.ndarray) -> None:
+    def _differentiate(self, rows: np.ndarray, weights: np.ndarray | None) -> None:
         if self._fast is not None:
-            self._fast.gradient(rows, self.settings.double, self._slopes["network"], self._losses)
+            errors = self._fast.gradient(rows, weights, self.settings.double, self._slopes["network"], self._losses)
+            if weights is not None:
+                self.feed.set_errors(errors)
             return
         tensors = self._tensors_of
         with torch.no_grad():
@@ -140,10 +145,16 @@ class DQN(OffPolicy):
             goal = tensors.column(rows, "reward") + tensors.column(rows, "discount") * best
         self.gradient.zero()
         found = self.network(tensors.observations(rows)).gather(1, tensors.column(rows, "choice")[:, None]).squeeze(1)
-        loss = functional.smooth_l1_loss(found, goal)
+        losses = functional.smooth_l1_loss(found, goal, reduction="none")
+        if weights is not None:
+            losses = losses * torch.from_numpy(weights).to(self.device)
+            self.feed.set_errors((found - goal).numpy(force=True))
+        loss = losses.mean()
         loss.backward()
         self.gradient.extras.copy_(torch.stack((loss.detach(), found.detach().mean())))
 
     def learn(self, rollout: Any, group: Any) -> dict[str, float]:
         """See ``Policy``."""
+        first = self.settings.priority_weight
+        self.feed.weight_exponent = first + self.progress * (1 - first)
         return {**super().learn(rollout, group), "exploration": self.exploration}

@@ -65,6 +65,7 @@ class OffPolicy(ABC):
         lanes: int,
         seed: int,
         device: str,
+        priority: float | None = None,
     ) -> None:
         """Take the networks.
 
@@ -77,6 +78,7 @@ class OffPolicy(ABC):
           lanes: see ``Policy``.
           seed: see ``Policy``.
           device: see ``Policy``.
+          priority: see ``Replay``.
         """
         self.settings = self._own_settings = settings
         self.name = type(self).__name__.lower()
@@ -88,7 +90,7 @@ class OffPolicy(ABC):
         self.progress = 0.0
         self.random, draws = new_generator(seed), new_generator(derive_seed(seed, "replay"))
         self._draws = draws
-        self.feed = ReplayFeed(spaces, extras, settings, lanes=lanes, random=draws)
+        self.feed = ReplayFeed(spaces, extras, settings, lanes=lanes, random=draws, priority=priority)
         self.learned, self.targets = dict(learned), dict(targets)
         self.optimizers = {name: FlatAdam(module, settings.adam_epsilon) for name, module in learned.items()}
         self._followers = {name: flattened(module) for name, module in targets.items()}
@@ -174,9 +176,9 @@ class OffPolicy(ABC):
             rate *= 1 - self.progress
         totals, steps, norm, bound = np.zeros(len(self.LOSSES)), 0, 0.0, settings.max_grad_norm
         collected = self.feed.pace.collected
-        for rows in self.feed.minibatches(rollout, group):
+        for rows, weights in self.feed.minibatches(rollout, group):
             if len(rows):
-                self._differentiate(rows)
+                self._differentiate(rows, weights)
             else:  # this worker has nothing to say, but takes part in the average
                 self.gradient.zero()
             self.gradient.average(group, len(rows))
@@ -224,8 +226,11 @@ class OffPolicy(ABC):
         """Choose what computes the gradients."""
 
     @abstractmethod
-    def _differentiate(self, rows: np.ndarray) -> None:
-        """Write the gradient of the losses over some rows ``[B]``, and ``LOSSES`` behind it."""
+    def _differentiate(self, rows: np.ndarray, weights: np.ndarray | None) -> None:
+        """Write the gradient of the losses over some rows ``[B]``, and ``LOSSES`` behind it.
+
+        Where rows have ``weights`` ``[B]``, they were drawn by priorities, and ``feed.set_errors`` wants new ones.
+        """
 
     def _moving(self) -> int:
         """Return how many of the learned networks move in this gradient step: the first ones."""

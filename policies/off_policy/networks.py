@@ -54,6 +54,34 @@ class ActionValues(nn.Module):
         return self.layers(self.encoder(observations))
 
 
+class DuelingValues(nn.Module):
+    """The value of each of n actions ``[N, n]``, as the sum of a state's value and each action's advantage.
+
+    Q(s, a) = V(s) + A(s, a) - mean of A(s, .) (Wang et al., Dueling network architectures, 2016, equation 9); the last
+    hidden layer is not shared by V and A.
+    """
+
+    def __init__(
+        self, space: gym_spaces.Space, actions: int, hidden: Sequence[int], activation: str, settings: EncoderSettings
+    ) -> None:
+        """Build an encoder for the observation space, and layers behind it."""
+        super().__init__()
+        self.encoder = Encoder(space, settings)
+        self.shared = perceptron(self.encoder.width, hidden[:-2], hidden[-2], activation) if len(hidden) > 1 else None
+        self.activation = ACTIVATIONS[activation]()
+        width, own = (hidden[-2] if len(hidden) > 1 else self.encoder.width), hidden[-1:]
+        self.value = perceptron(width, own, 1, activation)
+        self.advantage = perceptron(width, own, actions, activation)
+
+    def forward(self, observations: Any) -> torch.Tensor:
+        """A tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, actions]``."""
+        features = self.encoder(observations)
+        if self.shared is not None:
+            features = self.activation(self.shared(features))
+        advantage = self.advantage(features)
+        return self.value(features) + advantage - advantage.mean(1, keepdim=True)
+
+
 class RowTensors:
     """Columns of rows as tensors on a device."""
 

@@ -139,7 +139,7 @@ class SAC(OffPolicy):
             return 1
         return 3 if self.settings.entropy_coefficient is None else 2
 
-    def _differentiate(self, rows: np.ndarray) -> None:
+    def _differentiate(self, rows: np.ndarray, weights: np.ndarray | None) -> None:
         columns, noise = self._columns, self._draws.standard_normal((2, len(rows), self._box.size), np.float32)
         if self._fast is not None:
             slopes, moving = self._slopes, self._moving() > 1

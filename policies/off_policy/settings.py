@@ -110,6 +110,20 @@ class DQNSettings(ReplaySettings):
     target_average: float | None = Field(
         None, gt=0, le=1, description="Instead: how much of the network enters its target at each gradient step."
     )
+    dueling: bool = Field(
+        False,
+        description="Whether values are the sum of a state's value and each action's advantage; it helps where many "
+        "actions do much the same, and takes torch's path, which is slower.",
+    )
+    priority: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="How much rows with large errors are drawn more often: null for evenly, 0.6 as published.",
+    )
+    priority_weight: float = Field(
+        0.4, ge=0, le=1, description="With priority: how far weights make up for it at first; wholly at the end."
+    )
     exploration_initial: float = Field(
         1.0, ge=0, le=1, description="Probability of a random action after the warm-up; it falls linearly."
     )

@@ -100,7 +100,7 @@ class TD3(OffPolicy):
     def _moving(self) -> int:
         return 1 if self.gradient_steps % self.settings.policy_delay else 2
 
-    def _differentiate(self, rows: np.ndarray) -> None:
+    def _differentiate(self, rows: np.ndarray, weights: np.ndarray | None) -> None:
         columns, settings = self._columns, self.settings
         noise = self._draws.standard_normal((len(rows), self._box.size), np.float32) * np.float32(settings.target_noise)
         noise = np.clip(noise, -settings.target_noise_clip, settings.target_noise_clip)

@@ -1,5 +1,7 @@
 """If these fail, workers learn too often or too rarely, or from rows that are not those they have collected."""
 
+import math
+
 import numpy as np
 import pytest
 from gymnasium import spaces as gym_spaces
@@ -10,6 +12,7 @@ from arena.learning.feed import ReplayFeed
 from arena.learning.pace import Pace
 from arena.learning.replay import Replay
 from arena.learning.rollout import Rollout
+from arena.learning.sum_tree import SumTree
 from arena.policies.interface import Decision
 from arena.policies.local import Alone, Lockstep
 
@@ -119,7 +122,7 @@ def collect(feed, group, rollouts, lanes):
             rollout.observe(slot, slice(0, lanes), values, np.ones(lanes), row, row, ~row, row)
             if slot < 4:
                 rollout.decide(slot, slice(0, lanes), Decision(np.zeros(lanes, np.int64), {}))
-        batches = [batch.copy() for batch in feed.minibatches(rollout, group)]
+        batches = [batch.rows.copy() for batch in feed.minibatches(rollout, group)]
         assert all((batch["discount"] == np.float32(0.81)).all() for batch in batches)
         paid.append((len(batches), sorted({len(batch) for batch in batches})))
         rollout.begin()
@@ -148,3 +151,75 @@ def test_a_feed_goes_on_where_it_was_stored():
     second.pace.load_state(first.pace.state())
     assert collect(second, Alone(), 1, 2) == [(4, [8])]
     assert len(second) == len(first) == 40
+
+
+@pytest.mark.parametrize("places", [1, 2, 7, 64, 100])
+def test_a_sum_tree_is_what_brute_force_finds(places):
+    random = np.random.default_rng(places)
+    tree, priorities = SumTree(places), np.zeros(places)
+    assert tree.total == 0 and tree.least == math.inf
+    for _ in range(200):
+        some = random.integers(0, places, random.integers(1, 9))
+        values = random.random(len(some)) * 10.0 ** random.integers(-6, 6)
+        tree.set(some, values)
+        priorities[some] = values
+        assert math.isclose(tree.total, priorities.sum()) and tree.least == priorities[priorities > 0].min()
+        assert (tree.get(np.arange(places)) == priorities).all()
+        edges = np.cumsum(priorities)
+        targets = random.random(50) * tree.total
+        near = np.abs(edges[:, None] - targets).min(0) < 1e-9 * tree.total  # where rounding may decide otherwise
+        expected = np.searchsorted(edges, targets, side="right")
+        found = tree.find(targets)
+        assert (found[~near] == expected[~near]).all() and (priorities[found] > 0).all()
+    assert priorities[tree.find(np.array([tree.total * (1 + 1e-12)]))] > 0
+
+
+def test_rows_are_drawn_by_their_priorities_with_the_weights_of_cpprb():
+    errors, random = np.random.default_rng(0).random(64) * 10, np.random.default_rng(0)
+    replay = Replay(np.dtype([("a", np.float32)]), 64, alpha=0.6)
+    replay.append(np.zeros(64, [("a", np.float32)]))
+    replay.set_errors(np.arange(64), errors)
+    drawn = np.bincount(np.concatenate([replay.draw_by_priority(64, random) for _ in range(2000)]), minlength=64)
+    assert np.abs(drawn / (64 * 2000 * replay.shares(np.arange(64))) - 1).max() < 0.1
+    cpprb = pytest.importorskip("cpprb")
+    buffer = cpprb.PrioritizedReplayBuffer(64, {"a": {}}, alpha=0.6, eps=1e-6)
+    buffer.add(a=np.zeros(64))
+    buffer.update_priorities(np.arange(64), errors)
+    sample = buffer.sample(64, beta=0.4)
+    weights = (replay.least_share / replay.shares(np.arange(64))) ** 0.4
+    assert np.allclose(sample["weights"], weights[sample["indexes"]], rtol=1e-3)
+
+
+def test_priorities_go_on_where_they_were_stored():
+    first, second = (Replay(DTYPE, 5, alpha=0.6) for _ in range(2))
+    first.append(rows(*range(8)))
+    first.set_errors(np.array([1, 0]), np.array([5.0, -0.1]))
+    second.load_state({name: array.copy() for name, array in first.state().items()})
+    for replay in (first, second):
+        replay.append(rows(9))
+    assert (first.shares(np.arange(5)) == second.shares(np.arange(5))).all()
+    assert len(set(first.shares(np.arange(5)).tolist())) == 3
+
+
+def test_weights_make_up_for_priorities_over_all_workers():
+    """A row's probability times its weight is the same for all rows of all workers: the mean is that of them all."""
+
+    def work(group):
+        feed = ReplayFeed(SPACES, {}, Settings(), lanes=2, random=np.random.default_rng(group.rank), priority=1.0)
+        rollout, no = Rollout(SPACES, {}, horizon=16, lanes=2), np.zeros(2, bool)
+        found = []
+        for slot in range(17):
+            values = np.full((2, 1), float(slot), np.float32)
+            rollout.observe(slot, slice(0, 2), values, np.ones(2), no, no, ~no, no)
+        for number in range(2):
+            for batch in feed.minibatches(rollout, group):
+                if number:
+                    found.append(feed._replay.shares(feed._places) * batch.weights)
+                else:
+                    errors = np.random.default_rng(group.rank).random(len(batch.rows)) * (1 + 9 * group.rank)
+                    feed.set_errors(errors)
+        # What was set in the first burst stays as it is in the second.
+        return np.concatenate(found)
+
+    first, second = Lockstep(2).run(work)
+    assert np.allclose(first, first[0]) and np.allclose(second, first[0])

@@ -221,6 +221,7 @@ COMPILED = [
     ("dqn", SPACES["dqn"], {"double": True}),
     ("dqn", MASKED, {"double": True, "hidden": (24, 16), "activation": "tanh"}),
     ("dqn", SPACES["dqn"], {"double": False, "hidden": ()}),
+    ("dqn", SPACES["dqn"], {"priority": 0.6}),
     ("sac", SPACES["sac"], {"hidden": (24, 16)}),
     ("sac", SPACES["sac"], {"policy_delay": 2, "entropy_coefficient": 0.2}),
     ("td3", SPACES["td3"], {"hidden": (24, 16), "policy_delay": 1}),
@@ -234,6 +235,7 @@ def test_compiled_gradients_and_losses_are_those_of_autograd(use, spaces, settin
     def gradients(compiled):
         policy = make(use, spaces=spaces, batch_size=64, **settings)
         learn_for(policy, 8, spaces)
+        weights = np.linspace(0.1, 1, 64, dtype=np.float32) if settings.get("priority") else None
         assert policy._fast is not None
         if not compiled:
             policy._fast = None
@@ -241,10 +243,12 @@ def test_compiled_gradients_and_losses_are_those_of_autograd(use, spaces, settin
         for number in range(2):  # with and without the actor, where it is delayed
             policy.gradient_steps = number
             policy._draws = np.random.default_rng(3)
-            rows = np.concatenate([policy.feed._batch] * 2)
-            policy._differentiate(rows)
+            rows = policy.feed._batch
+            policy._differentiate(rows, weights)
             stop = policy._parts[policy._moving() - 1].stop
             found += [policy.gradient.values[:stop].clone(), policy.gradient.extras.clone()]
+            if weights is not None:
+                found.append(torch.from_numpy(policy.feed._replay.shares(np.arange(100))))
         outputs = policy.values if use == "dqn" else policy._outputs
         return [*found, torch.from_numpy(np.array(outputs(rows["observation.0"])))]
 
@@ -300,11 +304,36 @@ def test_masked_actions_are_never_taken_and_never_hoped_for():
     state = policy.replay_state()
     rows = state["rows"].copy().view(policy.feed._transitions.dtype)[:, 0]
     rows["next_mask"], rows["choice"] = [1, 0, 1], 0
-    policy._differentiate(rows)
+    policy._differentiate(rows, None)
     assert policy.gradient.extras[0] < 100
     rows["next_mask"] = 1
-    policy._differentiate(rows)
+    policy._differentiate(rows, None)
     assert policy.gradient.extras[0] > 1e5
+
+
+def test_dueling_values_are_a_state_s_and_advantages_of_mean_zero():
+    for hidden in ((), (8,), (16, 8)):
+        policy = make("dqn", dueling=True, hidden=hidden)
+        assert policy._fast is None
+        assert learn_for(policy, 5, SPACES["dqn"])[-1]["gradient_steps"] > 0
+        observations = torch.randn(5, 3)
+        features = policy.network.encoder(observations)
+        if policy.network.shared is not None:
+            features = torch.relu(policy.network.shared(features))
+        value = policy.network.value(features)[:, 0]
+        assert torch.allclose(policy.network(observations).mean(1), value, atol=1e-6)
+
+
+def test_rows_with_large_errors_are_drawn_more_often():
+    policy = make("dqn", priority=1.0, ratio=2.0)
+    found = learn_for(policy, 8, SPACES["dqn"])
+    assert found[-1]["gradient_steps"] > 100
+    shares = policy.feed._replay.shares(np.arange(len(policy.feed)))
+    assert abs(shares.sum() - 1) < 1e-9 and shares.max() > 5 * shares.min()
+    assert 0.4 <= policy.feed.weight_exponent < 0.5
+    policy.set_progress(1.0)
+    learn_for(policy, 1, SPACES["dqn"])
+    assert policy.feed.weight_exponent == 1.0
 
 
 def test_exploration_falls_with_the_budget_unless_a_job_says_otherwise():
