@@ -21,9 +21,10 @@ SOURCE, WEIGHT, BIAS, INPUTS, OUTPUTS, ACTIVATION, PLACE = range(7)
 start in the vector of all parameters, its widths, what follows it, and its place: the sum of the widths before it."""
 
 SMALL_LAYER = 8192
-"""The most weights of a layer that is computed for ``PART`` rows at a time: products so small need no packing."""
+"""The most weights of a layer that is computed for few samples at a time: BLAS does not pack products so small."""
 
-PART = 64
+FORWARD_PART, BACKWARD_PART = 128, 64
+"""How many samples, measured with layers of 64 x 64 (benchmarks/NOTES.md)."""
 
 _F = np.float32
 _TINY = np.finfo(np.float32).tiny
@@ -56,12 +57,9 @@ def tanh(x: float) -> float:
 
 
 @njit(error_model="numpy")
-def _rows_at_once(layers: np.ndarray, count: int) -> int:
-    """Return the rows that go through all layers together: few where layers are small, so that caches hold them."""
-    for row in range(len(layers)):
-        if layers[row, INPUTS] * layers[row, OUTPUTS] > SMALL_LAYER:
-            return count
-    return PART
+def _rows_at_once(layers: np.ndarray, row: int, count: int, few: int) -> int:
+    """Return for how many samples a layer is computed at a time: ``few`` where products so small are fastest."""
+    return few if count > few and layers[row, INPUTS] * layers[row, OUTPUTS] <= SMALL_LAYER else max(count, 1)
 
 
 @njit(error_model="numpy")
@@ -102,28 +100,33 @@ def forward(parameters: np.ndarray, layers: np.ndarray, observations: np.ndarray
       results: for N samples, what each layer says, ``[N, outputs]`` from N times its place on.
     """
     count = len(observations)
-    part = _rows_at_once(layers, count)
-    for first in range(0, count, part):
-        last = min(count, first + part)
-        for row in range(len(layers)):
-            bias = parameters[layers[row, BIAS] : layers[row, BIAS] + layers[row, OUTPUTS]]
+    for row in range(len(layers)):
+        outputs, part = layers[row, OUTPUTS], _rows_at_once(layers, row, count, FORWARD_PART)
+        bias = parameters[layers[row, BIAS] : layers[row, BIAS] + outputs]
+        weight = _weight_of(parameters, layers, row).T
+        turned = np.ascontiguousarray(weight) if part < count else np.empty((0, 0), np.float32)
+        for first in range(0, count, part):
+            last = min(count, first + part)
             y = _said(results, layers, row, count, first, last)
             x = observations[first:last]
             if layers[row, SOURCE] != OBSERVATIONS:
                 x = _said(results, layers, layers[row, SOURCE], count, first, last)
-            np.dot(x, _weight_of(parameters, layers, row).T, y)
+            if part < count:
+                np.dot(x, turned, y)
+            else:
+                np.dot(x, weight, y)
             if layers[row, ACTIVATION] == TANH:
                 for i in range(len(y)):
-                    for j in range(len(bias)):
+                    for j in range(outputs):
                         y[i, j] = tanh(y[i, j] + bias[j])
             elif layers[row, ACTIVATION] == RELU:
                 for i in range(len(y)):
-                    for j in range(len(bias)):
+                    for j in range(outputs):
                         found = y[i, j] + bias[j]
                         y[i, j] = found if found > _F(0) else _F(0) * found  # what is not finite stays so
             else:
                 for i in range(len(y)):
-                    for j in range(len(bias)):
+                    for j in range(outputs):
                         y[i, j] += bias[j]
 
 
@@ -149,25 +152,23 @@ def backward(
       share: how much of the last layer's derivatives enters the layer that it reads: 1 for all.
     """
     count = len(observations)
-    part = _rows_at_once(layers, count)
     has_slopes = np.zeros(len(layers), np.bool_)
-    for first in range(0, count, part):
-        last = min(count, first + part)
-        has_slopes[:] = False
-        for row in range(len(layers) - 1, -1, -1):
-            outputs, source = layers[row, OUTPUTS], layers[row, SOURCE]
+    for row in range(len(layers) - 1, -1, -1):
+        outputs, source = layers[row, OUTPUTS], layers[row, SOURCE]
+        by_bias = gradient[layers[row, BIAS] : layers[row, BIAS] + outputs]
+        by_bias[:] = _F(0)
+        weight, by_weight = _weight_of(parameters, layers, row), _weight_of(gradient, layers, row)
+        part = _rows_at_once(layers, row, count, BACKWARD_PART)
+        for first in range(0, count, part):
+            last = min(count, first + part)
             by_y = _said(slopes, layers, row, count, first, last)
             _through_activation(by_y, _said(results, layers, row, count, first, last), layers[row, ACTIVATION])
-            by_bias = gradient[layers[row, BIAS] : layers[row, BIAS] + outputs]
-            if first == 0:
-                by_bias[:] = _F(0)
             for i in range(len(by_y)):
                 for j in range(outputs):
                     by_bias[j] += by_y[i, j]
             x = observations[first:last]
             if source != OBSERVATIONS:
                 x = _said(results, layers, source, count, first, last)
-            by_weight = _weight_of(gradient, layers, row)
             if first == 0:
                 np.dot(by_y.T, x, by_weight)
             else:
@@ -175,14 +176,14 @@ def backward(
             if source == OBSERVATIONS:
                 continue
             by_x = _said(slopes, layers, source, count, first, last)
-            weight = _weight_of(parameters, layers, row)
             if has_slopes[source]:
                 by_x += np.dot(by_y, weight)
             else:
                 np.dot(by_y, weight, by_x)
                 if row == len(layers) - 1:
                     by_x *= share
-                has_slopes[source] = True
+        if source != OBSERVATIONS:
+            has_slopes[source] = True
 
 
 @compiled("void(float32[::1], int64[:, ::1], float32[::1], float32[::1], int64[::1], float32[:, ::1])")
