@@ -2,6 +2,8 @@
 
 Runs the configuration once for each seed, one after the other, and reads the figures from the records of each run. A
 line of the table is one learning policy of one run; returns are means over the policy's entities in an episode.
+``--evaluate 100`` plays as many episodes afterwards, with the likeliest actions; ``--measured shortage`` shows what the
+environment has measured by that name in the last ten episodes.
 """
 
 import argparse
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -18,10 +21,16 @@ from typing import NamedTuple
 
 from arena.common.errors import ConfigError
 from arena.config.run import load_config
+from arena.evaluation.evaluate import evaluate
+from arena.evaluation.results import tally
 from arena.records.player_statistics import mean_by_player, outcomes_of
+from arena.records.run_directory import RunDirectory
 
 WINDOW = 100
 """Episodes that a mean return is taken over."""
+
+LAST = 10
+"""Episodes that what an environment measures is averaged over."""
 
 ENTITIES = """
     SELECT e.id, x.player, x.return, x.outcome, x.steps
@@ -92,6 +101,25 @@ def wall_seconds(records: Path) -> float:
         connection.close()
 
 
+def evaluated(path: Path, player: str, episodes: int) -> float:
+    """Return a player's mean return over episodes of the first row, with its newest weights and likeliest actions."""
+    run = RunDirectory.existing(path)
+    config = load_config(run.config)
+    rows = config.round_list()[0].rows[:1]
+    results = evaluate(run, config, rows=rows, episodes=episodes, deterministic=True)
+    return statistics.fmean(tally(results)[player].returns)
+
+
+def measured(records: Path, player: str, name: str) -> float:
+    """Return the mean of what the environment has measured by a name in the last ten episodes of a player."""
+    question = (
+        "SELECT avg(json_extract(metrics, '$.' || ?)) FROM episode_entities WHERE player = ? AND metrics NOT NULL "
+        "GROUP BY episode ORDER BY episode DESC LIMIT ?"
+    )
+    with closing(sqlite3.connect(f"file:{records}?mode=ro", uri=True)) as connection:
+        return statistics.fmean(value for (value,) in connection.execute(question, (name, player, LAST)))
+
+
 def train(config: Path, overrides: Sequence[str], log: Path) -> None:
     """Run a configuration under mpirun.
 
@@ -123,6 +151,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=seeds, default=[1], metavar="1-10", help="seeds to run, one after the other")
     parser.add_argument("--threshold", type=float, help=f"mean return of {WINDOW} episodes to look for")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the file")
+    parser.add_argument("--evaluate", type=int, metavar="N", help="episodes to play afterwards, with likeliest actions")
+    parser.add_argument("--measured", metavar="NAME", help="what of info['metrics'] to show, mean of the last episodes")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the run directories there")
     return parser.parse_args(argv)
 
@@ -137,7 +167,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     learning = [name for name, policy in config.players.items() if policy.use != "random" and not policy.frozen]
     goal = "" if args.threshold is None else f"{f'steps to {args.threshold:g}':>14} "
-    print(f"{'seed':>4}  {'policy':<12} {goal}{'first 100':>10} {'last 100':>10} {'won/drawn/lost':>15} {'seconds':>8}")
+    extra = f" {'evaluated':>10}" if args.evaluate else ""
+    extra += f" {args.measured:>12}" if args.measured else ""
+    head = f"{'seed':>4}  {'policy':<12} {goal}{'first 100':>10} {'last 100':>10} {'won/drawn/lost':>15} {'seconds':>8}"
+    print(head + extra)
+    columns: dict[str, list[float]] = {}
     reached: dict[str, list[int | None]] = {name: [] for name in learning}
     with tempfile.TemporaryDirectory(prefix="arena-learning-") as scratch:
         root = args.keep or Path(scratch)
@@ -155,12 +189,23 @@ def main(argv: Sequence[str] | None = None) -> int:
                 curve = read_curve(records, player)
                 if args.threshold is not None:
                     reached[player].append(curve.reached(args.threshold))
-                print(_line(seed, player, curve, args.threshold, seconds), flush=True)
+                more = {}
+                if args.evaluate:
+                    more["evaluated"] = evaluated(root / name, player, args.evaluate)
+                if args.measured:
+                    more[args.measured] = measured(records, player, args.measured)
+                for title, value in more.items():
+                    columns.setdefault(f"{player}: {title}", []).append(value)
+                told = "".join(f" {value:>{max(10, len(title))}.2f}" for title, value in more.items())
+                print(_line(seed, player, curve, args.threshold, seconds) + told, flush=True)
     for player, found in reached.items():
         if found:
             steps = [each for each in found if each is not None]
             middle = f", median {statistics.median(steps):,.0f} steps, most {max(steps):,}" if steps else ""
             print(f"{player}: {len(steps)} of {len(found)} seeds reached {args.threshold:g}{middle}")
+    for title, values in columns.items():
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        print(f"{title}: mean {statistics.fmean(values):,.2f}, deviation {spread:,.2f} over {len(values)} seeds")
     return 0
 
 
