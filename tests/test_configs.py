@@ -29,6 +29,7 @@ EXPECTED = {
     "round_robin_2v2",
     "multi_entity",
     "evolution",
+    "half_cheetah_sac",
     "custom_policy",
     "sb3",
     "alphastar_touchdown",

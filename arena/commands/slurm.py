@@ -13,6 +13,7 @@ from arena.common.errors import ConfigError
 from arena.common.text import count_of
 from arena.config.run import Round, RunConfig, load_config
 from arena.launch import slurm_script
+from arena.launch.preflight import replay_bytes
 from arena.plan.describe import describe, memory_of_nodes
 from arena.plan.layout import Plan, plan, ranks_of_match, ranks_of_run
 
@@ -52,10 +53,12 @@ def main(argv: Sequence[str]) -> int:
     config = load_config(args.config, args.set)
     shape = choose(config, args.nodes, args.ntasks_per_node)
     plans = [(round_, plan(round_.rows, shape.node_of_rank, config.spares)) for round_ in _distinct(config)]
-    memory = max(max(memory_of_nodes(planned).values()) for _, planned in plans)  # MB on the fullest node
+    replays = [replay_bytes(config, round_.rows) for round_, _ in plans]
+    needs = [memory_of_nodes(planned, full) for (_, planned), full in zip(plans, replays, strict=True)]
+    memory = max(max(need.values()) for need in needs)  # MB on the fullest node
     write(args, config, shape, memory)
-    for round_, planned in plans:
-        print(describe(planned, config, round_))
+    for (round_, planned), full in zip(plans, replays, strict=True):
+        print(describe(planned, config, round_, replays=full))
     for warning in warnings(plans, config, shape, memory, args.mem, args.gpus_per_node):
         print(f"warning: {warning}")
     path = args.output or _default_name(config)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
+from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.common.text import did_you_mean
 from arena.common.validation import Count, Index, Model, Place, Problem, problems, refusal
@@ -172,6 +173,7 @@ class RunConfig(Model):
             self.league.check(self.seed, self.policies)
             wrong = self._overridden(self.league.env, ("league",))
             wrong = wrong or self._unhoused(self.league.env, self.league.sides(self.seed), ("league",))
+        wrong += self._never_warm()
         if self.deterministic:
             wrong += self._undetermined()
         if self.spares and self.fault_tolerance == "none":
@@ -180,6 +182,19 @@ class RunConfig(Model):
         if wrong:
             raise refusal(wrong)
         return self
+
+    def _never_warm(self) -> list[Problem]:
+        """Say which policies would still fill their replay when their budget is spent."""
+        wrong = []
+        for round_ in self.round_list():
+            for player in {seat.player for row in round_.rows for seat in row.seats} & self.policies.keys():
+                policy = self.policies[player]
+                model = registry.policy_settings_model(policy.use) if policy.learns else None
+                warmup = 0 if model is None else getattr(model(**policy.settings), "warmup", 0)
+                if warmup >= round_.steps:
+                    text = f"expected less than the budget of {round_.steps:,} steps, or nothing is learned; found"
+                    wrong.append(Problem(("policies", player, "settings", "warmup"), f"{text} {warmup:,}", warmup))
+        return wrong
 
     def _undetermined(self) -> list[Problem]:
         """Say what cannot be made a function of counts."""

@@ -122,6 +122,7 @@ def start_run(args: argparse.Namespace, *, own_process: bool) -> int:
 def dry_run(args: argparse.Namespace) -> int:
     """Print (and draw) the plan of every round."""
     from arena.config.run import Round, load_config
+    from arena.launch.preflight import replay_bytes
     from arena.plan.describe import describe
     from arena.plan.layout import plan, ranks_of_run
 
@@ -136,7 +137,7 @@ def dry_run(args: argparse.Namespace) -> int:
             continue
         shown.append(round_)
         planned = plan(round_.rows, [rank // per_node for rank in range(ranks)], config.spares)
-        print(describe(planned, config, round_))
+        print(describe(planned, config, round_, replays=replay_bytes(config, round_.rows)))
         if args.diagram is not None and round_.index == 0:
             from arena.common.colors import resolve
             from arena.plan.diagram import draw_plan
@@ -151,7 +152,7 @@ def dry_run(args: argparse.Namespace) -> int:
 def start_under_mpi(args: argparse.Namespace) -> int:
     """Check everything that can be checked beforehand, then start mpirun and wait for it."""
     from arena.config.run import load_config
-    from arena.launch.preflight import check_environments, check_weights
+    from arena.launch.preflight import check_environments, check_replays, check_weights
     from arena.plan.layout import plan, ranks_of_run
     from arena.records.reader import part_of_rank
     from arena.records.run_directory import RunDirectory
@@ -164,6 +165,7 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     for round_ in rounds:
         plan(round_.rows, [0] * ranks, config.spares)
     check_environments(config)
+    check_replays(config, None if args.hosts else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     check_weights(config)
     run = RunDirectory(config.run_root, config.name)
     run.check(run.goes_on(_resume(args)))

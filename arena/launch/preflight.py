@@ -1,8 +1,10 @@
 """What can be checked before any rank starts: that every environment of the table exists and fits its seats."""
 
+from collections.abc import Sequence
+
 from arena.common import registry
 from arena.common.errors import ConfigError
-from arena.config.run import EnvConfig, RunConfig
+from arena.config.run import EnvConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces
 from arena.plan.layout import plan, ranks_needed
 from arena.plan.seats import check_seats
@@ -40,6 +42,50 @@ def check_environments(config: RunConfig) -> None:
                 known[key] = [entity.name for entity in entities_of(env)]
             listed = [entity for seat in match.seats for entity in seat.entities]
             check_seats(f"match row {match.row}", env.use, known[key], listed, round_.rows[match.row].remapped)
+
+
+def check_replays(config: RunConfig, memory: int | None) -> None:
+    """Hold the policies that learn from a replay against the spaces of their seats, and against a machine's memory.
+
+    Args:
+      config: of the run.
+      memory: bytes of the one machine that all ranks are on; None where there are several.
+
+    Raises:
+      ConfigError: an algorithm cannot play a seat, or the replays do not fit.
+    """
+    for round_ in config.round_list():
+        replays = replay_bytes(config, round_.rows)
+        total = sum(replays.values())
+        if memory is not None and total > memory:
+            player = max(replays, key=replays.__getitem__)
+            raise ConfigError(
+                f"policies.{player}.settings.capacity: expected replays that fit the {memory / 1e9:.1f} GB of this "
+                f"machine, found {total / 1e9:.1f} GB when they are full; lower capacity"
+            )
+
+
+def replay_bytes(config: RunConfig, rows: Sequence[TableRow]) -> dict[str, int]:
+    """Return the memory of each player's replay when it is full, all workers together; of those that have one.
+
+    Raises:
+      ConfigError: an algorithm cannot play a seat.
+    """
+    found: dict[str, int] = {}
+    for row in rows:
+        entities: tuple[EntitySpaces, ...] = ()
+        for seat in row.seats:
+            policy = config.players[seat.player]
+            model = registry.policy_settings_model(policy.use)
+            if model is None or not hasattr(model, "replay_bytes"):
+                continue
+            settings = model(**policy.settings)
+            entities = entities or entities_of(row.env)
+            for entity in seat.entities:
+                settings.check_spaces(policy.use, entities[entity])
+            if policy.learns:
+                found[seat.player] = settings.replay_bytes(entities[seat.entities[0]])
+    return found
 
 
 def check_weights(config: RunConfig) -> None:

@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from arena.common.trees import leaf_dtype, leaf_shape, map_space, tree_leaves
+from arena.common.trees import tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.learning.numba_jit import compiled
 from arena.learning.rollout import Rollout
-
-OBSERVATION, FOLLOWING = "observation.", "next."
-"""In front of a leaf's number: the columns of what was seen before the action, and of what was seen afterwards."""
+from arena.learning.row_layout import FOLLOWING, OBSERVATION, row_dtype
 
 
 class Transitions:
@@ -136,19 +134,6 @@ class Transitions:
         self._collected[...] = state["collected"]
         self._carried.view(np.uint8)[...] = state["carried"]
         self._began[...] = -1 - np.arange(self._began.shape[1])
-
-
-def row_dtype(spaces: EntitySpaces, extras: Mapping[str, tuple[tuple[int, ...], Any]]) -> np.dtype:
-    """Return the dtype of a row; see ``Transitions``."""
-    leaves = tree_leaves(map_space(spaces.observation, lambda leaf: [leaf_dtype(leaf), leaf_shape(leaf)]))
-    columns: list[tuple[str, Any, tuple[int, ...]]] = []
-    columns += [(f"{OBSERVATION}{number}", *leaf) for number, leaf in enumerate(leaves)]
-    columns += [(name, dtype, shape) for name, (shape, dtype) in extras.items()]
-    columns += [("reward", np.float32, ()), ("discount", np.float32, ())]
-    columns += [(f"{FOLLOWING}{number}", *leaf) for number, leaf in enumerate(leaves)]
-    if spaces.mask_size:
-        columns.append(("next_mask", np.int8, (spaces.mask_size,)))
-    return np.dtype(columns, align=True)
 
 
 @compiled(

@@ -1,7 +1,7 @@
 """A plan as text: what ``--dry-run`` prints."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from arena.common.text import count_of, ranges
@@ -17,7 +17,13 @@ MOST_NODES = 8  # that are named one by one
 MEMORY = {"root": 60, "environment": 45, "worker": 165, "idle": 45}
 
 
-def describe(plan: Plan, config: RunConfig, round_: Round, node_names: Sequence[str] | None = None) -> str:
+def describe(
+    plan: Plan,
+    config: RunConfig,
+    round_: Round,
+    node_names: Sequence[str] | None = None,
+    replays: Mapping[str, int] | None = None,
+) -> str:
     """Return a plan as text for people: who does what, group by group, and how much memory that may take.
 
     Args:
@@ -25,6 +31,7 @@ def describe(plan: Plan, config: RunConfig, round_: Round, node_names: Sequence[
       config: the file that it follows from.
       round_: the round that it is for.
       node_names: the name of each node by its number; ``node 0``, ... without them.
+      replays: bytes of each player's full replay, of all its workers together.
     """
     nodes = _Nodes(plan, node_names)
     folded = len(plan.assignments) > MOST_RANKS
@@ -33,7 +40,7 @@ def describe(plan: Plan, config: RunConfig, round_: Round, node_names: Sequence[
     if plan.idle:
         least = min(map(len, plan.seating))
         lines.append(f"idle: {nodes.ranks(plan.idle)}; the smallest match takes {count_of(least, 'rank')}")
-    return "\n".join([*lines, _memory(plan, nodes), ""])
+    return "\n".join([*lines, _memory(plan, nodes, replays or {}), ""])
 
 
 def summary(plan: Plan) -> str:
@@ -159,20 +166,29 @@ def _groups(plan: Plan, config: RunConfig) -> list[str]:
     return lines
 
 
-def memory_of_nodes(plan: Plan) -> Counter[int]:
-    """Return about how many MB the processes on each node take, without what copies and networks hold."""
+def memory_of_nodes(plan: Plan, replays: Mapping[str, int]) -> Counter[int]:
+    """Return about how many MB the processes on each node take, without what copies and networks hold.
+
+    Args:
+      plan: the plan.
+      replays: bytes of each player's full replay, of all its workers together.
+    """
     need = Counter[int]()
     for one in plan.assignments:
         need[one.node] += MEMORY[one.role]
+        if one.player is not None and one.player in replays:
+            need[one.node] += round(replays[one.player] / len(plan.groups[one.player]) / 1e6)
     return need
 
 
-def _memory(plan: Plan, nodes: _Nodes) -> str:
-    need = memory_of_nodes(plan)
+def _memory(plan: Plan, nodes: _Nodes, replays: Mapping[str, int]) -> str:
+    need = memory_of_nodes(plan, replays)
     total, (fullest, most) = sum(need.values()), need.most_common(1)[0]
+    filled = [f"{size / 1e6:,.0f} MB of {player}" for player, size in replays.items()]
     where = f", {most / 1000:.1f} GB of it on {nodes.name(fullest)}, the most on one node" if len(nodes.all) > 1 else ""
     return (
         f"memory: about {total / 1000:.1f} GB{where}; an estimate from {MEMORY['root']} MB for the root, "
-        f"{MEMORY['environment']} MB for an environment process and {MEMORY['worker']} MB for a worker; "
+        f"{MEMORY['environment']} MB for an environment process and {MEMORY['worker']} MB for a worker"
+        f"{', and full replays: ' + ', '.join(filled) if filled else ''}; "
         "what the copies and the networks themselves hold comes on top"
     )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from arena.learning.numba_jit import compiled
-from arena.learning.rows import FOLLOWING, OBSERVATION
+from arena.learning.row_layout import FOLLOWING, OBSERVATION
 from arena.policies.compiled.chains import Chains
 
 _F = np.float32

@@ -7,8 +7,8 @@ import numpy as np
 from gymnasium import spaces as gym_spaces
 
 from arena.envs.interface import EntitySpaces
-from arena.policies.off_policy.learner import refuse_space
 from arena.policies.off_policy.noise import NOISES, PinkNoise, WhiteNoise
+from arena.policies.off_policy.spaces import check_box
 
 
 class BoxActions:
@@ -27,14 +27,9 @@ class BoxActions:
         Raises:
           ConfigError: it is no Box of floats with bounds.
         """
+        check_box(use, spaces)
         space = spaces.action
-        if not (
-            isinstance(space, gym_spaces.Box)
-            and np.issubdtype(space.dtype, np.floating)
-            and space.is_bounded("both")
-            and not spaces.mask_size
-        ):
-            raise refuse_space(use, spaces, "a Box of floats with finite bounds", "dqn (Discrete) or ppo (all)")
+        assert isinstance(space, gym_spaces.Box)
         self.size = math.prod(space.shape)
         self._shape, self._dtype = space.shape, space.dtype
         low, high = space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()

@@ -7,14 +7,14 @@ import torch
 from gymnasium import spaces as gym_spaces
 from torch.nn import functional
 
-from arena.common.errors import ConfigError
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.chains import Chains, serves
 from arena.policies.compiled.q_learning import QLearning
-from arena.policies.off_policy.learner import OffPolicy, refuse_space, seeded, target_of
+from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
 from arena.policies.off_policy.networks import ActionValues, DuelingValues, RowTensors, hidden_layers
 from arena.policies.off_policy.settings import DQNSettings
+from arena.policies.off_policy.spaces import check_discrete
 
 NEVER = -1e9  # the value of an action that is not allowed; finite, so that no product with it becomes nan
 
@@ -37,15 +37,10 @@ class DQN(OffPolicy):
         self, spaces: EntitySpaces, settings: DQNSettings, *, lanes: int, seed: int, device: str = "cpu"
     ) -> None:
         """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
-        if not isinstance(spaces.action, gym_spaces.Discrete):
-            raise refuse_space("dqn", spaces, "a Discrete action space", "sac, td3 or ppo")
+        check_discrete("dqn", spaces)
+        assert isinstance(spaces.action, gym_spaces.Discrete)
         self._n, self._start = int(spaces.action.n), int(spaces.action.start)
         self._dtype = spaces.action.dtype
-        if spaces.mask_size not in (0, self._n):
-            raise ConfigError(
-                f"entity {spaces.name!r}: expected an action mask of {self._n} flags for {spaces.action}, found "
-                f"{spaces.mask_size}; a mask has one flag for each action"
-            )
         self._masked = spaces.mask_size > 0
         hidden = hidden_layers(spaces.observation, settings.hidden, (64, 64), settings)
         with seeded(seed):
@@ -57,7 +52,7 @@ class DQN(OffPolicy):
             settings,
             learned={"network": network},
             targets={"network": self.target},
-            extras={"choice": ((), np.int64)},
+            extras=settings.extras(spaces),
             lanes=lanes,
             seed=seed,
             device=device,

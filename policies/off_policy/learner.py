@@ -335,10 +335,3 @@ Network = TypeVar("Network", bound=nn.Module)
 def target_of(network: Network) -> Network:
     """Return a copy that is never learned, to follow a network."""
     return copy.deepcopy(network)
-
-
-def refuse_space(name: str, spaces: EntitySpaces, expected: str, instead: str) -> ConfigError:
-    """Return the error that an algorithm cannot choose from an entity's actions."""
-    return ConfigError(
-        f"entity {spaces.name!r}: {name} expects {expected}, found {spaces.action}; use {instead} for such actions"
-    )

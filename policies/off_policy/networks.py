@@ -10,7 +10,7 @@ from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.common.trees import map_space
-from arena.learning.rows import FOLLOWING, OBSERVATION
+from arena.learning.row_layout import FOLLOWING, OBSERVATION
 from arena.policies.networks import ACTIVATIONS, Encoder, is_image, leaf_spaces
 from arena.policies.settings import EncoderSettings
 

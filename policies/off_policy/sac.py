@@ -78,7 +78,7 @@ class SAC(OffPolicy):
             settings,
             learned={"critics": self.critics, "network": self.actor, "temperature": self.temperature},
             targets={"critics": self.target},
-            extras={"choice": ((box.size,), np.float32)},
+            extras=settings.extras(spaces),
             lanes=lanes,
             seed=seed,
             device=device,

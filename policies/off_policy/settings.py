@@ -1,10 +1,17 @@
 """Settings of the algorithms that learn from a replay; without torch, so that the root can check a file."""
 
-from typing import ClassVar, Literal
+import math
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
+from arena.envs.interface import EntitySpaces
+from arena.learning.row_layout import row_dtype
+from arena.policies.off_policy.spaces import check_box, check_discrete
 from arena.policies.settings import Activation, EncoderSettings, Schedule, Width
+
+Extras = dict[str, tuple[tuple[int, ...], Any]]
 
 
 class ReplaySettings(EncoderSettings):
@@ -49,6 +56,18 @@ class ReplaySettings(EncoderSettings):
     )
     max_grad_norm: float | None = Field(None, gt=0, description="Bound on the length of the gradient; null for none.")
     adam_epsilon: float = Field(1e-8, gt=0, description="Adam's epsilon; torch's own.")
+
+    def check_spaces(self, use: str, spaces: EntitySpaces) -> None:
+        """Raise a ConfigError that names what could, where the algorithm ``use`` cannot play an entity."""
+        raise NotImplementedError
+
+    def extras(self, spaces: EntitySpaces) -> Extras:
+        """Return what acting leaves for learning; see ``Policy.extras``."""
+        raise NotImplementedError
+
+    def replay_bytes(self, spaces: EntitySpaces) -> int:
+        """Return the memory of a full replay of all workers together."""
+        return self.capacity * row_dtype(spaces, self.extras(spaces)).itemsize
 
     @model_validator(mode="after")
     def _enough_room(self) -> "ReplaySettings":
@@ -135,6 +154,19 @@ class DQNSettings(ReplaySettings):
         10.0, gt=0, description="Bound on the length of the gradient; 10 is customary. Null for none."
     )
 
+    def check_spaces(self, use: str, spaces: EntitySpaces) -> None:
+        """See ``ReplaySettings``."""
+        check_discrete(use, spaces)
+
+    def extras(self, spaces: EntitySpaces) -> Extras:
+        """See ``ReplaySettings``: the number of the action."""
+        return {"choice": ((), np.int64)}
+
+    def replay_bytes(self, spaces: EntitySpaces) -> int:
+        """See ``ReplaySettings``; with priorities, two trees of float64 too."""
+        trees = 0 if self.priority is None else 2 * 2 * 8 * (1 << (self.capacity - 1).bit_length())
+        return super().replay_bytes(spaces) + trees
+
     def exploration(self, done: float) -> float:
         """Return the probability of a random action when ``done`` (0 to 1) of the budget is spent."""
         fallen = min(1.0, done / self.exploration_fraction)
@@ -157,6 +189,14 @@ class ActorSettings(ReplaySettings):
         8, gt=0, description="Exchanges per rollout; the gradient steps that a rollout pays for follow it at once."
     )
     policy_delay: int = Field(1, gt=0, description="Gradient steps of the critics for each of the actor.")
+
+    def check_spaces(self, use: str, spaces: EntitySpaces) -> None:
+        """See ``ReplaySettings``."""
+        check_box(use, spaces)
+
+    def extras(self, spaces: EntitySpaces) -> Extras:
+        """See ``ReplaySettings``: the action, from -1 to 1."""
+        return {"choice": ((math.prod(spaces.action.shape or ()),), np.float32)}
 
 
 class SACSettings(ActorSettings):

@@ -43,7 +43,7 @@ class TD3(OffPolicy):
             settings,
             learned={"critics": self.critics, "network": self.actor},
             targets={"critics": self.target, "network": self.target_actor},
-            extras={"choice": ((box.size,), np.float32)},
+            extras=settings.extras(spaces),
             lanes=lanes,
             seed=seed,
             device=device,

@@ -22,6 +22,10 @@ def changed(**changes):
     return {**GOOD, **changes}
 
 
+def learns_from_replay(use, **settings):
+    return {"blue": {"use": use, "settings": {"warmup": 50, **settings}}, "red": {"use": "random"}}
+
+
 OWN = {"blue": {"use": player("behaviours:Restless")}, "red": {"use": "random"}}
 CASES = {
     "unknown key": (changed(polices={}), ["polices", "did you mean 'policies'"]),
@@ -64,6 +68,29 @@ CASES = {
     "a copy that is to be left alone in a serial manager": (
         changed(env={**GOOD["env"], "wait_timeout": 0.1}),
         ["env.wait_timeout", "expected manager: subprocess"],
+    ),
+    "sac for discrete actions": (
+        changed(policies=learns_from_replay("sac")),
+        ["entity 'blue_0': sac expects a Box", "found Discrete(5)", "use dqn (Discrete) or ppo"],
+    ),
+    "dqn for continuous actions": (
+        changed(
+            env={"use": "touchdown", "settings": {"team_size": 1, "actions": "continuous"}},
+            policies=learns_from_replay("dqn"),
+        ),
+        ["entity 'blue_0': dqn expects a Discrete", "found Box(", "use sac, td3 or ppo"],
+    ),
+    "a replay that no memory holds": (
+        changed(policies=learns_from_replay("dqn", capacity=10**12)),
+        ["policies.blue.settings.capacity", "of this machine, found", "lower capacity"],
+    ),
+    "a warm-up that lasts for ever": (
+        changed(policies=learns_from_replay("dqn", warmup=200)),
+        ["policies.blue.settings.warmup", "less than the budget of 200 steps", "found 200"],
+    ),
+    "a warm-up beyond the replay": (
+        changed(policies=learns_from_replay("dqn", warmup=100, capacity=80)),
+        ["policies.blue.settings", "a warmup of at most the capacity of 80 transitions, found 100"],
     ),
     "a setting of one's own policy": (
         changed(

@@ -3,7 +3,7 @@
 import pytest
 
 from arena.config.run import RunConfig
-from arena.plan.describe import describe, summary, versus
+from arena.plan.describe import describe, memory_of_nodes, summary, versus
 from arena.plan.layout import plan
 
 DUEL = {
@@ -54,6 +54,17 @@ def test_groups_and_idle_ranks_are_named(view):
     assert "group blue: 2 workers of ppo\n" in text
     assert "group red: 1 worker of random, frozen\n" in text
     assert "idle: ranks 5-7 (node 0); the smallest match takes 4 ranks\n" in text
+
+
+def test_replays_are_part_of_the_memory_and_divided_among_workers():
+    config = RunConfig.model_validate(DUEL)
+    round_ = config.round_list()[0]
+    planned = plan(round_.rows, [0, 0, 0, 1, 1])
+    without, full = memory_of_nodes(planned, {}), memory_of_nodes(planned, {"blue": 3_000_000_000})
+    assert {node: full[node] - without[node] for node in full} == {0: 1500, 1: 1500}
+    text = describe(planned, config, round_, replays={"blue": 3_000_000_000})
+    assert "memory: about 3.6 GB, 1.8 GB of it on node 1" in text
+    assert "and full replays: 3,000 MB of blue; what the copies" in text
 
 
 def test_nodes_have_their_names(view):

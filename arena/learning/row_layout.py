@@ -1,0 +1,25 @@
+"""What a row of a replay consists of; without Numba, so that a plan can say how much memory a replay takes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from arena.common.trees import leaf_dtype, leaf_shape, map_space, tree_leaves
+from arena.envs.interface import EntitySpaces
+
+OBSERVATION, FOLLOWING = "observation.", "next."
+"""In front of a leaf's number: the columns of what was seen before the action, and of what was seen afterwards."""
+
+
+def row_dtype(spaces: EntitySpaces, extras: Mapping[str, tuple[tuple[int, ...], Any]]) -> np.dtype:
+    """Return the dtype of a row; see ``arena.learning.rows.Transitions``."""
+    leaves = tree_leaves(map_space(spaces.observation, lambda leaf: [leaf_dtype(leaf), leaf_shape(leaf)]))
+    columns: list[tuple[str, Any, tuple[int, ...]]] = []
+    columns += [(f"{OBSERVATION}{number}", *leaf) for number, leaf in enumerate(leaves)]
+    columns += [(name, dtype, shape) for name, (shape, dtype) in extras.items()]
+    columns += [("reward", np.float32, ()), ("discount", np.float32, ())]
+    columns += [(f"{FOLLOWING}{number}", *leaf) for number, leaf in enumerate(leaves)]
+    if spaces.mask_size:
+        columns.append(("next_mask", np.int8, (spaces.mask_size,)))
+    return np.dtype(columns, align=True)
