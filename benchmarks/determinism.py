@@ -47,6 +47,7 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "dqn": {
         "steps": 12_000,
+        "verify_replicas": True,
         "checkpoint": {"updates": 20},
         "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4},
         "policies": {
@@ -54,9 +55,30 @@ KINDS: dict[str, dict[str, Any]] = {
         },
         "matches": [{"seats": ["p"], "replicas": 2}],
     },
+    "sac": {
+        "steps": 4_000,
+        "verify_replicas": True,
+        "checkpoint": {"updates": 20},
+        "env": {"use": "gymnasium:Pendulum-v1", "num_envs": 2},
+        "policies": {
+            "p": {
+                "use": "sac",
+                "settings": {
+                    "hidden": [32, 32],
+                    "horizon": 16,
+                    "warmup": 200,
+                    "capacity": 2000,
+                    "batch_size": 64,
+                    "noise": "pink",
+                    "policy_delay": 2,
+                },
+            }
+        },
+        "matches": [{"seats": ["p"], "replicas": 2}],
+    },
 }
 """The runs: two workers of one player in matches of their own; two against two at different paces, one with memory; and
-two workers that learn from replays."""
+two workers that learn from replays, with discrete and with continuous actions."""
 
 QUESTIONS = (
     "SELECT id, round, match, copy, length, truncated, cause FROM episodes ORDER BY id",

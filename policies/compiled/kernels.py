@@ -6,229 +6,12 @@ Arrays are C-contiguous, float32 where nothing else is said, and written in plac
 import math
 
 import numpy as np
-from numba import njit
 
 from arena.learning.numba_jit import compiled
-
-LINEAR, TANH, RELU = 0, 1, 2
-"""What follows a layer."""
-
-OBSERVATIONS = -1
-"""The source of a layer that reads what is observed."""
-
-SOURCE, WEIGHT, BIAS, INPUTS, OUTPUTS, ACTIVATION, PLACE = range(7)
-"""Columns of a table of layers: the row of the layer that it reads, where its weight ``[outputs, inputs]`` and its bias
-start in the vector of all parameters, its widths, what follows it, and its place: the sum of the widths before it."""
-
-SMALL_LAYER = 8192
-"""The most weights of a layer that is computed for few samples at a time: BLAS does not pack products so small."""
-
-FORWARD_PART, BACKWARD_PART = 128, 64
-"""How many samples, measured with layers of 64 x 64 (benchmarks/NOTES.md)."""
 
 _F = np.float32
 _TINY = np.finfo(np.float32).tiny
 _ABREAST = 64  # sums that are worked out side by side, so that a loop becomes vectors
-
-
-# Perceptrons
-
-
-@njit(error_model="numpy")
-def tanh(x: float) -> float:
-    """Return tanh, to 2e-7, as the quotient of polynomials that Eigen and XLA use: loops over it are vectorized."""
-    if x > _F(7.9053111):
-        x = _F(7.9053111)
-    if x < _F(-7.9053111):
-        x = _F(-7.9053111)
-    s = x * x
-    p = _F(-2.76076847742355e-16)
-    p = s * p + _F(2.00018790482477e-13)
-    p = s * p + _F(-8.60467152213735e-11)
-    p = s * p + _F(5.12229709037114e-08)
-    p = s * p + _F(1.48572235717979e-05)
-    p = s * p + _F(6.37261928875436e-04)
-    p = s * p + _F(4.89352455891786e-03)
-    q = _F(1.19825839466702e-06)
-    q = s * q + _F(1.18534705686654e-04)
-    q = s * q + _F(2.26843463243900e-03)
-    q = s * q + _F(4.89352518554385e-03)
-    return x * p / q
-
-
-@njit(error_model="numpy")
-def _rows_at_once(layers: np.ndarray, row: int, count: int, few: int) -> int:
-    """Return for how many samples a layer is computed at a time: ``few`` where products so small are fastest."""
-    return few if count > few and layers[row, INPUTS] * layers[row, OUTPUTS] <= SMALL_LAYER else max(count, 1)
-
-
-@njit(error_model="numpy")
-def _said(results: np.ndarray, layers: np.ndarray, row: int, count: int, first: int, last: int) -> np.ndarray:
-    """Return what a layer says of the samples from ``first`` to before ``last``, ``[N, outputs]``."""
-    start, outputs = count * layers[row, PLACE], layers[row, OUTPUTS]
-    return results[start + first * outputs : start + last * outputs].reshape(last - first, outputs)
-
-
-@njit(error_model="numpy")
-def _weight_of(parameters: np.ndarray, layers: np.ndarray, row: int) -> np.ndarray:
-    """Return the weight of a layer, ``[outputs, inputs]``."""
-    inputs, outputs, start = layers[row, INPUTS], layers[row, OUTPUTS], layers[row, WEIGHT]
-    return parameters[start : start + outputs * inputs].reshape(outputs, inputs)
-
-
-@njit(error_model="numpy")
-def _through_activation(by_y: np.ndarray, y: np.ndarray, activation: int) -> None:
-    """Turn derivatives by what follows a layer into those by what the layer itself says."""
-    if activation == TANH:
-        for i in range(len(y)):
-            for j in range(y.shape[1]):
-                by_y[i, j] *= _F(1) - y[i, j] * y[i, j]
-    elif activation == RELU:
-        for i in range(len(y)):
-            for j in range(y.shape[1]):
-                by_y[i, j] = by_y[i, j] if y[i, j] > _F(0) else _F(0)
-
-
-@compiled("void(float32[::1], int64[:, ::1], float32[:, ::1], float32[::1])")
-def forward(parameters: np.ndarray, layers: np.ndarray, observations: np.ndarray, results: np.ndarray) -> None:
-    """Compute layers of networks, each behind the one that it reads.
-
-    Args:
-      parameters: ``[P]``.
-      layers: ``[layers, 7]``, a table; its sources are rows of this table.
-      observations: ``[N, inputs]``.
-      results: for N samples, what each layer says, ``[N, outputs]`` from N times its place on.
-    """
-    count = len(observations)
-    for row in range(len(layers)):
-        outputs, part = layers[row, OUTPUTS], _rows_at_once(layers, row, count, FORWARD_PART)
-        bias = parameters[layers[row, BIAS] : layers[row, BIAS] + outputs]
-        weight = _weight_of(parameters, layers, row).T
-        turned = np.ascontiguousarray(weight) if part < count else np.empty((0, 0), np.float32)
-        for first in range(0, count, part):
-            last = min(count, first + part)
-            y = _said(results, layers, row, count, first, last)
-            x = observations[first:last]
-            if layers[row, SOURCE] != OBSERVATIONS:
-                x = _said(results, layers, layers[row, SOURCE], count, first, last)
-            if part < count:
-                np.dot(x, turned, y)
-            else:
-                np.dot(x, weight, y)
-            if layers[row, ACTIVATION] == TANH:
-                for i in range(len(y)):
-                    for j in range(outputs):
-                        y[i, j] = tanh(y[i, j] + bias[j])
-            elif layers[row, ACTIVATION] == RELU:
-                for i in range(len(y)):
-                    for j in range(outputs):
-                        found = y[i, j] + bias[j]
-                        y[i, j] = found if found > _F(0) else _F(0) * found  # what is not finite stays so
-            else:
-                for i in range(len(y)):
-                    for j in range(outputs):
-                        y[i, j] += bias[j]
-
-
-@compiled("void(float32[::1], float32[::1], int64[:, ::1], float32[:, ::1], float32[::1], float32[::1], float32)")
-def backward(
-    parameters: np.ndarray,
-    gradient: np.ndarray,
-    layers: np.ndarray,
-    observations: np.ndarray,
-    results: np.ndarray,
-    slopes: np.ndarray,
-    share: float,
-) -> None:
-    """Write the derivatives by all weights and biases of the layers, which ``forward`` has computed.
-
-    Args:
-      parameters: ``[P]``.
-      gradient: ``[P]``, laid out like ``parameters``.
-      layers: ``[layers, 7]``.
-      observations: ``[N, inputs]``.
-      results: what ``forward`` wrote.
-      slopes: laid out like ``results``, the derivatives by what each layer says: given for those that no other reads.
-      share: how much of the last layer's derivatives enters the layer that it reads: 1 for all.
-    """
-    count = len(observations)
-    has_slopes = np.zeros(len(layers), np.bool_)
-    for row in range(len(layers) - 1, -1, -1):
-        outputs, source = layers[row, OUTPUTS], layers[row, SOURCE]
-        by_bias = gradient[layers[row, BIAS] : layers[row, BIAS] + outputs]
-        by_bias[:] = _F(0)
-        weight, by_weight = _weight_of(parameters, layers, row), _weight_of(gradient, layers, row)
-        part = _rows_at_once(layers, row, count, BACKWARD_PART)
-        for first in range(0, count, part):
-            last = min(count, first + part)
-            by_y = _said(slopes, layers, row, count, first, last)
-            _through_activation(by_y, _said(results, layers, row, count, first, last), layers[row, ACTIVATION])
-            for i in range(len(by_y)):
-                for j in range(outputs):
-                    by_bias[j] += by_y[i, j]
-            x = observations[first:last]
-            if source != OBSERVATIONS:
-                x = _said(results, layers, source, count, first, last)
-            if first == 0:
-                np.dot(by_y.T, x, by_weight)
-            else:
-                by_weight += np.dot(by_y.T, x)
-            if source == OBSERVATIONS:
-                continue
-            by_x = _said(slopes, layers, source, count, first, last)
-            if has_slopes[source]:
-                by_x += np.dot(by_y, weight)
-            else:
-                np.dot(by_y, weight, by_x)
-                if row == len(layers) - 1:
-                    by_x *= share
-        if source != OBSERVATIONS:
-            has_slopes[source] = True
-
-
-@compiled("void(float32[::1], int64[:, ::1], float32[::1], float32[::1], int64[::1], float32[:, ::1])")
-def backward_to_inputs(
-    parameters: np.ndarray,
-    layers: np.ndarray,
-    results: np.ndarray,
-    slopes: np.ndarray,
-    heads: np.ndarray,
-    by_inputs: np.ndarray,
-) -> None:
-    """Write the derivatives by what the first layers read, and none by weights; at most one other reads each layer.
-
-    Samples whose derivatives by a head are all zero take no time: of two critics, each is the lower one for some.
-
-    Args:
-      parameters: ``[P]``.
-      layers: ``[layers, 7]``.
-      results: what ``forward`` wrote.
-      slopes: as in ``backward``; left alone.
-      heads: the layers that no other reads.
-      by_inputs: ``[N, inputs]``.
-    """
-    count = len(by_inputs)
-    by_inputs[:] = _F(0)
-    chosen = np.empty(count, np.int64)
-    for head in heads:
-        given, some = _said(slopes, layers, head, count, 0, count), 0
-        for i in range(count):
-            for j in range(given.shape[1]):
-                if given[i, j] != _F(0):
-                    chosen[some] = i
-                    some += 1
-                    break
-        here = chosen[:some]
-        by_y, row = given[here], head
-        while True:
-            _through_activation(by_y, _said(results, layers, row, count, 0, count)[here], layers[row, ACTIVATION])
-            by_x = np.dot(by_y, _weight_of(parameters, layers, row))
-            if layers[row, SOURCE] == OBSERVATIONS:
-                for i in range(some):
-                    for j in range(by_x.shape[1]):
-                        by_inputs[here[i], j] += by_x[i, j]
-                break
-            by_y, row = by_x, layers[row, SOURCE]
 
 
 # Optimizing
@@ -318,7 +101,11 @@ def likeliest(logits: np.ndarray, noise: np.ndarray, choice: np.ndarray) -> None
 
 @compiled("void(float32[:, ::1], float32[::1], float32[:, ::1], float32[::1], float32[::1])")
 def log_softmax(
-    logits: np.ndarray, choice: np.ndarray, log_p: np.ndarray, log_prob: np.ndarray, entropy: np.ndarray
+    logits: np.ndarray,
+    choice: np.ndarray,
+    log_p: np.ndarray,
+    log_prob: np.ndarray,
+    entropy: np.ndarray,
 ) -> None:
     """Write the logarithm of each probability ``[M, width]``, that of the choice ``[M]``, and the entropy ``[M]``.
 

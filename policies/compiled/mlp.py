@@ -7,7 +7,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from arena.policies.compiled.kernels import LINEAR, OBSERVATIONS, RELU, TANH, backward, forward
+from arena.policies.compiled.layers import (
+    LINEAR,
+    OBSERVATIONS,
+    RELU,
+    TANH,
+    backward,
+    forward,
+)
 from arena.policies.networks import ActorCritic, Tanh, Trunk, Vector
 
 KNOWN = {Tanh: TANH, nn.ReLU: RELU}
@@ -21,7 +28,7 @@ class Layer(NamedTuple):
       source: its place among all layers of the one that it reads, or OBSERVATIONS.
       weight, bias: where its parameters start in the vector of all.
       inputs, outputs: its widths.
-      activation: as kernels.py numbers them.
+      activation: as layers.py numbers them.
     """
 
     source: int
@@ -36,9 +43,9 @@ class Plan:
     """Layers to compute one after the other, and memory for what they say about N samples, kept from call to call.
 
     Attributes:
-      table: as kernels.py reads it.
+      table: as layers.py reads it.
       x: ``[N, inputs]``, what the first layers read.
-      results: what all layers say, as kernels.py lays it out.
+      results: what all layers say, as layers.py lays it out.
       slopes: the loss's derivatives by it.
       said: the heads' results, ``[N, outputs]`` each.
       wanted: the heads' slopes.
@@ -131,7 +138,15 @@ class Perceptrons:
         policy, value = plan.wanted
         policy[...] = by_outputs
         value[:, 0] = by_values
-        backward(self._parameters, self._gradient, plan.table, plan.x, plan.results, plan.slopes, self._value_gradient)
+        backward(
+            self._parameters,
+            self._gradient,
+            plan.table,
+            plan.x,
+            plan.results,
+            plan.slopes,
+            self._value_gradient,
+        )
 
     def _compute(self, plan: Plan, observations: np.ndarray) -> list[np.ndarray]:
         """Return what the heads of a plan say, each ``[N, outputs]``."""
@@ -157,7 +172,16 @@ def _layers(networks: ActorCritic) -> tuple[list[Layer], int, int]:
     def add(module: nn.Module, source: int, activation: int) -> int:
         assert isinstance(module, nn.Linear)
         weight, bias = starts[module.weight], starts[module.bias]
-        layers.append(Layer(source, weight, bias, module.in_features, module.out_features, activation))
+        layers.append(
+            Layer(
+                source,
+                weight,
+                bias,
+                module.in_features,
+                module.out_features,
+                activation,
+            )
+        )
         return len(layers) - 1
 
     def add_trunk(trunk: Trunk) -> int:
@@ -168,4 +192,8 @@ def _layers(networks: ActorCritic) -> tuple[list[Layer], int, int]:
 
     actor = add_trunk(networks.actor)
     critic = actor if networks.critic is None else add_trunk(networks.critic)
-    return layers, add(networks.policy_head, actor, LINEAR), add(networks.value_head, critic, LINEAR)
+    return (
+        layers,
+        add(networks.policy_head, actor, LINEAR),
+        add(networks.value_head, critic, LINEAR),
+    )

@@ -1,6 +1,7 @@
 """If these fail, container repositioning is another scenario than the published one, and its figures mean nothing."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,6 +92,14 @@ def test_what_is_drawn_follows_from_the_seed(tmp_path):
     first, again, other = (metrics(play(environment, lambda *_: STAY, seed)) for seed in (1, 1, 2))
     assert first == again != other
     assert abs(first["orders"] / 1120 - 1340 - 700) < 20  # the mean of what is drawn
+
+
+def test_the_documented_topology_can_be_played(tmp_path):
+    document = (Path(__file__).parents[2] / "docs" / "ecr.md").read_text("utf-8")
+    path = tmp_path / "mine.yaml"
+    path.write_text(re.search(r"```yaml\n(.*?)```", document, re.DOTALL)[1], "utf-8")
+    steps = play(EmptyContainers(str(path)), anything)
+    assert metrics(steps)["shortage"] > 0 and len(steps) > 50
 
 
 @pytest.mark.parametrize(
