@@ -35,6 +35,7 @@ class Pace:
       collected: transitions of the group so far.
       free: how many of them paid for nothing.
       steps: gradient steps so far.
+      held: rows that the group held after the last rollout.
     """
 
     def __init__(self, *, ratio: float, batch_size: int, warmup: int) -> None:
@@ -46,7 +47,7 @@ class Pace:
           warmup: rows that the group holds before it learns.
         """
         self._ratio, self._batch_size, self._warmup = ratio, batch_size, warmup
-        self.collected = self.free = self.steps = 0
+        self.collected = self.free = self.steps = self.held = 0
 
     @property
     def warming_up(self) -> bool:
@@ -65,9 +66,9 @@ class Pace:
         table = np.zeros((group.size, 3))
         table[group.rank] = fresh, stored, 0.0 if math.isinf(least_share) else least_share
         group.sum_in_place(table)
-        new, held = int(table[:, 0].sum()), int(table[:, 1].sum())
+        new, self.held = int(table[:, 0].sum()), int(table[:, 1].sum())
         self.collected += new
-        if held < self._warmup or not held:
+        if self.held < self._warmup or not self.held:
             self.free += new
             return Burst(0, 0)
         steps = int(self._ratio * (self.collected - self.free) + ROUNDING) - self.steps

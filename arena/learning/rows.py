@@ -129,7 +129,12 @@ class Transitions:
         }
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Load what ``state`` returned for as many lanes and the same dtype."""
+        """Load what ``state`` returned; nothing is open where lanes, n_step or rows were others."""
+        if any(
+            state[name].shape != array.shape
+            for name, array in (("collected", self._collected), ("carried", self._carried.view(np.uint8)))
+        ):
+            return
         self._open[...] = state["open"]
         self._collected[...] = state["collected"]
         self._carried.view(np.uint8)[...] = state["carried"]

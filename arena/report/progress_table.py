@@ -102,7 +102,8 @@ def draw(frame: ProgressState, width: int, height: int) -> StyledText:
         text.append(f" … and {len(players) - len(shown)} more players", DIM)
         text.append("\n")
     metrics = {name: measured(player.episode_metrics) for name, player in shown if player.episode_metrics}
-    for name, line in list(metrics.items())[: max(room - len(shown), 0)]:
+    room -= len(shown) + (len(shown) < len(players))
+    for name, line in list(metrics.items())[: max(room, 0)]:
         text.append(f" {name}  {line}"[: width - 1], DIM)
         text.append("\n")
     text.append("\n")

@@ -16,14 +16,7 @@ LOG_SQRT_2PI = _F(0.5 * np.log(2 * np.pi))
 class ActorCriticChains:
     """Actor, critics and their targets as chains, and what SAC and TD3 both do with them."""
 
-    def __init__(
-        self,
-        acting: Chains,
-        actor: Chains,
-        target_actor: Chains,
-        critics: Chains,
-        targets: Chains,
-    ) -> None:
+    def __init__(self, acting: Chains, actor: Chains, target_actor: Chains, critics: Chains, targets: Chains) -> None:
         """Take the chains; ``acting`` and ``actor`` are the same one twice, with memory of their own.
 
         SAC has no target of its actor: its ``target_actor`` is the actor, once more.
@@ -80,28 +73,13 @@ class SoftActorCritic(ActorCriticChains):
         self.prepare(rows)
         count, seen = len(rows), self.actor.inputs
         log_prob = np.empty(count, np.float32)
-        squash(
-            self.target_actor.forward()[0],
-            noise[0],
-            self.targets.room(count)[:, seen:],
-            log_prob,
-        )
+        squash(self.target_actor.forward()[0], noise[0], self.targets.room(count)[:, seen:], log_prob)
         first, second = self.targets.forward()
         mine, other = self.critics.forward()
         by_mine, by_other = self.critics.slopes
         losses[4] = alpha
         soft_slopes(
-            rows["reward"],
-            rows["discount"],
-            first,
-            second,
-            log_prob,
-            alpha,
-            mine,
-            other,
-            by_mine,
-            by_other,
-            losses,
+            rows["reward"], rows["discount"], first, second, log_prob, alpha, mine, other, by_mine, by_other, losses
         )
         self.critics.backward(by_critics)
         losses[1] = losses[3] = 0

@@ -54,23 +54,10 @@ class FlatAdam:
         correction = 1 / math.sqrt(1 - BETA_2**self.steps)
         if self.parameters.device.type == "cpu":  # all in one pass over the memory
             parameters, first, second = self._views
-            adam_step(
-                parameters,
-                gradient.numpy(),
-                first,
-                second,
-                scale,
-                rate,
-                correction,
-                self._epsilon,
-            )
+            adam_step(parameters, gradient.numpy(), first, second, scale, rate, correction, self._epsilon)
             return
         if scale != 1:
             gradient = gradient * scale
         self.first.lerp_(gradient, 1 - BETA_1)
         self.second.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)
-        self.parameters.addcdiv_(
-            self.first,
-            self.second.sqrt().mul_(correction).add_(self._epsilon),
-            value=-rate,
-        )
+        self.parameters.addcdiv_(self.first, self.second.sqrt().mul_(correction).add_(self._epsilon), value=-rate)

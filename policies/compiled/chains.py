@@ -6,13 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from arena.policies.compiled.layers import (
-    LINEAR,
-    OBSERVATIONS,
-    backward,
-    backward_to_inputs,
-    forward,
-)
+from arena.policies.compiled.layers import LINEAR, OBSERVATIONS, backward, backward_to_inputs, forward
 from arena.policies.compiled.mlp import KNOWN, Layer, Plan
 from arena.policies.networks import Encoder, Vector
 
@@ -23,12 +17,7 @@ class Chains:
     What is returned lies in memory that the next call uses again.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        perceptrons: Sequence[nn.Module],
-        parameters: torch.Tensor,
-    ) -> None:
+    def __init__(self, module: nn.Module, perceptrons: Sequence[nn.Module], parameters: torch.Tensor) -> None:
         """Take perceptrons whose parameters are among those of ``module``, which lie in ``parameters`` ``[P]``."""
         starts: dict[torch.Tensor, int] = {}
         start = 0
@@ -46,14 +35,7 @@ class Chains:
                 activation = KNOWN[type(behind[0])] if behind else LINEAR
                 bias = starts[linear.bias]
                 layers.append(
-                    Layer(
-                        source,
-                        starts[linear.weight],
-                        bias,
-                        linear.in_features,
-                        linear.out_features,
-                        activation,
-                    )
+                    Layer(source, starts[linear.weight], bias, linear.in_features, linear.out_features, activation)
                 )
                 source = len(layers) - 1
             heads.append(source)
@@ -84,27 +66,12 @@ class Chains:
     def backward(self, gradient: np.ndarray) -> None:
         """Write the derivatives by all parameters of these perceptrons into ``gradient`` ``[P]``."""
         plan = self._plan
-        backward(
-            self._parameters,
-            gradient,
-            plan.table,
-            plan.x,
-            plan.results,
-            plan.slopes,
-            1.0,
-        )
+        backward(self._parameters, gradient, plan.table, plan.x, plan.results, plan.slopes, 1.0)
 
     def by_inputs(self) -> np.ndarray:
         """Return the derivatives by the inputs, ``[N, inputs]``."""
         plan = self._plan
-        backward_to_inputs(
-            self._parameters,
-            plan.table,
-            plan.results,
-            plan.slopes,
-            self._heads,
-            self._by_inputs,
-        )
+        backward_to_inputs(self._parameters, plan.table, plan.results, plan.slopes, self._heads, self._by_inputs)
         return self._by_inputs
 
 

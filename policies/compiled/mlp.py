@@ -7,14 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from arena.policies.compiled.layers import (
-    LINEAR,
-    OBSERVATIONS,
-    RELU,
-    TANH,
-    backward,
-    forward,
-)
+from arena.policies.compiled.layers import LINEAR, OBSERVATIONS, RELU, TANH, backward, forward
 from arena.policies.networks import ActorCritic, Tanh, Trunk, Vector
 
 KNOWN = {Tanh: TANH, nn.ReLU: RELU}
@@ -138,15 +131,7 @@ class Perceptrons:
         policy, value = plan.wanted
         policy[...] = by_outputs
         value[:, 0] = by_values
-        backward(
-            self._parameters,
-            self._gradient,
-            plan.table,
-            plan.x,
-            plan.results,
-            plan.slopes,
-            self._value_gradient,
-        )
+        backward(self._parameters, self._gradient, plan.table, plan.x, plan.results, plan.slopes, self._value_gradient)
 
     def _compute(self, plan: Plan, observations: np.ndarray) -> list[np.ndarray]:
         """Return what the heads of a plan say, each ``[N, outputs]``."""
@@ -172,16 +157,7 @@ def _layers(networks: ActorCritic) -> tuple[list[Layer], int, int]:
     def add(module: nn.Module, source: int, activation: int) -> int:
         assert isinstance(module, nn.Linear)
         weight, bias = starts[module.weight], starts[module.bias]
-        layers.append(
-            Layer(
-                source,
-                weight,
-                bias,
-                module.in_features,
-                module.out_features,
-                activation,
-            )
-        )
+        layers.append(Layer(source, weight, bias, module.in_features, module.out_features, activation))
         return len(layers) - 1
 
     def add_trunk(trunk: Trunk) -> int:
@@ -192,8 +168,4 @@ def _layers(networks: ActorCritic) -> tuple[list[Layer], int, int]:
 
     actor = add_trunk(networks.actor)
     critic = actor if networks.critic is None else add_trunk(networks.critic)
-    return (
-        layers,
-        add(networks.policy_head, actor, LINEAR),
-        add(networks.value_head, critic, LINEAR),
-    )
+    return layers, add(networks.policy_head, actor, LINEAR), add(networks.value_head, critic, LINEAR)

@@ -24,12 +24,7 @@ class QLearning:
         return self._acting.forward()[0]
 
     def gradient(
-        self,
-        rows: np.ndarray,
-        weights: np.ndarray | None,
-        double: bool,
-        gradient: np.ndarray,
-        losses: np.ndarray,
+        self, rows: np.ndarray, weights: np.ndarray | None, double: bool, gradient: np.ndarray, losses: np.ndarray
     ) -> np.ndarray:
         """Write the gradient over rows ``[B]`` into ``gradient`` ``[P]``, and loss and mean value into ``losses``.
 

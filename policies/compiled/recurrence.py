@@ -102,12 +102,7 @@ def lstm_backward(
         for i in range(lanes):
             gate, by_gate, kept = gates[t, i], by_gates[t, i], keep[t, i]
             for j in range(width):
-                enter, forget, new, leave = (
-                    gate[j],
-                    gate[width + j],
-                    gate[2 * width + j],
-                    gate[3 * width + j],
-                )
+                enter, forget, new, leave = gate[j], gate[width + j], gate[2 * width + j], gate[3 * width + j]
                 lit = tanh(cells[t, i, j])
                 slope = by_hidden[i, j] + by_hiddens[t, i, j]
                 by_gate[3 * width + j] = slope * lit * leave * (_F(1) - leave)
@@ -197,11 +192,7 @@ def gru_backward(
     by_hidden, direct = np.zeros((lanes, width), _F), np.empty((lanes, width), _F)
     for t in range(slots - 1, -1, -1):
         for i in range(lanes):
-            gate, by_read_here, by_recalled_here = (
-                gates[t, i],
-                by_read[t, i],
-                by_recalled[t, i],
-            )
+            gate, by_read_here, by_recalled_here = gates[t, i], by_read[t, i], by_recalled[t, i]
             for j in range(width):
                 reset, update, new = gate[j], gate[width + j], gate[2 * width + j]
                 slope = by_hidden[i, j] + by_hiddens[t, i, j]
@@ -224,32 +215,14 @@ class CompiledLSTM(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        read: torch.Tensor,
-        recall: torch.Tensor,
-        bias: torch.Tensor,
-        keep: torch.Tensor,
-        state: torch.Tensor,
+        ctx: Any, read: torch.Tensor, recall: torch.Tensor, bias: torch.Tensor, keep: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Take ``state`` ``[N, 2, H]``; return hidden states ``[T, N, H]`` and the state after the last slot."""
         slots, lanes, gates = read.shape
         hidden, cell = state.unbind(1)
         activations = read.new_empty(slots, lanes, gates)
         before, cells, hiddens = read.new_empty(3, slots, lanes, gates // 4).unbind(0)
-        lstm_forward(
-            *_arrays(
-                read,
-                recall,
-                bias,
-                keep,
-                hidden,
-                cell,
-                activations,
-                before,
-                cells,
-                hiddens,
-            )
-        )
+        lstm_forward(*_arrays(read, recall, bias, keep, hidden, cell, activations, before, cells, hiddens))
         ctx.save_for_backward(recall, keep, cell, activations, before, cells)
         after = torch.stack((hiddens[-1], cells[-1]), 1)
         ctx.mark_non_differentiable(after)
@@ -269,12 +242,7 @@ class CompiledGRU(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        read: torch.Tensor,
-        recall: torch.Tensor,
-        bias: torch.Tensor,
-        keep: torch.Tensor,
-        state: torch.Tensor,
+        ctx: Any, read: torch.Tensor, recall: torch.Tensor, bias: torch.Tensor, keep: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Take ``state`` ``[N, 1, H]``; return hidden states ``[T, N, H]`` and the state after the last slot."""
         slots, lanes, gates = read.shape

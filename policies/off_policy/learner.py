@@ -205,7 +205,7 @@ class OffPolicy(ABC):
         every = settings.target_every
         if every is not None and self.feed.pace.collected // every > collected // every:
             self._follow(1.0)
-        metrics = {"gradient_steps": float(self.gradient_steps), "replay": float(len(self.feed))}
+        metrics = {"gradient_steps": float(self.gradient_steps), "replay": float(self.feed.pace.held)}
         if steps:
             metrics.update(zip(self.LOSSES, (totals / steps).tolist(), strict=True), grad_norm=norm)
         return metrics

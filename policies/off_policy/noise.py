@@ -51,7 +51,9 @@ class PinkNoise:
         return {"noise": self._sequences.copy(), "noise_place": self._place.copy()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Load what ``state`` returned."""
+        """Load what ``state`` returned; new sequences begin where it was of other lanes."""
+        if state["noise"].shape != self._sequences.shape:
+            return
         self._sequences[...] = state["noise"]
         self._place[...] = state["noise_place"]
 

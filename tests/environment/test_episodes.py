@@ -1,9 +1,11 @@
 """Episodes of a match: what the root is told of them, and how far their players were at their ends."""
 
 import numpy as np
+import pytest
 
+from arena.common.errors import ConfigError
 from arena.config.table import Seat
-from arena.environment.episodes import RunningEpisodes
+from arena.environment.episodes import RunningEpisodes, metrics_of
 from arena.environment.job_queue import JobQueue
 from arena.envs.interface import Timestep
 from arena.protocol.messages import Job
@@ -71,3 +73,11 @@ def test_in_a_league_the_steps_are_those_that_the_player_learns_from():
     first, second = posted[0].episodes
     assert (first.players, first.lengths, first.steps) == (("main", "old"), (2, 1), {"main": 3})
     assert (second.players, second.lengths, second.steps) == (("old", "main"), (3, 2), {"main": 4})
+
+
+def test_what_an_environment_measures_is_numbers_by_name():
+    assert metrics_of([{}, {"outcome": "win"}]) == ()
+    assert metrics_of([{"metrics": {"a": np.float32(2), "b": 3}}, {}]) == ({"a": 2.0, "b": 3.0}, {})
+    for wrong in ({"metrics": {"a": "many"}}, {"metrics": [1, 2]}):
+        with pytest.raises(ConfigError, match="expected numbers by name"):
+            metrics_of([wrong])

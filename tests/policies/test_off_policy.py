@@ -156,6 +156,19 @@ def test_a_restored_policy_goes_on_bit_for_bit_with_its_replay(use):
 
 
 @pytest.mark.parametrize("use", ALGORITHMS)
+def test_a_replay_goes_on_with_another_number_of_copies(use):
+    noise = {} if use == "dqn" else {"noise": "pink"}
+    first, second = make(use, n_step=3, **noise), make(use, lanes=6, n_step=3, **noise)
+    learn_for(first, 5, SPACES[use])
+    second.load_state_dict(first.state_dict())
+    second.load_worker_state(first.worker_state())
+    second.load_replay_state({name: np.array(array) for name, array in first.replay_state().items()})
+    before = first.gradient_steps
+    learn_for(second, 2, SPACES[use], lanes=6)
+    assert len(second.feed) > len(first.feed) and second.gradient_steps > before
+
+
+@pytest.mark.parametrize("use", ALGORITHMS)
 def test_snapshots_and_checkpoints_load_from_files(use, tmp_path):
     policy, other, third = make(use), make(use, seed=1), make(use, seed=2)
     learn_for(policy, 5, SPACES[use])

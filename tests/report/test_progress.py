@@ -89,6 +89,18 @@ def test_a_wide_terminal_tells_everything():
     assert "1 match" in text and "500 environment steps/s" in text and "no faults" in text and "1:23" in text
 
 
+@pytest.mark.parametrize("players", [1, 16, 40])
+def test_what_environments_measure_is_shown_where_there_is_room(players):
+    state = frame(players)
+    for player in state.players.values():
+        player.measure({"shortage": 203_000.0, "orders": 2_240_000.0})
+        player.measure({"shortage": 205_000.0, "orders": 2_240_000.0})
+    lines = draw(state, 80, 24).plain.split("\n")
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert ("shortage 204k  orders 2.24M" in "\n".join(lines)) == (players < 40)
+    assert plain_line(state, "player_0").endswith("shortage 204k  orders 2.24M")
+
+
 def test_rounds_and_faults_are_shown_when_there_are_any():
     text = draw(frame(round=2, rounds=5, faults=3), 120, 24).plain
     assert "round 3 of 5" in text and "3 faults" in text
