@@ -117,12 +117,9 @@ class ReplayFeed:
         return self._replay
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return rows and what is open, as a flat dict of arrays (views): what a checkpoint keeps of this worker."""
-        if self._replay is None:
-            return dict(self._stored)
-        return {**self._replay.state(), **self._transitions.state()}
+        """Return the rows that this worker holds, as a flat dict of arrays (views), for a checkpoint."""
+        return dict(self._stored) if self._replay is None else self._replay.state()
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Load what ``state`` returned."""
-        self._transitions.load_state(state)
         self._stored, self._replay = dict(state), None

@@ -16,7 +16,8 @@ class Transitions:
     """Turns the slots of a rollout into rows, each a transition over at most ``n_step`` actions of one lane.
 
     Slot T of a rollout is slot 0 of the next one and is read once. Where an episode is left without an end (the copy
-    crashed, the match began anew) its transitions that are still open are dropped.
+    crashed, the match began anew) its transitions that are still open are dropped. So nothing of this goes into
+    checkpoints: episodes begin anew after a resume.
 
     Columns of a row: ``observation.0``, ... (a column for each leaf of the observation space, in order), what the
     policy left by the names of its ``extras``, ``reward``, ``discount``, ``next.0``, ... and, where the entity has a
@@ -120,26 +121,6 @@ class Transitions:
         self._carried[lane, place] = kept
         self._began[lane, place] = -1 - place
 
-    def state(self) -> dict[str, np.ndarray]:
-        """Return what is open, as a flat dict of arrays."""
-        return {
-            "open": self._open.copy(),
-            "collected": self._collected.copy(),
-            "carried": self._carried.view(np.uint8).copy(),
-        }
-
-    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Load what ``state`` returned; nothing is open where lanes, n_step or rows were others."""
-        if any(
-            state[name].shape != array.shape
-            for name, array in (("collected", self._collected), ("carried", self._carried.view(np.uint8)))
-        ):
-            return
-        self._open[...] = state["open"]
-        self._collected[...] = state["collected"]
-        self._carried.view(np.uint8)[...] = state["carried"]
-        self._began[...] = -1 - np.arange(self._began.shape[1])
-
 
 @compiled(
     "int64(float64[::1], float64[:, ::1], boolean[:, ::1], boolean[:, ::1], boolean[:, ::1], boolean[:, ::1],"
@@ -170,7 +151,7 @@ def _ends(
     """
     n, count = len(powers) - 1, 0
     for lane in range(acting.shape[1]):
-        here = opened[lane]
+        here = 0 if starts[0, lane] else opened[lane]
         if acting[0, lane]:
             began[lane, here], collected[lane, here] = 0, 0.0
             here += 1

@@ -134,6 +134,25 @@ def test_everything_killed_goes_on_from_the_newest_whole_checkpoint(tmp_path):
     assert after["round_steps"]["p"] >= steps + 3_000
 
 
+def test_a_replay_goes_on_with_new_episodes_and_another_number_of_copies(tmp_path):
+    """What was open when the run stopped has no outcome: a resumed run neither waits for one nor makes one up."""
+    settings = {"warmup": 200, "n_step": 4, "horizon": 8, "capacity": 2_000, "batch_size": 32}
+    config = {**cartpole(1_500), "policies": {"p": {"use": "dqn", "settings": settings}}, "verify_replicas": True}
+    succeed(run_arena(tmp_path, config))
+    parts = [read_tensors(newest(tmp_path)[0] / f"p.{worker}.replay.safetensors") for worker in (0, 1)]
+    assert [len(part["rows"]) for part in parts] == [int(part["appended"]) for part in parts]
+    gradient_steps = int(read_tensors(newest(tmp_path)[0] / "p.safetensors")["gradient_steps"])
+    assert abs(gradient_steps - 0.25 * 1_300) < 40
+    fewer = {**config, "steps": 3_000, "env": {**config["env"], "num_envs": 5}}
+    succeed(run_arena(tmp_path, fewer, "--resume"))
+    path, manifest = newest(tmp_path)
+    steps = manifest["steps"]["p"]
+    assert (
+        abs(int(read_tensors(path / "p.safetensors")["gradient_steps"]) - gradient_steps - 0.25 * (steps - 1_500)) < 40
+    )
+    assert all(np.isfinite(array).all() for array in read_tensors(path / "p.safetensors").values())
+
+
 def test_between_rounds_the_best_player_is_copied_over_the_others(tmp_path):
     settings = {"horizon": 32, "epochs": 1}
     config = {
