@@ -12,7 +12,7 @@ from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.chains import Chains, serves
 from arena.policies.compiled.q_learning import QLearning
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
-from arena.policies.off_policy.networks import ActionValues, DuelingValues, RowTensors, hidden_layers
+from arena.policies.off_policy.networks import DuelingValues, EncodedPerceptron, RowTensors, hidden_layers
 from arena.policies.off_policy.settings import DQNSettings
 from arena.policies.off_policy.spaces import check_discrete
 
@@ -44,7 +44,7 @@ class DQN(OffPolicy):
         self._masked = spaces.mask_size > 0
         hidden = hidden_layers(spaces.observation, settings.hidden, (64, 64), settings)
         with seeded(seed):
-            kind = DuelingValues if settings.dueling else ActionValues
+            kind = DuelingValues if settings.dueling else EncodedPerceptron
             network = kind(spaces.observation, self._n, hidden, settings.activation, settings).to(device)
         self.network, self.target = network, target_of(network)
         super().__init__(
@@ -117,8 +117,8 @@ class DQN(OffPolicy):
 
     def _prepare(self) -> None:
         self._fast: QLearning | None = None
-        if isinstance(self.network, ActionValues) and serves(self.network.encoder, self.network.layers):
-            assert isinstance(self.target, ActionValues)
+        if isinstance(self.network, EncodedPerceptron) and serves(self.network.encoder, self.network.layers):
+            assert isinstance(self.target, EncodedPerceptron)
             parameters, target = self.optimizers["network"].parameters, self._followers["network"]
             acting, network = (Chains(self.network, [self.network.layers], parameters) for _ in range(2))
             self._fast = QLearning(acting, network, Chains(self.target, [self.target.layers], target))

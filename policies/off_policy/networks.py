@@ -36,21 +36,21 @@ def hidden_layers(
     return () if all(is_image(leaf, settings.encoder) for leaf in leaf_spaces(space)) else usual
 
 
-class ActionValues(nn.Module):
-    """The value of each of n actions: ``[N, n]``."""
+class EncodedPerceptron(nn.Module):
+    """An encoder and layers behind it: values of actions, or what an actor says of them."""
 
     layers: nn.Sequential
 
     def __init__(
-        self, space: gym_spaces.Space, actions: int, hidden: Sequence[int], activation: str, settings: EncoderSettings
+        self, space: gym_spaces.Space, outputs: int, hidden: Sequence[int], activation: str, settings: EncoderSettings
     ) -> None:
         """Build an encoder for the observation space, and layers behind it."""
         super().__init__()
         self.encoder = Encoder(space, settings)
-        self.layers = perceptron(self.encoder.width, hidden, actions, activation)
+        self.layers = perceptron(self.encoder.width, hidden, outputs, activation)
 
     def forward(self, observations: Any) -> torch.Tensor:
-        """A tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, actions]``."""
+        """A tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, outputs]``."""
         return self.layers(self.encoder(observations))
 
 
@@ -104,24 +104,6 @@ class RowTensors:
     def _nest(self, rows: np.ndarray, prefix: str) -> Any:
         numbers = itertools.count()
         return map_space(self._space, lambda leaf: self.column(rows, f"{prefix}{next(numbers)}"))
-
-
-class Actor(nn.Module):
-    """Some numbers for each action, before a hyperbolic tangent brings them to (-1, 1): ``[N, outputs]``."""
-
-    layers: nn.Sequential
-
-    def __init__(
-        self, space: gym_spaces.Space, outputs: int, hidden: Sequence[int], activation: str, settings: EncoderSettings
-    ) -> None:
-        """Build an encoder for the observation space, and layers behind it."""
-        super().__init__()
-        self.encoder = Encoder(space, settings)
-        self.layers = perceptron(self.encoder.width, hidden, outputs, activation)
-
-    def forward(self, observations: Any) -> torch.Tensor:
-        """A tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, outputs]``."""
-        return self.layers(self.encoder(observations))
 
 
 class Critic(nn.Module):

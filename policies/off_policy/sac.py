@@ -15,7 +15,7 @@ from arena.policies.compiled.actor_critics import squash as squash_to
 from arena.policies.compiled.chains import Chains, serves
 from arena.policies.off_policy.box_actions import BoxActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
-from arena.policies.off_policy.networks import Actor, Critic, Critics, RowTensors, hidden_layers
+from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers
 from arena.policies.off_policy.settings import SACSettings
 
 LEAST, MOST = -20.0, 2.0  # log standard deviations, as in the paper's own code
@@ -68,7 +68,7 @@ class SAC(OffPolicy):
         self._box = box = BoxActions("sac", spaces, settings.noise, lanes=lanes)
         shape = hidden_layers(spaces.observation, settings.hidden, (256, 256), settings), settings.activation, settings
         with seeded(seed):
-            self.actor = Actor(spaces.observation, 2 * box.size, *shape).to(device)
+            self.actor = EncodedPerceptron(spaces.observation, 2 * box.size, *shape).to(device)
             critics = [Critic(spaces.observation, box.size, *shape) for _ in range(2)]
             self.critics = Critics(critics).to(device)
         self.target = target_of(self.critics)

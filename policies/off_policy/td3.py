@@ -11,7 +11,7 @@ from arena.policies.compiled.actor_critics import DeterministicActorCritic
 from arena.policies.compiled.chains import Chains, serves
 from arena.policies.off_policy.box_actions import BoxActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
-from arena.policies.off_policy.networks import Actor, Critic, Critics, RowTensors, hidden_layers
+from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers
 from arena.policies.off_policy.settings import DDPGSettings, TD3Settings
 
 
@@ -34,7 +34,7 @@ class TD3(OffPolicy):
         self._box = box = BoxActions(type(self).__name__.lower(), spaces, settings.noise, lanes=lanes)
         shape = hidden_layers(spaces.observation, settings.hidden, (256, 256), settings), settings.activation, settings
         with seeded(seed):
-            self.actor = Actor(spaces.observation, box.size, *shape).to(device)
+            self.actor = EncodedPerceptron(spaces.observation, box.size, *shape).to(device)
             critics = [Critic(spaces.observation, box.size, *shape) for _ in range(1 + settings.twin)]
             self.critics = Critics(critics).to(device)
         self.target, self.target_actor = target_of(self.critics), target_of(self.actor)
