@@ -7,7 +7,6 @@ import torch
 from gymnasium import spaces as gym_spaces
 from torch.nn import functional
 
-from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.chains import Chains, serves
 from arena.policies.compiled.q_learning import QLearning
@@ -95,11 +94,7 @@ class DQN(OffPolicy):
 
     def values(self, observations: Any) -> np.ndarray:
         """Return the values ``[N, actions]`` of observations ``[N, ...]``."""
-        if self._fast is not None:
-            return self._fast.act(observations)
-        with torch.inference_mode():
-            tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
-            return self.network(tensors).numpy(force=True)
+        return self._outputs(observations)
 
     def probabilities(self, observations: Any, action_mask: np.ndarray | None = None) -> np.ndarray:
         """Return the probability of every action ``[N, actions]``: 1 for the best."""

@@ -14,7 +14,7 @@ from torch import nn
 
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
-from arena.common.trees import tree_leaves
+from arena.common.trees import map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.learning.feed import ReplayFeed
 from arena.learning.gradients import FlatGradient
@@ -53,6 +53,7 @@ class OffPolicy(ABC):
     """
 
     LOSSES: ClassVar[tuple[str, ...]]
+    _fast: Any  # what computes small networks without torch; None where torch does
 
     def __init__(
         self,
@@ -137,6 +138,14 @@ class OffPolicy(ABC):
     @abstractmethod
     def _actions(self, choice: np.ndarray) -> np.ndarray:
         """Return choices as members of the action space."""
+
+    def _outputs(self, observations: Any) -> np.ndarray:
+        """Return what the network that acts says of observations ``[N, ...]``, ``[N, outputs]``."""
+        if self._fast is not None:
+            return self._fast.act(observations)
+        with torch.inference_mode():
+            tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
+            return self.learned["network"](tensors).numpy(force=True)
 
     def _check_acting(self, outputs: np.ndarray, observations: Any) -> None:
         """Raise where the network's outputs ``[N, ...]`` are not finite."""

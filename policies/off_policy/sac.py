@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.actor_critics import SoftActorCritic
 from arena.policies.compiled.actor_critics import squash as squash_to
@@ -108,13 +107,6 @@ class SAC(OffPolicy):
         action = np.empty_like(noise)
         squash_to(outputs, noise, action, np.empty(len(noise), np.float32))
         return action
-
-    def _outputs(self, observations: Any) -> np.ndarray:
-        if self._fast is not None:
-            return self._fast.act(observations)
-        with torch.inference_mode():
-            tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
-            return self.actor(tensors).numpy(force=True)
 
     def _actions(self, choice: np.ndarray) -> np.ndarray:
         return self._box.members(choice)

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.actor_critics import DeterministicActorCritic
 from arena.policies.compiled.chains import Chains, serves
@@ -71,13 +70,6 @@ class TD3(OffPolicy):
             return choice
         noise = self._box.draw(lanes, len(choice), self.random)
         return np.clip(choice + np.float32(self.settings.exploration_noise) * noise, -1, 1)
-
-    def _outputs(self, observations: Any) -> np.ndarray:
-        if self._fast is not None:
-            return self._fast.act(observations)
-        with torch.inference_mode():
-            tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
-            return self.actor(tensors).numpy(force=True)
 
     def _actions(self, choice: np.ndarray) -> np.ndarray:
         return self._box.members(choice)
