@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -94,7 +95,8 @@ def test_the_doctor_measures_between_hosts(hosts: Hosts, tmp_path: Path) -> None
     said = run_mpirun(line, timeout=100, env=environment).stdout
     between = next(line for line in said.splitlines() if "between nodes" in line)
     assert "round trip" in between and "host1 and host2" in between
-    assert "0.0 ms apart" in said, "they share one clock"
+    apart = re.search(r"clocks +(\S+) ms apart", said)
+    assert apart and float(apart[1]) < 100, f"they share one clock, which a busy machine reads late: {said}"
 
 
 @pytest.mark.parametrize("fault", ["killed", "cut off"])

@@ -103,7 +103,7 @@ def ping(comm: MPI.Comm, other: int, waiter: Waiter) -> Pings:
     round_trip = median(_round_trip(comm, small, other, waiter) for _ in range(_REPEATS))
     there_and_back = median(_round_trip(comm, large, other, waiter) for _ in range(_FEW_REPEATS))
     readings = []
-    for _ in range(_FEW_REPEATS):
+    for _ in range(_REPEATS):
         sent = time.time()
         took = _round_trip(comm, clock, other, waiter)
         readings.append((took, float(clock[0]) - (sent + took / 2)))
@@ -117,7 +117,7 @@ def echo(comm: MPI.Comm, other: int, waiter: Waiter) -> None:
       HangError: nothing more comes.
     """
     small, large, clock = np.zeros(64, np.uint8), np.zeros(_LARGE, np.uint8), np.zeros(1, np.float64)
-    for buffer, count in ((small, _REPEATS), (large, _FEW_REPEATS), (clock, _FEW_REPEATS)):
+    for buffer, count in ((small, _REPEATS), (large, _FEW_REPEATS), (clock, _REPEATS)):
         for _ in range(count):
             _receive(comm, buffer, other, _PING, waiter)
             clock[0] = time.time()

@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.policies.ppo import PPO
 
-PAUSE = 0.15
+PAUSE = 0.3
 
 
 class Uneven(gymnasium.Env):
