@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 
 from arena.common.errors import ConfigError
 from arena.common.trees import even_slices, map_tree, tree_leaves
@@ -22,7 +21,7 @@ from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import ActorCritic, Answer, copy_tensors
 from arena.policies.ppo_loss import LOSSES, Batch, loss, slopes
 from arena.policies.returns import advantages
-from arena.policies.settings import PPOSettings
+from arena.policies.settings import PPOSettings, settings_of_job
 
 KL = LOSSES.index("kl")
 OLD_MEMORY = "memory.read.weight"  # what only networks with their memory behind the hidden layers had
@@ -198,19 +197,13 @@ class PPO:
 
     def configure(self, forward: dict[str, Any], data: dict[str, Any]) -> None:
         """See ``Policy``. Random actions belong to the policy that learns: the ratios know of them."""
-        unknown = sorted(forward.keys() - {"eps"}) + sorted(data.keys() - set(PPOSettings.changeable))
-        if unknown:
-            changeable = ", ".join(PPOSettings.changeable)
-            raise ConfigError(f"ppo: a job may set eps (forward) and {changeable} (data), found {', '.join(unknown)}")
+        settings = settings_of_job("ppo", self._own_settings, forward, data, ("eps",))
         if not isinstance(self.distribution, Categorical):
             if forward.get("eps"):
                 raise ConfigError("ppo: exploration by random actions needs Discrete or MultiDiscrete actions")
         else:
             self.distribution.exploration = float(forward.get("eps", 0.0))
-        try:
-            self.settings = PPOSettings(**{**self._own_settings.model_dump(), **data})
-        except ValidationError as error:
-            raise ConfigError(f"ppo: settings of a job: {error}") from error
+        self.settings = settings
 
     # Learning
 

@@ -1,8 +1,11 @@
 """Settings of the built-in policies, as frozen models; without torch, so that the root can check a file."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from arena.common.errors import ConfigError
 
 Activation = Literal["tanh", "relu", "elu", "silu", "gelu"]
 Schedule = Literal["constant", "linear"]
@@ -15,11 +18,48 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class LearningSettings(Settings):
+    """Settings of an algorithm that learns."""
+
+    changeable: ClassVar[tuple[str, ...]] = ()
+    """What a league's job may change by its ``data``."""
+
+
+OwnSettings = TypeVar("OwnSettings", bound=LearningSettings)
+
+
+def settings_of_job(
+    name: str, own: OwnSettings, forward: Mapping[str, Any], data: Mapping[str, Any], acting: Sequence[str]
+) -> OwnSettings:
+    """Return settings as a league's job changes them.
+
+    Args:
+      name: of the policy, for messages.
+      own: its settings without a job.
+      forward: what the job says of acting.
+      data: what it says of learning: other settings.
+      acting: names that ``forward`` may hold.
+
+    Raises:
+      ConfigError: the job names something that this policy cannot change, or a value does not fit.
+    """
+    unknown = sorted(forward.keys() - set(acting)) + sorted(data.keys() - set(own.changeable))
+    if unknown:
+        by_forward = f" and {', '.join(acting)} (forward)" if acting else ""
+        raise ConfigError(
+            f"{name}: a job may set {', '.join(own.changeable)} (data){by_forward}, found {', '.join(unknown)}"
+        )
+    try:
+        return type(own)(**{**own.model_dump(), **data})
+    except ValidationError as error:
+        raise ConfigError(f"{name}: settings of a job: {error}") from error
+
+
 class RandomSettings(Settings):
     """Settings of ``random``: it has none."""
 
 
-class EncoderSettings(Settings):
+class EncoderSettings(LearningSettings):
     """What reads an observation; the rest of a network's shape follows from the spaces."""
 
     encoder: Literal["auto", "mlp", "cnn"] = Field(
@@ -98,7 +138,6 @@ class PPOSettings(NetworkSettings):
         "normalize_advantages",
         "max_grad_norm",
     )
-    """What a league's job may change by its ``data``."""
 
     learning_rate: float = Field(
         3e-4, gt=0, description="Step size of Adam; 3e-4 is the usual choice for small networks."

@@ -4,16 +4,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from gymnasium import spaces as gym_spaces
 from torch.nn import functional
 
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.chains import Chains, serves
 from arena.policies.compiled.q_learning import QLearning
+from arena.policies.off_policy.actions import DiscreteActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
 from arena.policies.off_policy.networks import DuelingValues, EncodedPerceptron, RowTensors, hidden_layers
 from arena.policies.off_policy.settings import DQNSettings
-from arena.policies.off_policy.spaces import check_discrete
 
 NEVER = -1e9  # the value of an action that is not allowed; finite, so that no product with it becomes nan
 
@@ -31,24 +30,23 @@ class DQN(OffPolicy):
 
     Settings = DQNSettings
     LOSSES: ClassVar[tuple[str, ...]] = ("loss", "q")
+    FORWARD: ClassVar[tuple[str, ...]] = ("eps",)
 
     def __init__(
         self, spaces: EntitySpaces, settings: DQNSettings, *, lanes: int, seed: int, device: str = "cpu"
     ) -> None:
         """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
-        check_discrete("dqn", spaces)
-        assert isinstance(spaces.action, gym_spaces.Discrete)
-        self._n, self._start = int(spaces.action.n), int(spaces.action.start)
-        self._dtype = spaces.action.dtype
+        actions = DiscreteActions("dqn", spaces)
         self._masked = spaces.mask_size > 0
         hidden = hidden_layers(spaces.observation, settings.hidden, (64, 64), settings)
         with seeded(seed):
             kind = DuelingValues if settings.dueling else EncodedPerceptron
-            network = kind(spaces.observation, self._n, hidden, settings.activation, settings).to(device)
+            network = kind(spaces.observation, actions.n, hidden, settings.activation, settings).to(device)
         self.network, self.target = network, target_of(network)
         super().__init__(
             spaces,
             settings,
+            actions=actions,
             learned={"network": network},
             targets={"network": self.target},
             extras=settings.extras(spaces),
@@ -62,24 +60,14 @@ class DQN(OffPolicy):
 
     # Acting
 
-    def _any_choice(self, count: int, mask: np.ndarray | None) -> np.ndarray:
-        tickets = self.random.random((count, self._n), np.float32)
-        return tickets.argmax(1) if mask is None else np.where(mask != 0, tickets, -1).argmax(1)
-
     def _choose(
-        self,
-        observations: Any,
-        mask: np.ndarray | None,
-        starts: np.ndarray | None,
-        lanes: slice | None,
-        learning: bool,
-        deterministic: bool,
+        self, outputs: np.ndarray, mask: np.ndarray | None, lanes: slice | None, *, learning: bool, deterministic: bool
     ) -> np.ndarray:
-        choice = self._best(observations, mask)
+        choice = outputs.argmax(1) if mask is None else np.where(mask != 0, outputs, NEVER).argmax(1)
         if learning and not deterministic:
             exploring = self.random.random(len(choice)) < self.exploration
             if exploring.any():
-                choice = np.where(exploring, self._any_choice(len(choice), mask), choice)
+                choice = np.where(exploring, self.actions.any(len(choice), mask, self.random), choice)
         return choice
 
     @property
@@ -87,25 +75,19 @@ class DQN(OffPolicy):
         """Probability of a random action."""
         return self.settings.exploration(self.progress) if self._eps is None else self._eps
 
-    def _best(self, observations: Any, mask: np.ndarray | None) -> np.ndarray:
-        values = self.values(observations)
-        self._check_acting(values, observations)
-        return values.argmax(1) if mask is None else np.where(mask != 0, values, NEVER).argmax(1)
-
     def values(self, observations: Any) -> np.ndarray:
         """Return the values ``[N, actions]`` of observations ``[N, ...]``."""
         return self._outputs(observations)
 
     def probabilities(self, observations: Any, action_mask: np.ndarray | None = None) -> np.ndarray:
         """Return the probability of every action ``[N, actions]``: 1 for the best."""
-        return np.eye(self._n)[self._best(observations, action_mask)]
-
-    def _actions(self, choice: np.ndarray) -> np.ndarray:
-        return (choice + self._start).astype(self._dtype, copy=False)
+        values = self.values(observations)
+        best = self._choose(values, action_mask, None, learning=False, deterministic=True)
+        return np.eye(values.shape[1])[best]
 
     def configure(self, forward: dict[str, Any], data: dict[str, Any]) -> None:
         """See ``Policy``."""
-        super().configure({name: value for name, value in forward.items() if name != "eps"}, data)
+        super().configure(forward, data)
         self._eps = forward.get("eps")
 
     # Learning

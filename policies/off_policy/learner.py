@@ -9,10 +9,8 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 from torch import nn
 
-from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.common.trees import map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
@@ -24,6 +22,8 @@ from arena.policies.compiled.kernels import mix
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import copy_tensors
+from arena.policies.off_policy.actions import Actions
+from arena.policies.settings import settings_of_job
 
 NUMBERS = ("updates", "gradient_steps", "progress")
 
@@ -45,14 +45,17 @@ class OffPolicy(ABC):
 
     Class attributes:
       LOSSES: names of what is logged of each gradient step, means over its rows.
+      FORWARD: names of what a league's job may say of acting.
 
     Attributes:
       name: of the algorithm, as in a configuration.
+      actions: the space that it chooses from.
       feed: the replay and its pace.
       gradient_steps: how many were taken.
     """
 
     LOSSES: ClassVar[tuple[str, ...]]
+    FORWARD: ClassVar[tuple[str, ...]] = ()
     _fast: Any  # what computes small networks without torch; None where torch does
 
     def __init__(
@@ -60,6 +63,7 @@ class OffPolicy(ABC):
         spaces: EntitySpaces,
         settings: Any,
         *,
+        actions: Actions,
         learned: Mapping[str, nn.Module],
         targets: Mapping[str, nn.Module],
         extras: dict[str, tuple[tuple[int, ...], Any]],
@@ -73,6 +77,7 @@ class OffPolicy(ABC):
         Args:
           spaces: see ``Policy``, like the last three.
           settings: a ``ReplaySettings`` with ``learning_rate`` and ``horizon``.
+          actions: the space to choose from.
           learned: what is learned, each with an optimizer of its own; ``network`` is what acts.
           targets: the names of those that have a target, and their copies, which follow them.
           extras: see ``Policy``.
@@ -84,7 +89,7 @@ class OffPolicy(ABC):
         self.settings = self._own_settings = settings
         self.name = type(self).__name__.lower()
         self.horizon = settings.horizon
-        self.extras = extras
+        self.extras, self.actions = extras, actions
         self.device = torch.device(device)
         self._on_cpu = self.device.type == "cpu"
         self.updates = self.gradient_steps = 0
@@ -114,64 +119,43 @@ class OffPolicy(ABC):
     ) -> Decision:
         """See ``Policy``; while the replay warms up, actions are drawn evenly from what is allowed."""
         if learning and self.feed.pace.warming_up:
-            choice = self._any_choice(len(tree_leaves(observations)[0]), action_mask)
+            choice = self.actions.any(len(tree_leaves(observations)[0]), action_mask, self.random)
         else:
-            choice = self._choose(observations, action_mask, starts, lanes, learning, deterministic)
-        return Decision(self._actions(choice), {"choice": choice} if learning else {})
-
-    @abstractmethod
-    def _any_choice(self, count: int, mask: np.ndarray | None) -> np.ndarray:
-        """Return choices ``[N, ...]`` drawn evenly."""
+            outputs = self._outputs(observations)
+            choice = self._choose(outputs, action_mask, lanes, learning=learning, deterministic=deterministic)
+        return Decision(self.actions.members(choice), {"choice": choice} if learning else {})
 
     @abstractmethod
     def _choose(
-        self,
-        observations: Any,
-        mask: np.ndarray | None,
-        starts: np.ndarray | None,
-        lanes: slice | None,
-        learning: bool,
-        deterministic: bool,
+        self, outputs: np.ndarray, mask: np.ndarray | None, lanes: slice | None, *, learning: bool, deterministic: bool
     ) -> np.ndarray:
-        """Return the choices ``[N, ...]`` of the network, with its exploration where it is learning."""
-
-    @abstractmethod
-    def _actions(self, choice: np.ndarray) -> np.ndarray:
-        """Return choices as members of the action space."""
+        """Return the choices ``[N, ...]`` that follow from what the network says, with exploration while learning."""
 
     def _outputs(self, observations: Any) -> np.ndarray:
-        """Return what the network that acts says of observations ``[N, ...]``, ``[N, outputs]``."""
-        if self._fast is not None:
-            return self._fast.act(observations)
-        with torch.inference_mode():
-            tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
-            return self.learned["network"](tensors).numpy(force=True)
+        """Return what the network that acts says of observations ``[N, ...]``, ``[N, outputs]``.
 
-    def _check_acting(self, outputs: np.ndarray, observations: Any) -> None:
-        """Raise where the network's outputs ``[N, ...]`` are not finite."""
-        if math.isfinite(float(outputs.sum())):
-            return
+        Raises:
+          FloatingPointError: something of it is not finite.
+        """
+        if self._fast is not None:
+            outputs = self._fast.act(observations)
+        else:
+            with torch.inference_mode():
+                tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
+                outputs = self.learned["network"](tensors).numpy(force=True)
+        if not math.isfinite(float(outputs.sum())):
+            raise FloatingPointError(self._not_finite_while_acting(observations, outputs))
+        return outputs
+
+    def _not_finite_while_acting(self, observations: Any, outputs: np.ndarray) -> str:
         leaves = [leaf for leaf in tree_leaves(observations) if np.issubdtype(leaf.dtype, np.floating)]
         first = "the networks' outputs" if all(np.isfinite(leaf).all() for leaf in leaves) else "the observations"
         odd = np.flatnonzero(~np.isfinite(outputs.reshape(len(outputs), -1)).all(1)).tolist()
-        raise FloatingPointError(
-            f"after update {self.updates}: an action is not finite, first {first} (lanes {odd} of this batch)"
-        )
+        return f"after update {self.updates}: an action is not finite, first {first} (lanes {odd} of this batch)"
 
     def configure(self, forward: dict[str, Any], data: dict[str, Any]) -> None:
         """See ``Policy``."""
-        model = type(self._own_settings)
-        unknown = [*sorted(forward), *sorted(data.keys() - set(model.changeable))]
-        if unknown:
-            changeable = ", ".join(model.changeable)
-            raise ConfigError(
-                f"{self.name}: a job may set {changeable} (data){' and eps (forward)' if self.name == 'dqn' else ''}, "
-                f"found {', '.join(unknown)}"
-            )
-        try:
-            self.settings = model(**{**self._own_settings.model_dump(), **data})
-        except ValidationError as error:
-            raise ConfigError(f"{self.name}: settings of a job: {error}") from error
+        self.settings = settings_of_job(self.name, self._own_settings, forward, data, self.FORWARD)
 
     # Learning
 
@@ -322,12 +306,14 @@ class OffPolicy(ABC):
 
     def worker_state(self) -> dict[str, np.ndarray]:
         """See ``Policy``."""
-        return {"generator": generator_state(self.random), "draws": generator_state(self._draws)}
+        generators = {"generator": generator_state(self.random), "draws": generator_state(self._draws)}
+        return generators | self.actions.state()
 
     def load_worker_state(self, state: dict[str, Any]) -> None:
         """See ``Policy``."""
         set_generator_state(self.random, state["generator"])
         set_generator_state(self._draws, state["draws"])
+        self.actions.load_state(state)
 
     def replay_state(self) -> dict[str, np.ndarray]:
         """See ``Policy``."""

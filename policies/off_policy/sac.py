@@ -1,7 +1,7 @@
 """Soft actor-critic (Haarnoja et al., Soft actor-critic algorithms and applications, 2018), over all workers."""
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.actor_critics import SoftActorCritic
 from arena.policies.compiled.actor_critics import squash as squash_to
 from arena.policies.compiled.chains import Chains, serves
-from arena.policies.off_policy.box_actions import BoxActions
+from arena.policies.off_policy.actions import BoxActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
 from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers
 from arena.policies.off_policy.settings import SACSettings
@@ -75,6 +75,7 @@ class SAC(OffPolicy):
         super().__init__(
             spaces,
             settings,
+            actions=box,
             learned={"critics": self.critics, "network": self.actor, "temperature": self.temperature},
             targets={"critics": self.target},
             extras=settings.extras(spaces),
@@ -87,29 +88,15 @@ class SAC(OffPolicy):
 
     # Acting
 
-    def _any_choice(self, count: int, mask: np.ndarray | None) -> np.ndarray:
-        return self._box.any(count, self.random)
-
     def _choose(
-        self,
-        observations: Any,
-        mask: np.ndarray | None,
-        starts: np.ndarray | None,
-        lanes: slice | None,
-        learning: bool,
-        deterministic: bool,
+        self, outputs: np.ndarray, mask: np.ndarray | None, lanes: slice | None, *, learning: bool, deterministic: bool
     ) -> np.ndarray:
-        outputs = self._outputs(observations)
-        self._check_acting(outputs, observations)
         if deterministic:
             return np.tanh(outputs[:, : self._box.size])
         noise = self._box.draw(lanes if learning else None, len(outputs), self.random)
         action = np.empty_like(noise)
         squash_to(outputs, noise, action, np.empty(len(noise), np.float32))
         return action
-
-    def _actions(self, choice: np.ndarray) -> np.ndarray:
-        return self._box.members(choice)
 
     # Learning
 
@@ -163,14 +150,3 @@ class SAC(OffPolicy):
             by_logarithm.fill_(entropy - self._target_entropy)
             logged = torch.stack((actor_loss.detach(), entropy))
         self.gradient.extras.copy_(torch.stack((critic_loss.detach(), logged[0], q, logged[1], alpha)))
-
-    # State
-
-    def worker_state(self) -> dict[str, np.ndarray]:
-        """See ``Policy``."""
-        return {**super().worker_state(), **self._box.state()}
-
-    def load_worker_state(self, state: dict[str, Any]) -> None:
-        """See ``Policy``."""
-        super().load_worker_state(state)
-        self._box.load_state(state)

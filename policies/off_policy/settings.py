@@ -1,6 +1,7 @@
 """Settings of the algorithms that learn from a replay; without torch, so that the root can check a file."""
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from arena.policies.settings import Activation, EncoderSettings, Schedule, Width
 Extras = dict[str, tuple[tuple[int, ...], Any]]
 
 
-class ReplaySettings(EncoderSettings):
+class ReplaySettings(EncoderSettings, ABC):
     """What is kept, and how often it is learned from."""
 
     activation: Activation = Field(
@@ -57,13 +58,13 @@ class ReplaySettings(EncoderSettings):
     max_grad_norm: float | None = Field(None, gt=0, description="Bound on the length of the gradient; null for none.")
     adam_epsilon: float = Field(1e-8, gt=0, description="Adam's epsilon; torch's own.")
 
+    @abstractmethod
     def check_spaces(self, use: str, spaces: EntitySpaces) -> None:
         """Raise a ConfigError that names what could, where the algorithm ``use`` cannot play an entity."""
-        raise NotImplementedError
 
+    @abstractmethod
     def extras(self, spaces: EntitySpaces) -> Extras:
         """Return what acting leaves for learning; see ``Policy.extras``."""
-        raise NotImplementedError
 
     def replay_bytes(self, spaces: EntitySpaces) -> int:
         """Return the memory of a full replay of all workers together."""
@@ -91,7 +92,6 @@ class DQNSettings(ReplaySettings):
     """Settings of ``dqn``. The defaults suit vector observations."""
 
     changeable: ClassVar[tuple[str, ...]] = ("learning_rate", "double", "max_grad_norm")
-    """What a league's job may change by its ``data``."""
 
     hidden: tuple[Width, ...] | None = Field(
         None,
@@ -177,7 +177,6 @@ class ActorSettings(ReplaySettings):
     """What the algorithms for continuous actions share."""
 
     changeable: ClassVar[tuple[str, ...]] = ("learning_rate", "max_grad_norm")
-    """What a league's job may change by its ``data``."""
 
     hidden: tuple[Width, ...] | None = Field(
         None,

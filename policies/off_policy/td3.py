@@ -1,6 +1,6 @@
 """Twin delayed deep deterministic policy gradient (Fujimoto et al., 2018), and DDPG (Lillicrap et al., 2016)."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ import torch
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.actor_critics import DeterministicActorCritic
 from arena.policies.compiled.chains import Chains, serves
-from arena.policies.off_policy.box_actions import BoxActions
+from arena.policies.off_policy.actions import BoxActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
 from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers
 from arena.policies.off_policy.settings import DDPGSettings, TD3Settings
@@ -40,6 +40,7 @@ class TD3(OffPolicy):
         super().__init__(
             spaces,
             settings,
+            actions=box,
             learned={"critics": self.critics, "network": self.actor},
             targets={"critics": self.target, "network": self.target_actor},
             extras=settings.extras(spaces),
@@ -51,28 +52,14 @@ class TD3(OffPolicy):
 
     # Acting
 
-    def _any_choice(self, count: int, mask: np.ndarray | None) -> np.ndarray:
-        return self._box.any(count, self.random)
-
     def _choose(
-        self,
-        observations: Any,
-        mask: np.ndarray | None,
-        starts: np.ndarray | None,
-        lanes: slice | None,
-        learning: bool,
-        deterministic: bool,
+        self, outputs: np.ndarray, mask: np.ndarray | None, lanes: slice | None, *, learning: bool, deterministic: bool
     ) -> np.ndarray:
-        outputs = self._outputs(observations)
-        self._check_acting(outputs, observations)
         choice = np.tanh(outputs)
         if deterministic or not learning:
             return choice
         noise = self._box.draw(lanes, len(choice), self.random)
         return np.clip(choice + np.float32(self.settings.exploration_noise) * noise, -1, 1)
-
-    def _actions(self, choice: np.ndarray) -> np.ndarray:
-        return self._box.members(choice)
 
     # Learning
 
@@ -114,17 +101,6 @@ class TD3(OffPolicy):
             actor_loss = -self.critics.each[0](observations, torch.tanh(self.actor(observations))).mean()
             actor_loss.backward(inputs=list(self.actor.parameters()))
         self.gradient.extras.copy_(torch.stack((critic_loss.detach(), actor_loss.detach(), found.detach().mean())))
-
-    # State
-
-    def worker_state(self) -> dict[str, np.ndarray]:
-        """See ``Policy``."""
-        return {**super().worker_state(), **self._box.state()}
-
-    def load_worker_state(self, state: dict[str, Any]) -> None:
-        """See ``Policy``."""
-        super().load_worker_state(state)
-        self._box.load_state(state)
 
 
 class DDPG(TD3):

@@ -411,7 +411,7 @@ def test_actions_reach_their_bounds_and_never_pass_them():
     for use in ("sac", "td3"):
         policy = make(use, spaces=EntitySpaces("a", VECTOR, box))
         choices = np.array([[-1, -1], [1, 1], [0, 0]], np.float32)
-        assert np.allclose(policy._actions(choices), [[-2, 0], [2, 0.1], [0, 0.05]])
+        assert np.allclose(policy.actions.members(choices), [[-2, 0], [2, 0.1], [0, 0.05]])
         observations = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
         for learning in (True, False):
             actions = policy.act(observations, learning=learning).actions

@@ -1,0 +1,112 @@
+"""Choices, as the algorithms see actions: the number of a Discrete one, numbers from -1 to 1 for a Box."""
+
+import math
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+from gymnasium import spaces as gym_spaces
+
+from arena.envs.interface import EntitySpaces
+from arena.policies.off_policy.noise import NOISES, PinkNoise, WhiteNoise
+from arena.policies.off_policy.spaces import check_box, check_discrete
+
+
+class Actions(Protocol):
+    """An action space: what may be chosen, and which member of the space a choice is."""
+
+    def any(self, count: int, mask: np.ndarray | None, random: np.random.Generator) -> np.ndarray:
+        """Return choices ``[N, ...]`` drawn evenly from what a mask ``[N, mask_size]`` allows."""
+
+    def members(self, choice: np.ndarray) -> np.ndarray:
+        """Return choices as members of the space."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what exploring remembers of each lane."""
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Load what ``state`` returned."""
+
+
+class DiscreteActions:
+    """Numbers from 0 for the members of a Discrete space.
+
+    Attributes:
+      n: how many there are.
+    """
+
+    def __init__(self, use: str, spaces: EntitySpaces) -> None:
+        """Read the space.
+
+        Raises:
+          ConfigError: it is not Discrete, or its mask has another length.
+        """
+        check_discrete(use, spaces)
+        assert isinstance(spaces.action, gym_spaces.Discrete)
+        self.n, self._start, self._dtype = int(spaces.action.n), int(spaces.action.start), spaces.action.dtype
+
+    def any(self, count: int, mask: np.ndarray | None, random: np.random.Generator) -> np.ndarray:
+        """See ``Actions``: ``[N]``."""
+        tickets = random.random((count, self.n), np.float32)
+        return tickets.argmax(1) if mask is None else np.where(mask != 0, tickets, -1).argmax(1)
+
+    def members(self, choice: np.ndarray) -> np.ndarray:
+        """See ``Actions``: ``[N]``."""
+        return (choice + self._start).astype(self._dtype, copy=False)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return nothing: a random action depends on no other."""
+        return {}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Load nothing."""
+
+
+class BoxActions:
+    """Turns choices, ``[N, size]`` float32 from -1 to 1, into members of a Box, and explores.
+
+    Attributes:
+      size: numbers in an action.
+      noise: standard normal numbers for each lane.
+    """
+
+    noise: WhiteNoise | PinkNoise
+
+    def __init__(self, use: str, spaces: EntitySpaces, noise: str, *, lanes: int) -> None:
+        """Read bounds and shape.
+
+        Raises:
+          ConfigError: it is no Box of floats with bounds.
+        """
+        check_box(use, spaces)
+        space = spaces.action
+        assert isinstance(space, gym_spaces.Box)
+        self.size = math.prod(space.shape)
+        self._shape, self._dtype = space.shape, space.dtype
+        low, high = space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
+        self._middle, self._half = (low + high) / 2, (high - low) / 2
+        self._low, self._high = space.low.ravel(), space.high.ravel()
+        self.noise = NOISES[noise](lanes, self.size)
+
+    def any(self, count: int, mask: np.ndarray | None, random: np.random.Generator) -> np.ndarray:
+        """See ``Actions``: ``[N, size]``; a Box has no mask."""
+        return random.random((count, self.size), np.float32) * np.float32(2) - np.float32(1)
+
+    def draw(self, lanes: slice | None, count: int, random: np.random.Generator) -> np.ndarray:
+        """Return standard normal numbers ``[N, size]``: the next ones of some lanes, or independent ones of none."""
+        if lanes is None:
+            return random.standard_normal((count, self.size), np.float32)
+        return self.noise.draw(lanes, random)
+
+    def members(self, choice: np.ndarray) -> np.ndarray:
+        """Return choices ``[N, size]`` as actions ``[N, ...]``."""
+        actions = (self._middle + self._half * choice).astype(self._dtype)
+        return np.clip(actions, self._low, self._high, out=actions).reshape(len(choice), *self._shape)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return the memory of the noise."""
+        return self.noise.state()
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Load what ``state`` returned."""
+        self.noise.load_state(state)
