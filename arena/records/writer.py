@@ -15,6 +15,7 @@ from arena.records.database import Database
 from arena.records.episode_steps import EpisodeSteps
 from arena.records.league_writer import LeagueRecords
 from arena.records.logged_scalars import LoggedScalars
+from arena.records.metric_rows import MetricRows
 from arena.records.player_statistics import (
     PlayerInfo,
     PlayerStatistics,
@@ -28,16 +29,6 @@ from arena.records.run_directory import RunDirectory
 from arena.records.tensorboard import EventFiles
 
 logger = logging.getLogger(__name__)
-
-ALL_UPDATES = 2000
-"""Updates of a player whose metrics are all kept. Later ones are kept once a second: weeks of training stay small."""
-
-LATER_UPDATES = 10
-"""Each so manieth of the later ones is kept in a deterministic run, which knows no seconds."""
-
-
-EPISODE = "episode/"
-"""In front of the names of what environments measure, among the metrics of a player."""
 
 
 def players_of(config: RunConfig) -> dict[str, PlayerInfo]:
@@ -122,13 +113,12 @@ class RecordWriter:
         self._episode = self._database.highest("id", "episodes")
         self._events = EventFiles(run.tensorboard, self.attempt) if tensorboard else None
         self._logged = LoggedScalars(self._database, self._events, self.attempt)
+        self._metrics = MetricRows(self._database, self._events, self.attempt, deterministic=deterministic)
         self._deterministic = deterministic
         self.steps_of_episodes = EpisodeSteps(self.players, deterministic)
         self._held: list[Episode] = []
-        self._measured: dict[str, dict[str, list[float]]] = {}  # player -> name -> a value for each episode
         self._next_show = 0.0
         self._unshown: dict[str, list[tuple[float, int, int]]] = {}  # return, length, steps at its end
-        self._updates_kept: dict[str, tuple[int, float]] = {}
         self._database.add(
             "INSERT INTO runs VALUES (?, ?, ?, NULL, ?, ?, ?, NULL, NULL, NULL)",
             (self.attempt, run.name, self.started, host, arena.__version__, ranks),
@@ -242,30 +232,14 @@ class RecordWriter:
             return
         for episode in message.episodes:
             self.episode(episode)
-        self._add_episode_metrics()
+        self._metrics.write_measured(self.players)
 
     def release(self) -> None:
         """Take the episodes that a deterministic run has held back, in an order that does not depend on the time."""
         held, self._held = self._held, []
         for episode in sorted(held, key=lambda episode: (episode.match, episode.copy)):
             self.episode(episode)
-        self._add_episode_metrics()
-
-    def _add_episode_metrics(self) -> None:
-        """Record what environments have measured in the episodes of a report: a row for each player and name."""
-        measured, self._measured = self._measured, {}
-        for player, named in measured.items():
-            statistics = self.players[player]
-            means = {EPISODE + name: sum(values) / len(values) for name, values in named.items()}
-            self._add_metrics(player, means, statistics.steps, statistics.updates, time.time())
-
-    def _add_metrics(self, player: str, metrics: Mapping[str, float], steps: int, updates: int, at: float) -> None:
-        for name, value in metrics.items():
-            row = (self.attempt, player, steps, updates, at, name, value)
-            columns = "attempt, player, steps, updates, time, name, value"
-            self._database.add(f"INSERT INTO metrics ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        if self._events is not None:
-            self._events.scalars(player, metrics, steps, at)
+        self._metrics.write_measured(self.players)
 
     def episode(self, episode: Episode) -> None:
         """Take a finished episode. One that a fault has cut is recorded and left out of the statistics."""
@@ -318,8 +292,7 @@ class RecordWriter:
             if episode.metrics:
                 measured = mean_metrics([episode.metrics[e] for e in entities])
                 self.players[player].measure(measured)
-                for name, value in measured.items():
-                    self._measured.setdefault(player, {}).setdefault(name, []).append(value)
+                self._metrics.measure(player, measured)
         return totals
 
     def progress(self, message: Progress) -> None:
@@ -337,23 +310,7 @@ class RecordWriter:
             return
         metrics = {name: float(value) for name, value in message.metrics.items()}
         statistics.metrics.update(metrics)
-        if not self._keeps(message, now):
-            return
-        at = time.time()
-        self._add_metrics(message.player, metrics, statistics.steps, statistics.updates, at)
-        if self._events is not None:
-            speed = {"steps_per_second": statistics.steps_per_second(now)}
-            self._events.scalars(message.player, speed, statistics.steps, at)
-
-    def _keeps(self, message: Progress, now: float) -> bool:
-        """Whether an update's metrics go on record."""
-        if self._deterministic:
-            return message.updates <= ALL_UPDATES or message.updates % LATER_UPDATES == 0
-        kept, last = self._updates_kept.get(message.player, (0, 0.0))
-        if kept >= ALL_UPDATES and now - last < 1.0:
-            return False
-        self._updates_kept[message.player] = (kept + 1, now)
-        return True
+        self._metrics.update(message, metrics, statistics)
 
     def fault(self, failure: Failure) -> None:
         """Note that a rank cannot go on."""

@@ -12,7 +12,7 @@ from arena.common.seeding import derive_seed
 from arena.comms import GroupChannel
 from arena.learning.weights import read_state, read_tensors
 from arena.protocol.messages import Restart, WriteCheckpoint
-from arena.records.writer import ALL_UPDATES
+from arena.records.metric_rows import ALL_UPDATES
 from arena.worker.base import Worker, device_of
 from arena.worker.collector import Collector
 from arena.worker.context import Context

@@ -465,7 +465,7 @@ def test_each_call_of_a_loop_that_logs_is_a_row_the_mean_over_its_workers(run):
 
 
 def test_weeks_of_updates_are_thinned_to_one_a_second(run, monkeypatch):
-    from arena.records import writer as module
+    from arena.records import metric_rows as module
 
     monkeypatch.setattr(module, "ALL_UPDATES", 5)
     records = records_of(run)

@@ -1,0 +1,70 @@
+"""Metrics of updates, and what environments measure: a row for each value, and event files where there are any."""
+
+import time
+from collections.abc import Mapping
+
+from arena.protocol.messages import Progress
+from arena.records.database import Database
+from arena.records.player_statistics import PlayerStatistics
+from arena.records.tensorboard import EventFiles
+
+ALL_UPDATES = 2000
+"""Updates of a player whose metrics are all kept. Later ones are kept once a second: weeks of training stay small."""
+
+LATER_UPDATES = 10
+"""Each so manieth of the later ones is kept in a deterministic run, which knows no seconds."""
+
+EPISODE = "episode/"
+"""In front of the names of what environments measure, among the metrics of a player."""
+
+
+class MetricRows:
+    """Writes them; only the root process has one."""
+
+    def __init__(self, database: Database, events: EventFiles | None, attempt: int, *, deterministic: bool) -> None:
+        """Prepare to write into an open database, and into event files where there are any."""
+        self._database, self._events, self._attempt = database, events, attempt
+        self._deterministic = deterministic
+        self._kept: dict[str, tuple[int, float]] = {}  # player -> updates that were kept, when the last one was
+        self._measured: dict[str, dict[str, list[float]]] = {}  # player -> name -> a value for each episode
+
+    def update(self, message: Progress, metrics: Mapping[str, float], statistics: PlayerStatistics) -> None:
+        """Take the metrics of an update, of which not all are kept."""
+        now = time.monotonic()
+        if not self._keeps(message, now):
+            return
+        at = time.time()
+        self._add(message.player, metrics, statistics, at)
+        if self._events is not None:
+            speed = {"steps_per_second": statistics.steps_per_second(now)}
+            self._events.scalars(message.player, speed, statistics.steps, at)
+
+    def _keeps(self, message: Progress, now: float) -> bool:
+        """Whether an update's metrics go on record."""
+        if self._deterministic:
+            return message.updates <= ALL_UPDATES or message.updates % LATER_UPDATES == 0
+        kept, last = self._kept.get(message.player, (0, 0.0))
+        if kept >= ALL_UPDATES and now - last < 1.0:
+            return False
+        self._kept[message.player] = (kept + 1, now)
+        return True
+
+    def measure(self, player: str, measured: Mapping[str, float]) -> None:
+        """Take what the environment has measured in an episode of a player."""
+        for name, value in measured.items():
+            self._measured.setdefault(player, {}).setdefault(name, []).append(value)
+
+    def write_measured(self, players: Mapping[str, PlayerStatistics]) -> None:
+        """Write the means of what was measured since the last time: a row for each player and name."""
+        measured, self._measured = self._measured, {}
+        for player, named in measured.items():
+            means = {EPISODE + name: sum(values) / len(values) for name, values in named.items()}
+            self._add(player, means, players[player], time.time())
+
+    def _add(self, player: str, metrics: Mapping[str, float], statistics: PlayerStatistics, at: float) -> None:
+        columns = "attempt, player, steps, updates, time, name, value"
+        for name, value in metrics.items():
+            row = (self._attempt, player, statistics.steps, statistics.updates, at, name, value)
+            self._database.add(f"INSERT INTO metrics ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        if self._events is not None:
+            self._events.scalars(player, metrics, statistics.steps, at)
