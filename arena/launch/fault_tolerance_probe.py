@@ -7,10 +7,17 @@ from arena.launch import mpirun, mpirun_probe
 from arena.system import launcher_env
 
 _TRIAL = "from arena.commands.doctor.mpi import lose_a_rank; lose_a_rank()"
+_TRIALS = 3
+_TRIAL_WITHIN = 25
+"""Trials, and seconds for each. On a busy machine one fails now and then, where Open MPI can do it all the same."""
 
 
 def survived() -> tuple[float | None, bool]:
-    """Kill a rank of a small job on this machine; return (seconds until that was survived or None, whether tested)."""
+    """Kill a rank of a small job on this machine; if the others do not survive it, try again.
+
+    Returns:
+      The seconds until it was survived, None if it never was; and whether that could be tested at all.
+    """
     try:
         path = mpirun.find_mpirun()
     except ConfigError:
@@ -19,9 +26,12 @@ def survived() -> tuple[float | None, bool]:
         return None, False
     line = [path, "--oversubscribe", "--bind-to", "none", "--host", "localhost:3", "--with-ft", "ulfm", "-n", "3"]
     line += [sys.executable, "-c", _TRIAL]
-    said, _, _ = mpirun_probe.run_for(line, 60, mpirun_probe.outside(path))
-    _, _, rest = said.partition("survived: 2 of 3 ranks after ")
-    return (float(rest.split()[0]) if rest else None), True
+    for _ in range(_TRIALS):
+        said, _, _ = mpirun_probe.run_for(line, _TRIAL_WITHIN, mpirun_probe.outside(path))
+        _, _, rest = said.partition("survived: 2 of 3 ranks after ")
+        if rest:
+            return float(rest.split()[0]), True
+    return None, True
 
 
 def why_not_tolerant(revocable: bool) -> str | None:
@@ -34,5 +44,5 @@ def why_not_tolerant(revocable: bool) -> str | None:
     if not tested:
         return "whether deaths are reported cannot be tried here: no mpirun of Open MPI is on PATH"
     if seconds is None:
-        return "the others did not survive a rank that was killed in a trial"
+        return f"the others survived the death of a rank in none of {_TRIALS} trials"
     return None

@@ -22,7 +22,7 @@ from mpi4py import MPI  # noqa: E402 (see above)
 _PING, _ECHO = 11, 12
 _LARGE = 1 << 20
 _REPEATS, _FEW_REPEATS = 300, 30
-_LOSE_WITHIN = 60
+_LOSE_WITHIN = 20
 """Seconds until the kernel ends a rank that waits for news of a dead one."""
 
 
@@ -133,7 +133,8 @@ def lose_a_rank() -> None:
     initialize()
     comm = MPI.COMM_WORLD
     comm.Set_errhandler(MPI.ERRORS_RETURN)
-    comm.Barrier()
+    with contextlib.suppress(MPI.Exception):  # a slow rank may learn of the death in here
+        comm.Barrier()
     if comm.rank == comm.size - 1:
         os.kill(os.getpid(), signal.SIGKILL)
     began = time.perf_counter()
