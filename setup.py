@@ -38,6 +38,7 @@ EXTRAS = {
     "pygame": ["pygame-ce>=2.5"],
     "classic": ["pygame-ce>=2.5"],
     "sb3": ["stable-baselines3>=2.6"],
+    "serve": ["uvicorn>=0.35", "httptools>=0.6.4", "uvloop>=0.21"],
     "video": ["imageio>=2.34", "imageio-ffmpeg>=0.5", "pygame-ce>=2.5"],
 }
 EXTRAS["all"] = sorted({requirement for listed in EXTRAS.values() for requirement in listed} - set(EXTRAS["mpi"]))
@@ -52,6 +53,7 @@ EXTRAS["dev"] = [
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
     "hypothesis>=6.100",
+    "tritonclient[http]>=2.50",  # asks a server as its users would
     "ruff>=0.11",
     "mypy>=1.15",
     "codespell>=2.4",

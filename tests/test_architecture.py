@@ -22,7 +22,7 @@ FLOORS = [
     {"config"},
     {"plan"},
     {"records", "environment"},
-    {"worker", "report"},
+    {"worker", "report", "gateway"},
     {"root", "evaluation"},
     {"launch"},
     {"commands"},

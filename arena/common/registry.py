@@ -46,6 +46,9 @@ EXTRAS = {
     "stable_baselines3": "sb3",
     "imageio": "video",
     "imageio_ffmpeg": "video",
+    "uvicorn": "serve",
+    "httptools": "serve",
+    "uvloop": "serve",
 }
 
 

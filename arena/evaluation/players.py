@@ -13,7 +13,7 @@ from arena.config.run import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces, Environment
 from arena.evaluation.play import Acting, SeatAgent
 from arena.evaluation.stubs import LoneGroup, StandInError, stand_in_env
-from arena.learning.weights import read_state
+from arena.learning.weights import read_metadata, read_state
 from arena.plan.seats import check_seats
 from arena.protocol.wire import Block
 from arena.records.checkpoints import Checkpoints
@@ -186,8 +186,20 @@ class PolicyMaker:
         return CustomPlayer(policy)
 
 
-def newest_weights(run: RunDirectory, player: str, policy: PolicyConfig) -> Path | None:
-    """Return the file of a player's newest weights: a snapshot, its part of a checkpoint, or its warm start; or None.
+class Version(NamedTuple):
+    """Weights of a player.
+
+    Attributes:
+      steps: the transition steps that they have learned from.
+      weights: their file.
+    """
+
+    steps: int
+    weights: Path
+
+
+def newest_version(run: RunDirectory, player: str, policy: PolicyConfig) -> Version | None:
+    """Return a player's newest weights: a snapshot, its part of a checkpoint, or its warm start; None without any.
 
     In a league that is still going on, they are what the player has published.
 
@@ -198,15 +210,21 @@ def newest_weights(run: RunDirectory, player: str, policy: PolicyConfig) -> Path
     snapshot = snapshots[-1] if snapshots else None
     published = run.players / player / "latest.safetensors"
     if published.is_file() and (snapshot is None or published.stat().st_mtime > snapshot.stat().st_mtime):
-        return published
+        return Version(int(read_metadata(published).get("steps", "0")), published)
     newest = Checkpoints(run.checkpoints).newest()
     if newest is not None:
         for warning in newest.warnings:
             logger.warning(warning)
         part = newest.path / f"{player}.safetensors"
-        steps = newest.manifest.get("steps", {}).get(player, 0)
+        steps = int(newest.manifest.get("steps", {}).get(player, 0))
         if part.is_file() and (snapshot is None or steps > int(snapshot.stem)):
-            return part
+            return Version(steps, part)
     if snapshot is not None:
-        return snapshot
-    return Path(policy.warm_start) if policy.warm_start is not None else None
+        return Version(int(snapshot.stem), snapshot)
+    return Version(0, Path(policy.warm_start)) if policy.warm_start is not None else None
+
+
+def newest_weights(run: RunDirectory, player: str, policy: PolicyConfig) -> Path | None:
+    """Return the file of a player's newest weights, or None; see ``newest_version``."""
+    newest = newest_version(run, player, policy)
+    return None if newest is None else newest.weights

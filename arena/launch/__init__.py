@@ -29,6 +29,7 @@ COMMANDS = {
     "plots": "arena.commands.plots",
     "exploitability": "arena.commands.exploitability",
     "schema": "arena.commands.schema",
+    "serve": "arena.commands.serve",
 }
 """Commands beside the start of a run, and the modules whose ``main`` they are: it returns an exit code, or raises
 ``ConfigError``."""
@@ -45,8 +46,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         prog="arena",
         description="Train the policies of a configuration file, over MPI.",
         epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun it starts itself. "
-        "arena eval runs/NAME plays the trained players of a run, arena tournament runs/NAME rates them, arena league "
-        "runs/NAME shows a league, arena exploitability runs/NAME says how far its players are from an equilibrium, "
+        "arena eval runs/NAME plays the trained players of a run, arena tournament runs/NAME rates them, arena serve "
+        "runs/NAME asks them over HTTP, arena league runs/NAME shows a league, arena exploitability runs/NAME says how "
+        "far its players are from an equilibrium, "
         "arena plots runs/NAME draws its pictures again; arena doctor says what would get in a run's way; arena slurm "
         "CONFIG writes a batch script; arena schema prints the configuration's JSON Schema.",
     )

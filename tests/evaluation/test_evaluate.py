@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import imageio.v2 as imageio
 import numpy as np
@@ -21,9 +20,9 @@ from arena.evaluation.players import newest_weights
 from arena.evaluation.results import pairings, standard_error, tally
 from arena.launch import main
 from arena.learning.weights import write_tensors
-from arena.policies.loader import build
 from arena.records.checkpoints import Checkpoints
 from arena.records.run_directory import RunDirectory
+from benchmarks.tools.trained import give_weights, make_run
 
 CARTPOLE = """
 name: cartpole
@@ -128,30 +127,6 @@ class Crowd(ParallelEnv):
         self.agents = [] if self.time == 6 else self.agents
         return observations, rewards, over, dict.fromkeys(over, False), infos
 '''
-
-
-def make_run(root: Path, text: str) -> RunDirectory:
-    name = re.search(r"name: (\w+)", text)
-    assert name is not None
-    run = RunDirectory(root, name[1])
-    path = root / "config.yaml"
-    path.write_text(text)
-    run.create(load_config(path).to_yaml(), {}, resume=False)
-    return run
-
-
-def give_weights(run: RunDirectory, player: str, steps: int, *, seed: int = 0) -> Path:
-    """Write the weights of a fresh policy as the player's snapshot."""
-    config = load_config(run.config)
-    env = config.round_list()[0].rows[0].env
-    environment = make_environment(env.use, env.settings)
-    policy = config.policies[player]
-    built = build(policy.use, environment.entities[0], policy.settings, lanes=1, seed=seed)
-    environment.close()
-    path = run.snapshot(player, steps)
-    path.parent.mkdir(exist_ok=True)
-    write_tensors(path, built.weights())
-    return path
 
 
 @pytest.fixture

@@ -1,0 +1,120 @@
+"""``arena serve``: answers over HTTP with what the players of a run have learned."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from arena.common.errors import ConfigError
+from arena.common.registry import missing_package
+from arena.common.validation import problems
+from arena.config.gateway import GatewayConfig
+from arena.config.run import load_config
+from arena.records.run_directory import RunDirectory
+
+AFTER_A_SECOND_SIGNAL = 130
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``arena serve``; return the exit code.
+
+    Raises:
+      ConfigError: there is no such run or player, an option is wrong, or the port cannot be opened.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    config = gateway_config(arguments)
+    run = RunDirectory.existing(arguments.run)
+    run_config = load_config(run.config)
+    try:
+        import uvloop
+
+        from arena.gateway.http import listen, url_of
+    except ImportError as error:
+        raise missing_package(error, "arena serve") from error
+    from arena.evaluation.players import seed_libraries
+    from arena.evaluation.served import load_players
+    from arena.gateway.app import Gateway
+    from arena.gateway.models import make_models
+
+    with listen(config.host, config.port) as listening:
+        seed = run_config.seed if arguments.seed is None else arguments.seed
+        seed_libraries(seed)
+        players = load_players(run, run_config, arguments.player, lanes=config.sessions, seed=seed)
+        models = make_models(players, config, deterministic=not arguments.sample)
+        served = ", ".join(model.stamp for model in models.values())
+        how = "sampled actions" if arguments.sample else "most likely actions"
+        line = f"serving {served} of {run} at {url_of(listening)} ({how}, {config.sessions} games)"
+        return uvloop.run(_serve(Gateway(models, config), listening, config, line))
+
+
+async def _serve(application: Any, listening: Any, config: GatewayConfig, line: str) -> int:
+    from arena.gateway.http import HttpServer
+
+    server = HttpServer(application, listening, keep_alive=config.keep_alive)
+    loop, signals = asyncio.get_running_loop(), 0
+
+    def stop() -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            os._exit(AFTER_A_SECOND_SIGNAL)
+        server.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    serving = asyncio.create_task(server.serve())
+    await server.started()
+    print(line, flush=True)
+    await serving
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "arena serve", description="Answer over HTTP with what the players of a run have learned."
+    )
+    parser.add_argument("run", type=Path, help="a run directory, such as runs/quickstart")
+    parser.add_argument(
+        "--player",
+        action="append",
+        default=[],
+        metavar="NAME[@STEPS]",
+        help="whom to serve, with the newest weights or a snapshot's; may be repeated (default: every player)",
+    )
+    parser.add_argument("--sample", action="store_true", help="draw actions instead of taking the most likely ones")
+    parser.add_argument("--seed", type=int, help="seed of drawn actions; the run's own if left out")
+    for name, field in GatewayConfig.model_fields.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", dest=name, **_option(field))
+    return parser
+
+
+def _option(field: FieldInfo) -> dict[str, Any]:
+    """Return the keywords of an option for a key of the configuration."""
+    text = (field.description or "").rstrip(".").replace("%", "%%")
+    return {"metavar": "VALUE", "help": f"{text} (default: {field.default})"}
+
+
+def gateway_config(arguments: argparse.Namespace) -> GatewayConfig:
+    """Return the limits that the command line says.
+
+    Raises:
+      ConfigError: a value is out of its bounds.
+    """
+    import yaml
+
+    given = {name: getattr(arguments, name) for name in GatewayConfig.model_fields}
+    values = {name: yaml.safe_load(text) if name != "host" else text for name, text in given.items() if text}
+    try:
+        return GatewayConfig(**values)
+    except ValidationError as error:
+        place, text, _ = next(iter(problems(error, GatewayConfig)))
+        raise ConfigError(f"--{str(place[0]).replace('_', '-')}: {text}") from error

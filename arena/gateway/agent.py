@@ -1,0 +1,167 @@
+"""What an actor calls: an agent acts by the weights of a player, and is told what its actions have earned."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from arena.common.trees import Tree
+from arena.gateway.models import Model
+from arena.gateway.values import SpaceError, first_row
+
+Ending = Literal["end", "stop", "idle", "age", "drain", "error"]
+"""Why a game has ended: the client said so (end, stop), or the server did."""
+
+NO_MASKS: Mapping[str, Any] = {}
+
+
+class Seen(NamedTuple):
+    """What an agent sees, read and checked.
+
+    Attributes:
+      observation: ``[1, ...]``, nested as the space.
+      mask: ``[1, flags]``, or None.
+    """
+
+    observation: Tree
+    mask: np.ndarray | None
+
+
+class Agent:
+    """One agent of a game.
+
+    Attributes:
+      name: of the agent.
+      player: whose weights it acts by.
+      learning: whether its actions are learned from.
+      episode_return: what it has been told to have earned in its episode, or in the last one.
+    """
+
+    learning = False
+
+    def __init__(self, name: str, model: Model, lane: int = -1) -> None:
+        """Seat the agent.
+
+        Args:
+          name: of the agent.
+          model: its player.
+          lane: where its memory lies, for a player with memory.
+        """
+        self.name, self.player = name, model.name
+        self.episode_return = 0.0
+        self._model, self._lane, self._fresh = model, lane, True
+
+    @property
+    def version(self) -> str:
+        """The transition steps that its weights have learned from."""
+        return self._model.version
+
+    @property
+    def stamp(self) -> str:
+        """``player@version``."""
+        return self._model.stamp
+
+    @property
+    def acted(self) -> bool:
+        """Whether its episode has begun: it has acted in it."""
+        return not self._fresh
+
+    async def act_async(self, observation: Any, mask: Any = None) -> Any:
+        """Return an action for an observation, nested as the action space.
+
+        Args:
+          observation: of the observation space; NumPy arrays, numbers or lists.
+          mask: flags of the actions, nonzero is allowed; None allows everything.
+
+        Raises:
+          SpaceError: (a ``ValueError``) the observation or the mask is not of the space.
+        """
+        return first_row(await self.ask(self.read(observation, mask)))
+
+    def read(self, observation: Any, mask: Any = None) -> Seen:
+        """Return an observation and a mask as the player reads them.
+
+        Raises:
+          SpaceError: see ``act_async``.
+        """
+        return Seen(self._model.read_observation(observation), None if mask is None else self._read_mask(mask))
+
+    def ask(self, seen: Seen) -> "asyncio.Future[Any]":
+        """Ask for the action ``[1, ...]`` for what ``read`` has returned."""
+        if self._fresh:
+            self.episode_return = 0.0
+        start, self._fresh = self._fresh, False
+        return self._model.ask(seen.observation, seen.mask, start=start, lane=self._lane)
+
+    def _read_mask(self, mask: Any) -> np.ndarray:
+        if self._model.read_mask is None:
+            raise SpaceError(f"action_mask: expected none, since player {self.player!r} has learned without masks")
+        return self._model.read_mask(mask)
+
+    def reward(
+        self,
+        value: float,
+        *,
+        terminated: bool = False,
+        truncated: bool = False,
+        observation: Any = None,
+        outcome: str | int | None = None,
+    ) -> None:
+        """Say what the last action has earned; after an end of the episode the next action begins another one.
+
+        Args:
+          value: is added to what the action has earned already.
+          terminated: whether the episode has ended by the rules of the game.
+          truncated: whether it was cut for another reason.
+          observation: the last one of an episode that was cut.
+          outcome: how the episode has ended: win, draw, loss or a rank, 0 for the best.
+
+        Raises:
+          ValueError: something was earned before the first action.
+          SpaceError: (a ``ValueError``) the last observation is not of the space.
+        """
+        if not np.isfinite(value):
+            raise ValueError(f"reward: expected a finite number, found {value}")
+        if self._fresh and value:
+            raise ValueError(f"reward: expected 0 before the first action of an episode, found {value:g}")
+        if observation is not None:
+            self._model.read_observation(observation)
+        self.episode_return += float(value)
+        self._fresh = self._fresh or terminated or truncated
+
+
+class Agents(dict[str, Agent]):
+    """The agents of a game by name.
+
+    Attributes:
+      game_id: what the client calls the game; empty where it has not said.
+      ending: why the game ends, while ``Actor.end`` runs; None before.
+    """
+
+    def __init__(self, agents: Mapping[str, Agent], game_id: str = "") -> None:
+        """Seat them."""
+        super().__init__(agents)
+        self.game_id = game_id
+        self.ending: Ending | None = None
+
+    async def act_async(self, observations: Mapping[str, Any], masks: Mapping[str, Any] = NO_MASKS) -> dict[str, Any]:
+        """Return the actions of several agents, which are asked in one batch.
+
+        Args:
+          observations: of each agent that acts.
+          masks: the action masks of those that have one.
+
+        Raises:
+          SpaceError: (a ``ValueError``) an observation or a mask is not of its space; then nobody has acted.
+        """
+        seen = {name: self[name].read(value, masks.get(name)) for name, value in observations.items()}
+        return await self.act_on(seen)
+
+    async def act_on(self, seen: Mapping[str, Seen]) -> dict[str, Any]:
+        """Return the actions of several agents for what they have read."""
+        asked = [self[name].ask(each) for name, each in seen.items()]
+        if len(asked) == 1:  # as most have it
+            return {name: first_row(await asked[0]) for name in seen}
+        actions = await asyncio.gather(*asked)
+        return {name: first_row(action) for name, action in zip(seen, actions, strict=True)}

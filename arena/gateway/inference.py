@@ -1,0 +1,329 @@
+"""The Open Inference Protocol, version 2 (KServe, Triton): ``/v2``, with binary tensor data."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+import arena
+from arena.common.trees import Tree, leaf_dtype, leaf_shape, map_tree
+from arena.gateway.answers import Answer, Refusal, json_answer, shown
+from arena.gateway.models import Model
+from arena.gateway.request import Request
+from arena.gateway.values import SpaceError, as_array, leaf_reader, mask_reader
+
+MAX_ROWS = 1024
+BINARY = b"application/octet-stream"
+HEADER_LENGTH = b"inference-header-content-length"
+
+_DATATYPES = {"bool": "BOOL", **{f"float{bits}": f"FP{bits}" for bits in (16, 32, 64)}}
+_DATATYPES |= {f"{sign}int{bits}": f"{sign.upper()}INT{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+class _Tensor(NamedTuple):
+    """One tensor of a model, without its leading axis of rows.
+
+    Attributes:
+      name: ``observation``, or ``observation.key`` where it is nested.
+      shape, dtype: of a value.
+      space: that it belongs to.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    space: spaces.Space
+
+    @property
+    def datatype(self) -> str:
+        """The protocol's name of the dtype."""
+        return _DATATYPES[self.dtype.name]
+
+    def described(self) -> dict[str, Any]:
+        """Return what metadata say of it."""
+        return {"name": self.name, "datatype": self.datatype, "shape": [-1, *self.shape]}
+
+
+def tensors_of(space: spaces.Space, name: str) -> list[_Tensor]:
+    """Return the tensors of a space in the order of its leaves."""
+    if isinstance(space, spaces.Dict):
+        return [found for key, sub in space.spaces.items() for found in tensors_of(sub, f"{name}.{key}")]
+    if isinstance(space, spaces.Tuple):
+        return [found for index, sub in enumerate(space.spaces) for found in tensors_of(sub, f"{name}.{index}")]
+    return [_Tensor(name, leaf_shape(space), leaf_dtype(space), space)]
+
+
+class Inference:
+    """Answers what asks for models and their answers."""
+
+    def __init__(self, models: Mapping[str, Model], max_body: int) -> None:
+        """Prepare to answer.
+
+        Args:
+          models: the players by name.
+          max_body: bytes of a request.
+        """
+        self._models, self._max_body = models, max_body
+
+    def server(self) -> Answer:
+        """Return what the server is."""
+        return json_answer({"name": "arena", "version": arena.__version__, "extensions": ["binary_tensor_data"]})
+
+    def model(self, name: str, version: str | None) -> Model:
+        """Return a model.
+
+        Raises:
+          Refusal: there is no such model, or it has no such version.
+        """
+        if name not in self._models:
+            text = f"there is no model {shown(name)}; models: {', '.join(self._models)}"
+            raise Refusal(404, "unknown_model", text)
+        model = self._models[name]
+        if version is not None and version != model.version:
+            text = f"there is no version {shown(version)} of {name!r}; versions: {model.version}"
+            raise Refusal(404, "unknown_model", text)
+        return model
+
+    def describe(self, model: Model) -> Answer:
+        """Return what a model takes and gives."""
+        inputs = [tensor.described() for tensor in tensors_of(model.observation, "observation")]
+        if model.flags:
+            inputs.append({"name": "action_mask", "datatype": "INT8", "shape": [-1, model.flags]})
+        return json_answer(
+            {
+                "name": model.name,
+                "versions": [model.version],
+                "platform": model.platform,
+                "inputs": inputs,
+                "outputs": [tensor.described() for tensor in tensors_of(model.action, "action")],
+            }
+        )
+
+    def ready(self, model: Model) -> Answer:
+        """Return that a model can be asked."""
+        return json_answer({"name": model.name, "ready": True})
+
+    async def infer(self, model: Model, request: Request) -> Answer:
+        """Return the actions for the observations of a request.
+
+        Raises:
+          Refusal: the request is not one of this model; the sentence says what was expected and found.
+        """
+        if model.memory:
+            text = f"player {model.name!r} has a memory: ask it in a session (start, tick, end)"
+            raise Refusal(400, "needs_session", text)
+        header = request.header(HEADER_LENGTH)
+        body = await request.body(self._max_body)
+        try:
+            asked, binary = _split(body, header)
+            ask = _Ask(asked, binary, model)
+        except SpaceError as error:
+            raise Refusal(400, "bad_input", str(error)) from None
+        actions = await model.ask(ask.observations, ask.masks, rows=ask.rows, deterministic=ask.deterministic)
+        return ask.answer(model, actions)
+
+
+class _Ask:
+    """What a request asks for.
+
+    Attributes:
+      rows: how many observations.
+      observations: ``[rows, ...]``, nested as the space.
+      masks: ``[rows, flags]`` or None.
+      deterministic: as the request wants it, or None.
+    """
+
+    def __init__(self, asked: dict[str, Any], binary: memoryview, model: Model) -> None:
+        _only(asked, {"id", "parameters", "inputs", "outputs"}, "the request")
+        self._id = asked.get("id", "")
+        if not isinstance(self._id, str):
+            raise SpaceError("id: expected a text")
+        parameters = _object(asked.get("parameters", {}), "parameters")
+        _only(parameters, {"deterministic", "binary_data_output"}, "parameters")
+        self.deterministic = _flag(parameters.get("deterministic"), "deterministic")
+        self._all_binary = _flag(parameters.get("binary_data_output"), "binary_data_output") or False
+        self._outputs = _outputs_of(asked.get("outputs"), tensors_of(model.action, "action"), self._all_binary)
+        given = _inputs_of(asked.get("inputs"), binary)
+        wanted = tensors_of(model.observation, "observation")
+        names = [tensor.name for tensor in wanted]
+        known = [*names, "action_mask"] if model.flags else names
+        unknown = [name for name in given if name not in known]
+        missing = [name for name in names if name not in given]
+        if unknown or missing:
+            raise SpaceError(f"inputs: expected {', '.join(names)}, found {', '.join(map(shown, given)) or 'none'}")
+        self.rows = given[names[0]].rows()
+        leaves = [given[t.name].read(t.datatype, t.shape, t.dtype, t.space, self.rows) for t in wanted]
+        self.observations = _nested(model.observation, iter(leaves))
+        self.masks = None
+        if "action_mask" in given:
+            flags = given["action_mask"].values("INT8", (model.flags,), np.dtype(np.int8), self.rows)
+            self.masks = mask_reader(model.action, "action_mask", self.rows)(flags)
+
+    def answer(self, model: Model, actions: Tree) -> Answer:
+        """Return the actions ``[rows, ...]`` as the request wants them."""
+        leaves: list[np.ndarray] = []
+        map_tree(leaves.append, actions)
+        by_name = {t.name: (t, leaf) for t, leaf in zip(tensors_of(model.action, "action"), leaves, strict=True)}
+        outputs, tail = [], []
+        for name, binary in self._outputs.items():
+            tensor, leaf = by_name[name]
+            output: dict[str, Any] = {"name": name, "datatype": tensor.datatype, "shape": list(leaf.shape)}
+            if binary:
+                tail.append(np.ascontiguousarray(leaf).astype(leaf.dtype.newbyteorder("<"), copy=False).tobytes())
+                output["parameters"] = {"binary_data_size": len(tail[-1])}
+            else:
+                output["data"] = leaf.reshape(-1).tolist()
+            outputs.append(output)
+        said = {"model_name": model.name, "model_version": model.version, "outputs": outputs}
+        if self._id:
+            said["id"] = self._id
+        if not tail:
+            return json_answer(said)
+        head = json.dumps(said).encode()
+        return Answer(head + b"".join(tail), BINARY, ((HEADER_LENGTH, str(len(head)).encode()),))
+
+
+class _Input:
+    """One input tensor of a request."""
+
+    def __init__(self, said: dict[str, Any], raw: "memoryview | None") -> None:
+        self._name = said["name"]
+        self._datatype, self._data, self._raw = said.get("datatype"), said.get("data"), raw
+        shape = said.get("shape")
+        whole = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
+        if not whole or not shape:
+            raise SpaceError(f"{self._name}: expected a shape, a list of whole numbers, found {_told(shape)}")
+        self._shape: list[int] = shape
+
+    def rows(self) -> int:
+        """Return its leading axis."""
+        rows = self._shape[0]
+        if not 1 <= rows <= MAX_ROWS:
+            raise SpaceError(f"{self._name}: expected 1 to {MAX_ROWS} rows, found {rows}")
+        return rows
+
+    def read(
+        self, datatype: str, shape: tuple[int, ...], dtype: np.dtype, space: spaces.Space, rows: int
+    ) -> np.ndarray:
+        """Return the checked values ``[rows, ...]`` of a leaf space."""
+        return leaf_reader(space, self._name, rows)(self.values(datatype, shape, dtype, rows))
+
+    def values(self, datatype: str, shape: tuple[int, ...], dtype: np.dtype, rows: int) -> np.ndarray:
+        """Return the values ``[rows, ...]``, not yet compared with a space."""
+        if self._datatype != datatype:
+            raise SpaceError(f"{self._name}: expected the datatype {datatype}, found {_told(self._datatype)}")
+        if self._shape != [rows, *shape]:
+            raise SpaceError(f"{self._name}: expected shape {[rows, *shape]}, found {_told(self._shape)}")
+        if self._raw is not None:
+            expected = rows * int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            if len(self._raw) != expected:
+                raise SpaceError(f"{self._name}: expected {expected} bytes of data, found {len(self._raw)}")
+            return np.frombuffer(self._raw, dtype.newbyteorder("<")).astype(dtype).reshape(rows, *shape)
+        if not isinstance(self._data, list):
+            raise SpaceError(f"{self._name}: expected data, a list, found {_told(self._data)}")
+        array = as_array(self._data, self._name)
+        if array.size != rows * int(np.prod(shape, dtype=np.int64)):
+            raise SpaceError(f"{self._name}: expected {[rows, *shape]} numbers, found {array.size}")
+        if array.ndim > 1 and array.shape != (rows, *shape):
+            raise SpaceError(f"{self._name}: expected data of shape {[rows, *shape]}, found {list(array.shape)}")
+        return array.reshape(rows, *shape)
+
+
+def _split(body: bytes, header: bytes | None) -> tuple[dict[str, Any], memoryview]:
+    """Return the JSON of a request, and the binary data behind it."""
+    length = len(body)
+    if header is not None:
+        if not (header.isdigit() and len(header) <= 12 and int(header) <= len(body)):
+            text = f"expected at most the {len(body)} bytes of the body, found {shown(header)}"
+            raise SpaceError(f"inference-header-content-length: {text}")
+        length = int(header)
+    try:
+        asked = json.loads(body[:length], parse_constant=_refuse_constant)
+    except SpaceError:
+        raise
+    except (ValueError, RecursionError):
+        raise SpaceError("expected one JSON object, found something else") from None
+    return _object(asked, "the request"), memoryview(body)[length:]
+
+
+def _refuse_constant(name: str) -> Any:
+    raise SpaceError(f"expected finite numbers, found {name}")
+
+
+def _inputs_of(said: Any, binary: memoryview) -> dict[str, _Input]:
+    found: dict[str, _Input] = {}
+    for item in _list(said, "inputs"):
+        entry = _object(item, "inputs")
+        _only(entry, {"name", "shape", "datatype", "data", "parameters"}, "inputs")
+        name = entry.get("name")
+        if not isinstance(name, str) or name in found:
+            raise SpaceError(f"inputs: expected a name of its own for each, found {_told(name)}")
+        parameters = _object(entry.get("parameters", {}), name)
+        _only(parameters, {"binary_data_size"}, f"parameters of {shown(name)}")
+        raw = None
+        if "binary_data_size" in parameters:
+            size = parameters["binary_data_size"]
+            if type(size) is not int or not 0 <= size <= len(binary):
+                raise SpaceError(f"{name}: expected at most {len(binary)} bytes of binary data, found {_told(size)}")
+            raw, binary = binary[:size], binary[size:]
+        found[name] = _Input(entry, raw)
+    if len(binary):
+        raise SpaceError(f"expected no bytes behind the inputs' binary data, found {len(binary)}")
+    return found
+
+
+def _outputs_of(said: Any, tensors: list[_Tensor], binary: bool) -> dict[str, bool]:
+    """Return name -> whether it is binary of the outputs that are wanted; all where the request says nothing."""
+    names = [tensor.name for tensor in tensors]
+    if said is None:
+        return dict.fromkeys(names, binary)
+    found = {}
+    for item in _list(said, "outputs"):
+        entry = _object(item, "outputs")
+        _only(entry, {"name", "parameters"}, "outputs")
+        name = entry.get("name")
+        if name not in names:
+            raise SpaceError(f"outputs: expected {', '.join(names)}, found {_told(name)}")
+        parameters = _object(entry.get("parameters", {}), name)
+        _only(parameters, {"binary_data"}, f"parameters of {name}")
+        wanted = _flag(parameters.get("binary_data"), "binary_data")
+        found[name] = binary if wanted is None else wanted
+    return found
+
+
+def _nested(space: spaces.Space, leaves: Iterator[np.ndarray]) -> Tree:
+    if isinstance(space, spaces.Dict):
+        return {key: _nested(sub, leaves) for key, sub in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_nested(sub, leaves) for sub in space.spaces)
+    return next(leaves)
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise SpaceError(f"{name}: expected an object, found {_told(value)}")
+    return value
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise SpaceError(f"{name}: expected a list, found {_told(value)}")
+    return value
+
+
+def _flag(value: Any, name: str) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise SpaceError(f"{name}: expected true or false, found {_told(value)}")
+    return value
+
+
+def _only(said: Mapping[str, Any], keys: set[str], name: str) -> None:
+    unknown = [key for key in said if key not in keys]
+    if unknown:
+        raise SpaceError(f"{name}: expected {', '.join(sorted(keys))}, found {shown(unknown[0])}")
+
+
+def _told(value: Any) -> str:
+    return shown(json.dumps(value)) if value is not None else "none"

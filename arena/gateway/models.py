@@ -1,0 +1,180 @@
+"""The players that a server serves: what each sees and does, its loaded version, and the batches that ask it."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from gymnasium import spaces
+
+from arena.common.trees import Tree, leaf_dtype, map_space, map_tree
+from arena.config.gateway import GatewayConfig
+from arena.gateway.batcher import Batch, Batcher
+from arena.gateway.values import RowReader, mask_reader
+
+IN_LOOP = 0.001
+"""Seconds that a forward pass may hold up the event loop."""
+
+
+class ActingPolicy(Protocol):
+    """The part of a policy that plays; see ``arena.policies.interface.Policy``."""
+
+    def act(
+        self,
+        observations: Any,
+        *,
+        action_mask: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+        lanes: Any = None,
+        deterministic: bool = False,
+    ) -> Any:
+        """Return a ``Decision`` for N lanes."""
+
+
+class LoadedPlayer(NamedTuple):
+    """A player as it is handed to the server.
+
+    Attributes:
+      name: of the player.
+      version: the transition steps that its weights have learned from, as a text.
+      observation, action: its spaces.
+      flags: of its action mask, 0 where it has none.
+      policy: what acts.
+      platform: what a client of the Open Inference Protocol is told that it is.
+    """
+
+    name: str
+    version: str
+    observation: spaces.Space
+    action: spaces.Space
+    flags: int
+    policy: ActingPolicy
+    platform: str
+
+
+class Model:
+    """One player with one version of its weights.
+
+    Attributes:
+      name, version, observation, action, flags, platform: see ``LoadedPlayer``.
+      stamp: ``player@version``, as answers are marked.
+      memory: whether its actions depend on what it has seen before.
+      deterministic: whether it takes its most likely actions unless it is told otherwise.
+      read_observation: checks an observation and returns it as a row.
+      read_mask: does the same with an action mask; None where the player has none.
+    """
+
+    def __init__(
+        self,
+        player: LoadedPlayer,
+        config: GatewayConfig,
+        *,
+        deterministic: bool,
+        executor: Executor | None = None,
+    ) -> None:
+        """Prepare the batches.
+
+        Args:
+          player: who it is, with its policy.
+          config: says how large batches are.
+          deterministic: whether it takes its most likely actions.
+          executor: see ``Batcher``.
+        """
+        self.name, self.version, self.platform = player.name, player.version, player.platform
+        self.observation, self.action, self.flags = player.observation, player.action, player.flags
+        self.stamp = f"{self.name}@{self.version}"
+        self.deterministic = deterministic
+        self.memory = bool(getattr(player.policy, "recurrent", False))
+        self.read_observation = RowReader(player.observation, "observation")
+        self.read_mask = mask_reader(player.action, "action_mask") if player.flags else None
+        self._policy = player.policy
+        self._dtypes = map_space(player.action, leaf_dtype)
+        self._batchers = [
+            Batcher(
+                partial(self._act, sure=sure),
+                player.observation,
+                flags=player.flags,
+                memory=self.memory,
+                max_batch=config.max_batch,
+                max_wait=config.max_wait,
+                executor=executor,
+            )
+            for sure in (False, True)
+        ]
+
+    def _act(self, batch: Batch, *, sure: bool) -> Tree:
+        decision = self._policy.act(
+            batch.observations,
+            action_mask=batch.masks,
+            starts=batch.starts,
+            lanes=batch.lanes,
+            deterministic=sure,
+        )
+        return map_tree(
+            lambda dtype, values: np.asarray(values).astype(dtype, casting="same_kind"), self._dtypes, decision.actions
+        )
+
+    def ask(
+        self,
+        observations: Tree,
+        masks: np.ndarray | None = None,
+        *,
+        rows: int = 1,
+        start: bool = True,
+        lane: int = -1,
+        deterministic: bool | None = None,
+    ) -> "asyncio.Future[Tree]":
+        """Ask for the actions ``[rows, ...]`` of some rows; see ``Batcher.ask``.
+
+        Args:
+          observations: see there.
+          masks: see there.
+          rows: see there.
+          start: see there.
+          lane: see there.
+          deterministic: whether the most likely actions are taken; None leaves it to the server.
+        """
+        sure = self.deterministic if deterministic is None else deterministic
+        return self._batchers[sure].ask(observations, masks, rows=rows, start=start, lane=lane)
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait for a forward pass."""
+        return sum(batcher.waiting for batcher in self._batchers)
+
+
+def make_models(players: Iterable[LoadedPlayer], config: GatewayConfig, *, deterministic: bool) -> dict[str, Model]:
+    """Return the models of players by name.
+
+    Each policy acts once before the server opens, which loads and compiles what it needs. Policies whose full batch
+    takes longer than ``IN_LOOP`` then act in a thread, which they share.
+
+    Args:
+      players: with their policies.
+      config: says how large batches are.
+      deterministic: whether they take their most likely actions.
+    """
+    models: dict[str, Model] = {}
+    thread: Executor | None = None
+    for player in players:
+        slow = _seconds_of_a_batch(player, config.max_batch) > IN_LOOP
+        if slow and thread is None:
+            thread = ThreadPoolExecutor(1, "forward")
+        models[player.name] = Model(player, config, deterministic=deterministic, executor=thread if slow else None)
+    return models
+
+
+def _seconds_of_a_batch(player: LoadedPlayer, rows: int) -> float:
+    """Return how long a full batch takes, the shortest of some."""
+    row = RowReader(player.observation, "observation")(player.observation.sample())
+    observations = map_tree(lambda leaf: np.repeat(leaf, rows, axis=0), row)
+    masks = np.ones((rows, player.flags), np.int8) if player.flags else None
+    times = []
+    for deterministic in (False, True, True, True):
+        began = time.perf_counter()
+        player.policy.act(observations, action_mask=masks, starts=np.ones(rows, bool), deterministic=deterministic)
+        times.append(time.perf_counter() - began)
+    return min(times)

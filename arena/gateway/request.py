@@ -1,0 +1,93 @@
+"""A request as the routes read it: its headers in one pass, its body up to a limit."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from arena.gateway.answers import Refusal, shown
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+_READ = {
+    b"game_id": b"game_id",
+    b"game-id": b"game_id",
+    b"step_kind": b"step_kind",
+    b"step-kind": b"step_kind",
+    b"tick_id": b"tick_id",
+    b"tick-id": b"tick_id",
+}
+"""Headers of a step: some proxies drop names with an underscore, so that a dash means the same."""
+
+_KEPT = {b"content-length", b"content-encoding", b"authorization", b"origin", b"inference-header-content-length"}
+
+
+class Request:
+    """One request.
+
+    Attributes:
+      method, path: of it.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        """Read the headers; see the ASGI specification for the arguments."""
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self._receive = receive
+        self._found: dict[bytes, bytes] = {}
+        self._twice: set[bytes] = set()
+        for name, value in scope["headers"]:
+            known = _READ.get(name) or (name if name in _KEPT else None)
+            if known is not None and self._found.setdefault(known, value) != value:
+                self._twice.add(known)
+
+    def header(self, name: bytes) -> bytes | None:
+        """Return a header's value, or None.
+
+        Raises:
+          Refusal: it was given twice, with different values.
+        """
+        if name in self._twice:
+            raise Refusal(400, "bad_header", f"{name.decode()}: given twice, with different values")
+        return self._found.get(name)
+
+    def check_body(self, limit: int) -> None:
+        """Refuse a body that is encoded, or that says to be too long, before it is read.
+
+        Raises:
+          Refusal: it is.
+        """
+        encoding = self.header(b"content-encoding")
+        if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
+            raise Refusal(415, "unsupported_encoding", f"content-encoding: expected none, found {shown(encoding)}")
+        length = self.header(b"content-length")
+        if length is not None and int(length) > limit:
+            raise too_large(limit)
+
+    async def body(self, limit: int) -> bytes:
+        """Return the body.
+
+        Raises:
+          Refusal: it is longer than ``limit`` bytes.
+          ConnectionError: the client has gone away before it was whole.
+        """
+        message = await self._receive()
+        if message["type"] == "http.request" and not message.get("more_body"):
+            whole: bytes = message.get("body", b"")
+            if len(whole) > limit:
+                raise too_large(limit)
+            return whole
+        parts = bytearray()
+        while True:
+            if message["type"] != "http.request":
+                raise ConnectionError("the client has gone away")
+            parts += message.get("body", b"")
+            if len(parts) > limit:
+                raise too_large(limit)
+            if not message.get("more_body"):
+                return bytes(parts)
+            message = await self._receive()
+
+
+def too_large(limit: int) -> Refusal:
+    """Return what a client is told whose body is too long."""
+    return Refusal(413, "too_large", f"expected a body of at most {limit} bytes", close=True)

@@ -1,0 +1,197 @@
+"""Values of spaces: what a client or an actor gives, checked and laid out as a row of a batch; and back to JSON."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from arena.common.trees import Tree, leaf_dtype, leaf_shape, map_space, map_tree
+
+_KINDS = {"b": "true or false", "i": "whole numbers", "u": "whole numbers", "f": "numbers"}
+
+
+class SpaceError(ValueError):
+    """A value is not one of its space."""
+
+
+class RowReader:
+    """Reads values of a space into rows, arrays ``[1, ...]`` in the dtypes that policies are given."""
+
+    def __init__(self, space: spaces.Space, name: str) -> None:
+        """Prepare to read.
+
+        Args:
+          space: any nesting of Dict and Tuple over Box, Discrete, MultiDiscrete, MultiBinary.
+          name: of the value, for messages: ``"observation"``.
+        """
+        self._read = _reader(space, name)
+
+    def __call__(self, value: Any) -> Tree:
+        """Return the row of one value: arrays, numbers or lists, nested as the space.
+
+        Raises:
+          SpaceError: its nesting, its shape or a number in it is not of the space; the message says where.
+        """
+        return self._read(value)
+
+
+def _reader(space: spaces.Space, name: str) -> Callable[[Any], Tree]:
+    if isinstance(space, spaces.Dict):
+        parts = {key: _reader(sub, f"{name}.{key}") for key, sub in space.spaces.items()}
+        return lambda value: _read_mapping(parts, value, name)
+    if isinstance(space, spaces.Tuple):
+        items = tuple(_reader(sub, f"{name}.{index}") for index, sub in enumerate(space.spaces))
+        return lambda value: _read_sequence(items, value, name)
+    return leaf_reader(space, name)
+
+
+def _read_mapping(parts: Mapping[str, Callable[[Any], Tree]], value: Any, name: str) -> Tree:
+    if not isinstance(value, Mapping):
+        raise SpaceError(f"{name}: expected the keys {', '.join(parts)}, found {_kind(value)}")
+    if value.keys() != parts.keys():
+        raise SpaceError(f"{name}: expected the keys {', '.join(parts)}, found {', '.join(map(str, value)) or 'none'}")
+    return {key: part(value[key]) for key, part in parts.items()}
+
+
+def _read_sequence(items: tuple[Callable[[Any], Tree], ...], value: Any, name: str) -> Tree:
+    if not isinstance(value, (list, tuple)) or len(value) != len(items):
+        raise SpaceError(f"{name}: expected a list of {len(items)}, found {_kind(value)}")
+    return tuple(item(part) for item, part in zip(items, value, strict=True))
+
+
+def leaf_reader(space: spaces.Space, name: str, rows: int | None = None) -> Callable[[Any], np.ndarray]:
+    """Return a function that reads values of a leaf space.
+
+    Args:
+      space: Box, Discrete, MultiDiscrete or MultiBinary.
+      name: of the value, for messages.
+      rows: None to read one value into an array ``[1, ...]``; a number to read an array ``[rows, ...]`` as it is.
+    """
+    shape, dtype, check = leaf_shape(space), leaf_dtype(space), _limits(space, name)
+    expected = shape if rows is None else (rows, *shape)
+    floating = dtype.kind == "f"
+
+    def read(value: Any) -> np.ndarray:
+        array = value if type(value) is np.ndarray else as_array(value, name)
+        if array.shape != expected:
+            raise SpaceError(f"{name}: expected shape {list(expected)}, found {list(array.shape)}")
+        if array.dtype != dtype:
+            array = _converted(array, dtype, name)
+        if floating and not np.isfinite(array).all():
+            raise SpaceError(f"{name}: expected finite numbers, found NaN or infinity")
+        if check is not None:
+            check(array)
+        return array if rows is not None else array[np.newaxis]
+
+    return read
+
+
+def as_array(value: Any, name: str) -> np.ndarray:
+    """Return an array of what JSON or Python says.
+
+    Raises:
+      SpaceError: lists of different lengths, or something else than numbers.
+    """
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError) as error:
+        raise SpaceError(f"{name}: expected lists of equal lengths, found some that differ") from error
+    if array.dtype.kind not in "biuf" and array.size:
+        raise SpaceError(f"{name}: expected numbers, found {_kind(value)}")
+    return array
+
+
+def _converted(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
+    """Return the array in the space's dtype; nothing may be lost but the digits that a smaller float lacks."""
+    found, wanted = array.dtype.kind, dtype.kind
+    if not array.size:
+        return array.astype(dtype)
+    fits = wanted == "f" and found in "iuf"
+    if wanted in "iu" and found in "iu":
+        limits = np.iinfo(dtype)
+        fits = bool(array.min() >= limits.min and array.max() <= limits.max)
+        if not fits:
+            raise SpaceError(f"{name}: expected numbers of {limits.min} to {limits.max}, found others")
+    if not fits:
+        raise SpaceError(f"{name}: expected {_KINDS.get(wanted, 'numbers')}, found {_KINDS.get(found, 'others')}")
+    with np.errstate(over="ignore"):  # an infinity is found behind this
+        return array.astype(dtype)
+
+
+def _limits(space: spaces.Space, name: str) -> Callable[[np.ndarray], None] | None:
+    """Return what refuses choices that do not exist; the bounds of a Box are left to those who know what they mean."""
+    if isinstance(space, spaces.Discrete):
+        low, high = np.asarray(int(space.start)), np.asarray(int(space.start + space.n - 1))
+    elif isinstance(space, spaces.MultiDiscrete):
+        low, high = np.asarray(space.start), np.asarray(space.start + space.nvec - 1)
+    elif isinstance(space, spaces.MultiBinary):
+        low, high = np.asarray(0), np.asarray(1)
+    else:
+        return None
+    told = f"{low.min()} to {high.max()}" if low.ndim == 0 else f"{low.tolist()} to {high.tolist()}"
+
+    def check(array: np.ndarray) -> None:
+        if (array < low).any() or (array > high).any():
+            raise SpaceError(f"{name}: expected {told}, found {array.tolist()}")
+
+    return check
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return "a text"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return f"the keys {', '.join(map(str, list(value)[:8])) or 'of an empty object'}"
+    return f"a list of {len(value)}" if isinstance(value, (list, tuple)) else "something else"
+
+
+def choices_of(action: spaces.Space) -> list[int]:
+    """Return how many choices an action has in each of its parts: so many flags has each part of an action mask.
+
+    Raises:
+      ValueError: the space has no choices that could be forbidden.
+    """
+    if isinstance(action, spaces.Discrete):
+        return [int(action.n)]
+    if isinstance(action, spaces.MultiDiscrete):
+        return [int(size) for size in action.nvec.flat]
+    raise ValueError(f"expected an action mask with Discrete or MultiDiscrete only, found one with {action}")
+
+
+def mask_reader(action: spaces.Space, name: str, rows: int | None = None) -> Callable[[Any], np.ndarray]:
+    """Return a function that reads action masks, int8 and nonzero where allowed; see ``leaf_reader``.
+
+    Raises:
+      SpaceError: raised by the function: the shape is another one, or a part of the action has no allowed choice.
+    """
+    sizes = choices_of(action)
+    read_flags = leaf_reader(spaces.Box(-128, 127, (sum(sizes),), np.int8), name, rows)
+    parts = np.cumsum([0, *sizes[:-1]])
+
+    def read(value: Any) -> np.ndarray:
+        flags = read_flags(np.asarray(value, np.int8) if isinstance(value, np.ndarray) else value)
+        if not np.logical_or.reduceat(flags != 0, parts, axis=-1).all():
+            raise SpaceError(f"{name}: expected at least one allowed action, found none")
+        return flags
+
+    return read
+
+
+def first_row(batch: Tree) -> Tree:
+    """Return the first value of arrays ``[N, ...]``."""
+    return map_tree(lambda array: array[0], batch)
+
+
+def to_json(value: Tree) -> Any:
+    """Return a value, arrays or NumPy scalars nested as its space, as JSON has it."""
+    return map_tree(lambda array: array.tolist(), value)
+
+
+def empty_rows(space: spaces.Space, rows: int) -> Tree:
+    """Return arrays ``[rows, ...]`` for values of a space."""
+    return map_space(space, lambda leaf: np.zeros((rows, *leaf_shape(leaf)), leaf_dtype(leaf)))

@@ -1,0 +1,86 @@
+"""A server of trained players in a process of its own, and what it says."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+
+class Served:
+    """``arena serve`` of a run, on a free port.
+
+    Attributes:
+      url: where it answers.
+      host, port: of it.
+      line: what it has printed when its port was open.
+      process: the server.
+    """
+
+    def __init__(self, run: Path | str, *options: str, flags: tuple[str, ...] = (), within: float = 120) -> None:
+        """Start it, and return once its port is open.
+
+        Args:
+          run: the run directory.
+          options: of ``arena serve``.
+          flags: of Python.
+          within: seconds.
+        """
+        line = [sys.executable, *flags, "-m", "arena.launch", "serve", str(run), "--port", "0", *options]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        self.process = subprocess.Popen(
+            line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        self._errors: list[str] = []
+        self._reader = threading.Thread(target=self._read_errors, daemon=True)
+        self._reader.start()
+        timer = threading.Timer(within, self.process.kill)
+        timer.start()
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline().strip()
+        timer.cancel()
+        found = re.search(r"(https?)://([^ ]+):(\d+) ", self.line)
+        if found is None:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"the server has not started: {self.line!r} {self.errors()}")
+        self.url, self.host, self.port = found[0].strip(), found[2].strip("[]"), int(found[3])
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        self._errors.extend(self.process.stderr)
+
+    def errors(self) -> str:
+        """Return what it has written to standard error so far."""
+        return "".join(self._errors)
+
+    def memory(self) -> int:
+        """Return the bytes of its resident memory."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    def stop(self, number: int = signal.SIGTERM, within: float = 30) -> int:
+        """Send a signal, and return the exit code."""
+        self.process.send_signal(number)
+        code = self.process.wait(within)
+        self._reader.join(5)
+        return code
+
+    def __enter__(self) -> "Served":
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(20)
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
