@@ -25,6 +25,7 @@ class Policy(Protocol):
       Settings: the pydantic model of its settings.
 
     Attributes:
+      recurrent: whether acts depend on what the lane has seen before; optional, False where it is missing.
       horizon: exchanges per rollout; 0 where the policy never learns.
       extras: name -> (shape behind the lane axis, dtype) of what ``act`` leaves in the rollout for ``learn``.
     """
@@ -46,7 +47,7 @@ class Policy(Protocol):
         *,
         action_mask: np.ndarray | None = None,
         starts: np.ndarray | None = None,
-        lanes: slice | None = None,
+        lanes: slice | np.ndarray | None = None,
         deterministic: bool = False,
         learning: bool = False,
     ) -> Decision:
@@ -57,7 +58,8 @@ class Policy(Protocol):
             they lie where they have arrived, and are valid during the call.
           action_mask: ``[N, mask_size]``, nonzero is allowed; None allows everything.
           starts: ``[N]`` bool, True where this is the first observation of an episode (memory is cleared there).
-          lanes: which of the worker's lanes these are (memory is kept per lane); None keeps no memory.
+          lanes: which of the worker's lanes these are (memory is kept per lane), a slice; a ``recurrent`` policy
+            is also given their numbers, where games outside ask; None keeps no memory.
           deterministic: take the mode of the distribution.
           learning: also compute ``extras``.
 
@@ -71,7 +73,7 @@ class Policy(Protocol):
         *,
         action_mask: np.ndarray | None = None,
         starts: np.ndarray | None = None,
-        lanes: slice | None = None,
+        lanes: slice | np.ndarray | None = None,
     ) -> np.ndarray:
         """Return the values ``[N]`` of observations that end a rollout; unlike ``act`` it leaves the memory alone.
 

@@ -114,21 +114,21 @@ class PPO:
         *,
         action_mask: np.ndarray | None = None,
         starts: np.ndarray | None = None,
-        lanes: slice | None = None,
+        lanes: slice | np.ndarray | None = None,
         deterministic: bool = False,
         learning: bool = False,
     ) -> Decision:
         """See ``Policy``."""
         if self._fast is not None:
-            outputs, extras = self._fast.act(observations), {}
+            outputs, extras, state = self._fast.act(observations), {}, None
         else:
             before = self._recall(observations, lanes)
             outputs, values, state = self._answer(observations, starts, before)
-            if state is not None and lanes is not None:
-                self._memory[lanes] = state
             extras = {"value": values} if before is None else {"value": values, "memory": before.numpy(force=True)}
         if not math.isfinite(total(outputs)):
             raise FloatingPointError(self._not_finite_while_acting(observations, outputs))
+        if state is not None and lanes is not None:
+            self._memory[lanes] = state
         choice = self.distribution.sample(outputs, self._free, action_mask, self.random, deterministic)
         if not learning:
             return Decision(self.distribution.actions(choice), {})
@@ -157,14 +157,14 @@ class PPO:
         *,
         action_mask: np.ndarray | None = None,
         starts: np.ndarray | None = None,
-        lanes: slice | None = None,
+        lanes: slice | np.ndarray | None = None,
     ) -> np.ndarray:
         """See ``Policy``."""
         if self._fast is not None:
             return self._fast.values(observations)
         return self._answer(observations, starts, self._recall(observations, lanes)).values
 
-    def _recall(self, observations: Any, lanes: slice | None) -> torch.Tensor | None:
+    def _recall(self, observations: Any, lanes: slice | np.ndarray | None) -> torch.Tensor | None:
         """Return a copy of the lanes' memory, an empty one where none is kept."""
         if not self.recurrent:
             return None

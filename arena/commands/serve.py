@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
@@ -20,6 +21,7 @@ from arena.config.run import load_config
 from arena.records.run_directory import RunDirectory
 
 AFTER_A_SECOND_SIGNAL = 130
+_PAIRS = {"settings": "KEY=VALUE", "agents": "AGENT=PLAYER"}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -42,39 +44,50 @@ def main(argv: Sequence[str]) -> int:
         raise missing_package(error, "arena serve") from error
     from arena.evaluation.players import seed_libraries
     from arena.evaluation.served import load_players
+    from arena.gateway.actors.seats import Seats, assign, load_actor, spaces_of
     from arena.gateway.app import Gateway
     from arena.gateway.models import make_models
 
     with listen(config.host, config.port) as listening:
         seed = run_config.seed if arguments.seed is None else arguments.seed
         seed_libraries(seed)
-        players = load_players(run, run_config, arguments.player, lanes=config.sessions, seed=seed)
-        models = make_models(players, config, deterministic=not arguments.sample)
+        actor = load_actor(config.actor)
+        spaces = spaces_of(actor, config.settings)
+        names = arguments.player or list(run_config.players)
+        players = [name.partition("@")[0] for name in names]
+        agents = assign(None if spaces is None else list(spaces), players, config.agents, actor.__name__)
+        lanes = {player: config.sessions * list(agents.values()).count(player) for player in players}
+        loaded = load_players(run, run_config, names, lanes=lanes, seed=seed)
+        models = make_models(loaded, config, deterministic=not arguments.sample)
+        gateway = Gateway(models, Seats(models, agents, spaces), config, actor, config.settings)
         served = ", ".join(model.stamp for model in models.values())
         how = "sampled actions" if arguments.sample else "most likely actions"
         line = f"serving {served} of {run} at {url_of(listening)} ({how}, {config.sessions} games)"
-        return uvloop.run(_serve(Gateway(models, config), listening, config, line))
+        return uvloop.run(_serve(gateway, listening, config, line))
 
 
-async def _serve(application: Any, listening: Any, config: GatewayConfig, line: str) -> int:
+async def _serve(gateway: Any, listening: Any, config: GatewayConfig, line: str) -> int:
     from arena.gateway.http import HttpServer
 
-    server = HttpServer(application, listening, keep_alive=config.keep_alive)
-    loop, signals = asyncio.get_running_loop(), 0
+    server = HttpServer(gateway, listening, keep_alive=config.keep_alive)
+    loop, told_to_close = asyncio.get_running_loop(), asyncio.Event()
 
-    def stop() -> None:
-        nonlocal signals
-        signals += 1
-        if signals > 1:
+    def close() -> None:
+        if told_to_close.is_set():
             os._exit(AFTER_A_SECOND_SIGNAL)
-        server.stop()
+        told_to_close.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, close)
     serving = asyncio.create_task(server.serve())
+    clock = asyncio.create_task(gateway.look_after_games())
     await server.started()
     print(line, flush=True)
+    await told_to_close.wait()
+    await gateway.drain()
+    server.stop()
     await serving
+    clock.cancel()
     return 0
 
 
@@ -93,13 +106,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sample", action="store_true", help="draw actions instead of taking the most likely ones")
     parser.add_argument("--seed", type=int, help="seed of drawn actions; the run's own if left out")
     for name, field in GatewayConfig.model_fields.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", dest=name, **_option(field))
+        parser.add_argument(f"--{name.replace('_', '-')}", dest=name, **_option(name, field))
     return parser
 
 
-def _option(field: FieldInfo) -> dict[str, Any]:
+def _option(name: str, field: FieldInfo) -> dict[str, Any]:
     """Return the keywords of an option for a key of the configuration."""
     text = (field.description or "").rstrip(".").replace("%", "%%")
+    if name in _PAIRS:
+        return {"action": "append", "default": [], "metavar": _PAIRS[name], "help": f"{text}; may be repeated"}
     return {"metavar": "VALUE", "help": f"{text} (default: {field.default})"}
 
 
@@ -109,12 +124,26 @@ def gateway_config(arguments: argparse.Namespace) -> GatewayConfig:
     Raises:
       ConfigError: a value is out of its bounds.
     """
-    import yaml
-
-    given = {name: getattr(arguments, name) for name in GatewayConfig.model_fields}
-    values = {name: yaml.safe_load(text) if name != "host" else text for name, text in given.items() if text}
+    values: dict[str, Any] = {}
+    for name, field in GatewayConfig.model_fields.items():
+        said = getattr(arguments, name)
+        if name in _PAIRS:
+            values[name] = dict(_pair(name, item) for text in said for item in _items(name, text))
+        elif said is not None:
+            values[name] = said if field.annotation is str else yaml.safe_load(said)
     try:
         return GatewayConfig(**values)
     except ValidationError as error:
         place, text, _ = next(iter(problems(error, GatewayConfig)))
         raise ConfigError(f"--{str(place[0]).replace('_', '-')}: {text}") from error
+
+
+def _items(name: str, text: str) -> list[str]:
+    return text.split(",") if name == "agents" else [text]
+
+
+def _pair(name: str, text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"--{name}: expected {_PAIRS[name]}, found {text!r}")
+    return key, value if name == "agents" else yaml.safe_load(value)

@@ -1,6 +1,6 @@
 """Where and how players are served over HTTP: ``arena serve`` makes its options of these keys."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -12,6 +12,11 @@ Seconds = Annotated[Number, Field(gt=0)]
 class GatewayConfig(Model):
     """Limits of the server."""
 
+    actor: str = Field("json", description="What plays a game: json, or path/to/file.py:Class.")
+    settings: dict[str, Any] = Field({}, description="What the actor is given as its config.")
+    agents: dict[str, str] = Field(
+        {}, description="Agent: player. Left out: the player of the agent's name, or the only one."
+    )
     host: str = Field("127.0.0.1", description="The address to listen on; only this machine reaches the default.")
     port: Annotated[Index, Field(le=65535)] = Field(8000, description="The port; 0 takes any free one.")
     sessions: Annotated[Count, Field(le=65536)] = Field(256, description="How many games may be open at once.")
@@ -19,7 +24,17 @@ class GatewayConfig(Model):
     max_wait: Annotated[Number, Field(ge=0, le=1)] = Field(
         0.0, description="Seconds that a forward pass waits for others to ask; 0 waits for nobody."
     )
+    tick_timeout: Seconds = Field(30.0, description="Seconds that an actor may take for one answer.")
+    idle_timeout: Seconds = Field(60.0, description="Seconds after its last answer until a silent game is ended.")
+    session_timeout: Seconds = Field(86400.0, description="Seconds after its start until a game is ended.")
+    drain: Annotated[Number, Field(ge=0)] = Field(
+        10.0, description="Seconds that open games have when the server is told to close."
+    )
+    max_errors: Count = Field(3, description="How often in a row an actor may fail until its game is ended.")
     keep_alive: Seconds = Field(75.0, description="Seconds until a connection without a request is closed.")
     max_body: Annotated[Count, Field(le=1_000_000_000)] = Field(
         1_000_000, description="How many bytes a request may have."
+    )
+    max_answer: Annotated[Count, Field(le=1_000_000_000)] = Field(
+        1_000_000, description="How many bytes an actor's answer may have."
     )

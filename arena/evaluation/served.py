@@ -1,6 +1,6 @@
 """Players of a run as a server serves them: their spaces, their weights, a policy that acts in any lane."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from arena.common.errors import ConfigError
 from arena.config.run import RunConfig, TableRow
@@ -12,15 +12,15 @@ from arena.records.run_directory import RunDirectory
 
 
 def load_players(
-    run: RunDirectory, config: RunConfig, names: Sequence[str], *, lanes: int, seed: int
+    run: RunDirectory, config: RunConfig, names: Sequence[str], *, lanes: Mapping[str, int], seed: int
 ) -> list[LoadedPlayer]:
     """Return players with their weights.
 
     Args:
       run: where the weights are.
       config: of the run.
-      names: ``blue`` for the newest weights, ``blue@2000`` for a snapshot; without any, every player of the run.
-      lanes: how many games each of them plays at once.
+      names: ``blue`` for the newest weights, ``blue@2000`` for a snapshot.
+      lanes: player -> how many agents it plays at once.
       seed: their random streams derive from it.
 
     Raises:
@@ -28,14 +28,14 @@ def load_players(
     """
     players: list[LoadedPlayer] = []
     seats = _SeatSpaces(config)
-    for name in names or config.players:
+    for name in names:
         contestant = find_contestant(run, config, name)
         player, _, frozen = name.partition("@")
         if any(player == other.name for other in players):
             raise ConfigError(f"--player: expected each player once, found {player!r} twice")
         newest = newest_version(run, player, contestant.policy) if not frozen else None
         row, block = seats.of(player)
-        policy = PolicyMaker(contestant, [block.spaces], row, seed)(block, lanes)
+        policy = PolicyMaker(contestant, [block.spaces], row, seed)(block, lanes[player])
         players.append(
             LoadedPlayer(
                 name=player,

@@ -2,3 +2,9 @@
 
 What the server serves it is handed: files of runs are read by ``evaluation``, and only ``process`` will know of MPI.
 """
+
+from arena.gateway.actors.actor import Actor, AgentSpaces
+from arena.gateway.actors.agent import Agent, Agents
+from arena.gateway.answers import BadRequest
+
+__all__ = ["Actor", "Agent", "AgentSpaces", "Agents", "BadRequest"]

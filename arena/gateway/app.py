@@ -1,16 +1,25 @@
 """The ASGI application: which request goes where, and how answers and refusals leave."""
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from arena.config.gateway import GatewayConfig
+from arena.gateway.actors.actor import Actor
+from arena.gateway.actors.json_actor import JsonActor
+from arena.gateway.actors.seats import Seats
 from arena.gateway.answers import Answer, Refusal, json_answer, shown
+from arena.gateway.games.step import Steps
 from arena.gateway.inference import Inference
 from arena.gateway.models import Model
 from arena.gateway.request import Receive, Request, Scope
-from arena.gateway.step import Steps
+
+LAST_WORDS = 0.5
+"""Seconds for which the server still answers when the last game has ended: clients want to begin another one."""
+
+NO_SETTINGS: Mapping[str, Any] = {}
 
 logger = logging.getLogger(__name__)
 
@@ -21,15 +30,25 @@ Handler = Callable[[Request], Awaitable[Answer]]
 class Gateway:
     """Serves players over HTTP."""
 
-    def __init__(self, models: Mapping[str, Model], config: GatewayConfig) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, Model],
+        seats: Seats,
+        config: GatewayConfig,
+        actor: type[Actor] = JsonActor,
+        settings: Mapping[str, Any] = NO_SETTINGS,
+    ) -> None:
         """Prepare to serve.
 
         Args:
           models: the players by name.
+          seats: gives games their agents.
           config: the limits.
+          actor: what plays a game.
+          settings: what it is given as its ``config``.
         """
         self._models, self._config = models, config
-        self._steps = Steps(models, config)
+        self._steps = Steps(seats, config, actor, settings)
         self._inference = Inference(models, config.max_body)
         self._routes: dict[str, tuple[str, Handler]] = {
             "/step": ("POST", self._steps.answer),
@@ -101,14 +120,27 @@ class Gateway:
 
         return answer
 
+    async def look_after_games(self) -> None:
+        """End games whose time is over, until the task is cancelled."""
+        await self._steps.sessions.sweep()
+
+    async def drain(self) -> None:
+        """Begin no more games, and return when the last one has ended."""
+        await self._steps.sessions.drain(self._config.drain)
+        await asyncio.sleep(LAST_WORDS)
+
     async def _live(self, request: Request) -> Answer:
         return json_answer({"live": True})
 
     async def _ready(self, request: Request) -> Answer:
+        closing = self._steps.sessions.closed()
+        if closing is not None:
+            return json_answer({"ready": False, "error": closing.text, "code": closing.code}, 503)
         return json_answer({"ready": True, "versions": {name: model.version for name, model in self._models.items()}})
 
     async def _ready_for_inference(self, request: Request) -> Answer:
-        return json_answer({"live": True, "ready": True})
+        closing = self._steps.sessions.closed()
+        return json_answer({"live": True, "ready": closing is None}, 200 if closing is None else 503)
 
     async def _server(self, request: Request) -> Answer:
         return self._inference.server()

@@ -12,6 +12,9 @@ import uvicorn
 
 from arena.common.errors import ConfigError
 
+GRACE = 5
+"""Seconds for requests that have not come whole when the server closes."""
+
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 takes a free one.
@@ -66,6 +69,7 @@ class HttpServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=keep_alive,  # type: ignore[arg-type]  # seconds of a timer: a fraction is fine
         )
         self._server = _Server(config)

@@ -10,7 +10,7 @@ from gymnasium import spaces
 import arena
 from arena.common.trees import Tree, leaf_dtype, leaf_shape, map_tree
 from arena.gateway.answers import Answer, Refusal, json_answer, shown
-from arena.gateway.models import Model
+from arena.gateway.models import Model, needs_session
 from arena.gateway.request import Request
 from arena.gateway.values import SpaceError, as_array, leaf_reader, mask_reader
 
@@ -112,8 +112,7 @@ class Inference:
           Refusal: the request is not one of this model; the sentence says what was expected and found.
         """
         if model.memory:
-            text = f"player {model.name!r} has a memory: ask it in a session (start, tick, end)"
-            raise Refusal(400, "needs_session", text)
+            raise needs_session(model)
         header = request.header(HEADER_LENGTH)
         body = await request.body(self._max_body)
         try:

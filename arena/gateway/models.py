@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from arena.common.trees import Tree, leaf_dtype, map_space, map_tree
 from arena.config.gateway import GatewayConfig
+from arena.gateway.answers import Refusal
 from arena.gateway.batcher import Batch, Batcher
 from arena.gateway.values import RowReader, mask_reader
 
@@ -144,6 +145,12 @@ class Model:
     def waiting(self) -> int:
         """Rows that wait for a forward pass."""
         return sum(batcher.waiting for batcher in self._batchers)
+
+
+def needs_session(model: Model) -> Refusal:
+    """Return what a client is told that asks a player with memory outside a game."""
+    text = f"player {model.name!r} has a memory: ask it in a session (start, tick, end)"
+    return Refusal(400, "needs_session", text)
 
 
 def make_models(players: Iterable[LoadedPlayer], config: GatewayConfig, *, deterministic: bool) -> dict[str, Model]:

@@ -24,8 +24,8 @@ def make_run(root: Path, text: str) -> RunDirectory:
 def give_weights(run: RunDirectory, player: str, steps: int, *, seed: int = 0) -> Path:
     """Write the weights of a fresh policy, for the entity of the player's first seat, as its snapshot."""
     config = load_config(run.config)
-    row = config.round_list()[0].rows[0]
-    entity = next(seat.entities[0] for seat in row.seats if seat.player == player)
+    rows = config.round_list()[0].rows
+    row, entity = next((row, seat.entities[0]) for row in rows for seat in row.seats if seat.player == player)
     wrappers = [(wrapper.use, wrapper.settings) for wrapper in row.env.wrappers]
     environment = make_environment(row.env.use, row.env.settings, wrappers)
     policy = config.policies[player]

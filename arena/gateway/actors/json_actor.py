@@ -5,8 +5,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from arena.gateway.actor import Actor
-from arena.gateway.agent import Agents
+from arena.gateway.actors.actor import Actor
+from arena.gateway.actors.agent import Agents
 from arena.gateway.answers import BadRequest
 from arena.gateway.values import SpaceError, to_json
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from gymnasium import spaces
 
-from arena.gateway.agent import Agents
+from arena.gateway.actors.agent import Agents
 
 
 class AgentSpaces(NamedTuple):

@@ -1,0 +1,163 @@
+"""``arena fake-gamecore``: plays the game's side against a server, to try it out and to load it."""
+
+import argparse
+import asyncio
+import os
+import random
+import secrets
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from arena.commands.arguments import positive
+from arena.common.errors import ConfigError
+from arena.gateway.client import Address, Connection, Reply
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``arena fake-gamecore``; return the exit code: 1 where any answer was not 200.
+
+    Raises:
+      ConfigError: the URL or a file is wrong.
+    """
+    arguments = _parser().parse_args(argv)
+    core = _GameCore(arguments)
+    began = time.perf_counter()
+    try:
+        asyncio.run(core.play())
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+    core.tell(time.perf_counter() - began)
+    return int(any(status != 200 for status in core.statuses))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "arena fake-gamecore", description="Play the game's side against a server: start, ticks, end."
+    )
+    parser.add_argument("url", help="of the server, such as http://localhost:8000")
+    parser.add_argument("--games", type=positive, default=1, metavar="N", help="games side by side (%(default)s)")
+    parser.add_argument(
+        "--rounds", type=positive, default=1, metavar="N", help="games one after the other (%(default)s)"
+    )
+    parser.add_argument("--ticks", type=positive, default=100, metavar="N", help="of each game (%(default)s)")
+    parser.add_argument("--start", default="", metavar="TEXT", help="body of the start")
+    parser.add_argument("--tick", default="fake_gamecore_tick", metavar="TEXT", help="body of each tick (%(default)s)")
+    parser.add_argument("--end", default="", metavar="TEXT", help="body of the end")
+    parser.add_argument("--data", type=Path, metavar="FILE", help="bodies of ticks, one for each line, over and over")
+    parser.add_argument("--no-tick-id", action="store_true", help="send no tick_id, so that nothing can be sent again")
+    parser.add_argument("--new-connection", action="store_true", help="open a connection for each request")
+    parser.add_argument(
+        "--kill", type=float, default=0.0, metavar="P", help="probability that a game vanishes before a tick (0)"
+    )
+    parser.add_argument(
+        "--rate", type=float, metavar="N", help="ticks per second of each game (as many as there can be)"
+    )
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="the server's token; else ARENA_TOKEN, if it is set"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of which games vanish (%(default)s)")
+    return parser
+
+
+class _GameCore:
+    """Plays games and counts what comes back."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._said = arguments
+        self._address = Address.of(arguments.url)
+        self._random = random.Random(arguments.seed)
+        self._ticks = [arguments.tick.encode()] if arguments.data is None else _lines(arguments.data)
+        token = token_of(arguments.token_file)
+        self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._name = secrets.token_hex(4)
+        self.statuses: Counter[int] = Counter()
+        self.games, self.vanished = 0, 0
+        self._seconds: list[float] = []
+        self._first_refusal: Reply | None = None
+
+    async def play(self) -> None:
+        """Play all games."""
+        await asyncio.gather(*(self._side(number) for number in range(self._said.games)))
+
+    async def _side(self, number: int) -> None:
+        """Play one game after the other, each to its end, or until the server refuses it."""
+        connection = Connection(self._address, self._headers)
+        for round_ in range(self._said.rounds):
+            self.games += 1
+            await self._game(connection, f"{self._name}-{number}-{round_}")
+        connection.break_off()
+
+    async def _game(self, connection: Connection, game_id: str) -> None:
+        if not await self._ask(connection, game_id, "start", 0, self._said.start.encode()):
+            return
+        began = time.perf_counter()
+        for tick in range(1, self._said.ticks + 1):
+            body = self._ticks[(tick - 1) % len(self._ticks)]
+            if self._random.random() < self._said.kill:
+                self.vanished += 1
+                await connection.post_and_vanish("/step", self._step(game_id, "tick", tick), body)
+                return
+            await self._ask(connection, game_id, "tick", tick, body)
+            if self._said.rate:
+                await asyncio.sleep(max(0.0, began + tick / self._said.rate - time.perf_counter()))
+        await self._ask(connection, game_id, "end", self._said.ticks + 1, self._said.end.encode())
+
+    def _step(self, game_id: str, kind: str, tick: int) -> dict[str, str]:
+        headers = {"game_id": game_id, "step_kind": kind}
+        return headers if self._said.no_tick_id else {**headers, "tick_id": str(tick)}
+
+    async def _ask(self, connection: Connection, game_id: str, kind: str, tick: int, body: bytes) -> bool:
+        if self._said.new_connection:
+            connection.break_off()
+        began = time.perf_counter()
+        reply = await connection.post("/step", self._step(game_id, kind, tick), body)
+        if kind == "tick":
+            self._seconds.append(time.perf_counter() - began)
+        self.statuses[reply.status] += 1
+        if reply.status != 200 and self._first_refusal is None:
+            self._first_refusal = reply
+        return reply.status == 200
+
+    def tell(self, seconds: float) -> None:
+        """Print what has come back."""
+        ticks, spent = len(self._seconds), np.array(self._seconds or [0.0]) * 1000
+        vanished = f" ({self.vanished} vanished)" if self.vanished else ""
+        told = ", ".join(f"{status or 'no answer'}: {count:,}" for status, count in sorted(self.statuses.items()))
+        print(f"games     {self.games:,}{vanished}")
+        print(f"ticks     {ticks:,} in {seconds:.1f} s, {ticks / seconds:,.0f} per second")
+        print(f"latency   p50 {np.percentile(spent, 50):.2f} ms, p99 {np.percentile(spent, 99):.2f} ms")
+        print(f"statuses  {told}")
+        if self._first_refusal is not None:
+            print(f"first     {self._first_refusal.body.decode('utf-8', 'replace')[:300]}")
+
+
+def token_of(path: Path | None) -> str | None:
+    """Return the token in a file, else the one in ``ARENA_TOKEN``, else None.
+
+    Raises:
+      ConfigError: the file cannot be read, or has none.
+    """
+    if path is None:
+        return os.environ.get("ARENA_TOKEN") or None
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"token_file: {path} cannot be read: {error}") from error
+    if not token:
+        raise ConfigError(f"token_file: expected a token in {path}, found none")
+    return token
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"--data: {path} cannot be read: {error}") from error
+    if not lines:
+        raise ConfigError(f"--data: expected at least one line in {path}, found none")
+    return lines

@@ -1,0 +1,84 @@
+"""Calls an actor within its time, and says how that has gone wrong where it has."""
+
+import asyncio
+import inspect
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from arena.gateway.answers import BadRequest, Refusal
+
+if sys.version_info >= (3, 11):
+    from asyncio import timeout
+else:
+    from async_timeout import timeout  # type: ignore[import-not-found]
+
+logger = logging.getLogger(__name__)
+
+
+class ActorError(Refusal):
+    """An actor has failed; unlike other refusals it counts against the game."""
+
+
+class ActorRunner:
+    """Calls actors."""
+
+    def __init__(self, seconds: float, max_answer: int) -> None:
+        """Prepare to call.
+
+        Args:
+          seconds: that a call may take.
+          max_answer: bytes that it may answer.
+        """
+        self._seconds, self._max_answer = seconds, max_answer
+
+    async def make(self, cls: Callable[..., Any], *arguments: Any) -> Any:
+        """Return a new actor.
+
+        Raises:
+          Refusal: it cannot read what the client has sent.
+          ActorError: it has failed, or has taken too long.
+        """
+        return await self._within(f"{cls.__name__}(...)", cls, *arguments)
+
+    async def ask(self, method: Callable[[bytes], Any], data: bytes) -> bytes:
+        """Return what a method of an actor answers; None is empty.
+
+        Raises:
+          Refusal: it cannot read what the client has sent.
+          ActorError: it has failed, has taken too long, or has answered with something else than bytes.
+        """
+        said = await self._within(method.__qualname__, method, data)
+        if said is None:
+            return b""
+        if not isinstance(said, bytes):
+            logger.error("%s: expected bytes or None, found %s", method.__qualname__, type(said).__name__)
+            raise _failed()
+        if len(said) > self._max_answer:
+            text = f"the actor's answer has {len(said)} bytes, expected at most {self._max_answer}"
+            raise ActorError(500, "answer_too_large", text)
+        return said
+
+    async def _within(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            async with timeout(self._seconds) as limit:
+                said = function(*arguments)
+                return await said if inspect.isawaitable(said) else said
+        except BadRequest as error:
+            raise Refusal(400, "bad_body", str(error)) from None
+        except Exception as error:
+            if isinstance(error, (TimeoutError, asyncio.TimeoutError)) and _is_over(limit):
+                raise ActorError(504, "tick_timeout", f"no answer within {self._seconds:g} s") from None
+            logger.exception("%s has failed", name)
+            raise _failed() from None
+
+
+def _is_over(limit: Any) -> bool:
+    """Whether it was the limit that has raised the time-out, and not the actor."""
+    expired = limit.expired
+    return bool(expired() if callable(expired) else expired)  # before Python 3.11 it is a property
+
+
+def _failed() -> ActorError:
+    return ActorError(500, "actor_error", "the actor failed; the server's log says why")

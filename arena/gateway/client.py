@@ -1,0 +1,113 @@
+"""A client of a server: one connection, one request after the other, without a library."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from arena.common.errors import ConfigError
+
+
+class Address(NamedTuple):
+    """Where a server is.
+
+    Attributes:
+      host, port: of it.
+      tls: whether it is spoken to by TLS, and how; None for plain HTTP.
+    """
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+
+    @classmethod
+    def of(cls, url: str) -> "Address":
+        """Return the address in a URL such as ``http://localhost:8000``.
+
+        Raises:
+          ConfigError: it is no such URL.
+        """
+        try:
+            parts = urlsplit(url if "//" in url else f"http://{url}")
+            port = parts.port
+        except ValueError:
+            parts, port = urlsplit(""), None
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+            raise ConfigError(f"expected a URL such as http://localhost:8000, found {url!r}")
+        secure = parts.scheme == "https"
+        return cls(parts.hostname, port or (443 if secure else 80), ssl.create_default_context() if secure else None)
+
+
+class Reply(NamedTuple):
+    """What a server has answered.
+
+    Attributes:
+      status: of HTTP; 0 where the connection broke before an answer was there.
+      headers: by name in lower case.
+      body: its bytes.
+    """
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Connection:
+    """A connection to a server, which is opened where there is none."""
+
+    def __init__(self, address: Address, headers: Mapping[str, str] | None = None) -> None:
+        """Prepare to ask.
+
+        Args:
+          address: of the server.
+          headers: that every request has.
+        """
+        self._address = address
+        self._fixed = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def post(self, path: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
+        """Return the answer to a POST request."""
+        try:
+            await self._send(path, headers, body)
+            return await self._receive()
+        except (OSError, EOFError, ValueError) as error:
+            self.break_off()
+            return Reply(0, {}, str(error).encode())
+
+    async def post_and_vanish(self, path: str, headers: Mapping[str, str], body: bytes = b"") -> None:
+        """Send a POST request, and break the connection off before the answer."""
+        try:
+            await self._send(path, headers, body)
+        except OSError:
+            pass
+        self.break_off()
+
+    async def _send(self, path: str, headers: Mapping[str, str], body: bytes) -> None:
+        if self._writer is None:
+            host, port, tls = self._address
+            self._reader, self._writer = await asyncio.open_connection(host, port, ssl=tls)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = f"POST {path} HTTP/1.1\r\nhost: {self._address.host}\r\ncontent-length: {len(body)}\r\n"
+        self._writer.write(f"{head}{self._fixed}{lines}\r\n".encode("latin-1") + body)
+        await self._writer.drain()
+
+    async def _receive(self) -> Reply:
+        assert self._reader is not None
+        head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {}
+        for line in head[1:-2]:
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip()
+        body = await self._reader.readexactly(int(headers.get("content-length", "0")))
+        if headers.get("connection") == "close":
+            self.break_off()
+        return Reply(int(head[0].split(" ")[1]), headers, body)
+
+    def break_off(self) -> None:
+        """Close the connection at once; the next request opens another one."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+        self._reader = self._writer = None

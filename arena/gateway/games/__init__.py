@@ -1,0 +1,1 @@
+"""Games and their requests: turns, retries, places, time limits."""

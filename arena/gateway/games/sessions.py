@@ -1,0 +1,162 @@
+"""All games: places, time limits, and those that have ended, which are remembered for a while."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+
+from arena.config.gateway import GatewayConfig
+from arena.gateway.actors.agent import Agents, Ending
+from arena.gateway.actors.runner import ActorRunner
+from arena.gateway.answers import Refusal
+from arena.gateway.games.session import Call, Session
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED = 60.0
+"""Seconds for which a game that has ended is remembered."""
+
+SWEEP = 1.0
+"""Seconds between two looks at the time limits."""
+
+
+class Sessions:
+    """The games of a server.
+
+    Attributes:
+      open: by ``game_id``.
+      ended: those that are remembered, the oldest first.
+      draining: whether no more games begin.
+    """
+
+    def __init__(self, config: GatewayConfig, runner: ActorRunner, seat: Callable[[str, int], Agents]) -> None:
+        """Prepare places.
+
+        Args:
+          config: the limits.
+          runner: calls the actors.
+          seat: (game_id, place) -> the agents of a game.
+        """
+        self._config, self._runner, self._seat = config, runner, seat
+        self._places = list(reversed(range(config.sessions)))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.open: dict[str, Session] = {}
+        self.ended: OrderedDict[str, Session] = OrderedDict()
+        self.draining = False
+
+    def now(self) -> float:
+        """Return the seconds of the event loop's clock."""
+        return asyncio.get_running_loop().time()
+
+    def closed(self) -> Refusal | None:
+        """Return what a client is told that wants to begin a game, once no more games begin."""
+        if not self.draining:
+            return None
+        return Refusal(503, "draining", "the server is closing; no new games", (b"retry-after", b"5"))
+
+    def begin(self, game_id: str, start_tick: int | None) -> Session:
+        """Return a new game, which has its place.
+
+        Raises:
+          Refusal: none is free, or no more games begin.
+        """
+        closing = self.closed()
+        if closing is not None:
+            raise closing
+        if not self._places:
+            text = f"all {self._config.sessions} places are taken; try again"
+            raise Refusal(503, "full", text, (b"retry-after", b"1"))
+        place = self._places.pop()
+        session = Session(game_id, place, self._seat(game_id, place), start_tick, self.now())
+        self.open[game_id] = session
+        return session
+
+    def discard(self, session: Session) -> None:
+        """Forget a game whose actor could not be built."""
+        session.failed = True
+        del self.open[session.game_id]
+        self._places.append(session.place)
+
+    def end(self, session: Session, how: str) -> None:
+        """Note that a game has ended, and give its place back.
+
+        Args:
+          session: the game.
+          how: as clients are told: ``by end``.
+        """
+        session.ended, session.ended_at = how, self.now()
+        session.actor = None
+        del self.open[session.game_id]
+        self._places.append(session.place)
+        self.ended.pop(session.game_id, None)
+        self.ended[session.game_id] = session
+        while len(self.ended) > self._config.sessions:
+            self.ended.popitem(last=False)
+
+    async def close(self, session: Session, ending: Ending) -> None:
+        """End a game as the server decides, when its turn has come; whoever waits is told that it has ended."""
+        if session.closing is not None or session.ended is not None:
+            return
+        session.closing = ending
+        if session.busy:
+            return  # whoever has the turn does it when it leaves
+        await session.enter(Call(None, "close"))
+        try:
+            await self.close_now(session, ending)
+        finally:
+            session.leave(self.now())
+
+    async def close_now(self, session: Session, ending: Ending) -> None:
+        """End a game whose turn the caller has."""
+        if session.ended is not None or session.failed:
+            return
+        session.agents.ending = ending
+        try:
+            await self._runner.ask(session.actor.end, b"")
+        except Refusal as error:
+            logger.warning("game %r ends (%s), and its actor's end has failed: %s", session.game_id, ending, error.text)
+        self.end(session, self._told(ending))
+
+    def _told(self, ending: Ending) -> str:
+        config = self._config
+        return {
+            "idle": f"idle for {config.idle_timeout:g} s",
+            "age": f"open for {config.session_timeout:g} s",
+            "drain": "the server is closing",
+            "error": f"{config.max_errors} errors in a row",
+        }.get(ending, f"by {ending}")
+
+    def due(self) -> list[tuple[Session, Ending]]:
+        """Return the games whose time is over, and forget those that ended long ago."""
+        now, config = self.now(), self._config
+        found: list[tuple[Session, Ending]] = []
+        for session in self.open.values():
+            if session.closing is not None:
+                continue
+            if now - session.started > config.session_timeout:
+                found.append((session, "age"))
+            elif not session.busy and now - session.answered > config.idle_timeout:
+                found.append((session, "idle"))
+        while self.ended and now - next(iter(self.ended.values())).ended_at > REMEMBERED:
+            self.ended.popitem(last=False)
+        return found
+
+    async def sweep(self) -> None:
+        """Look after the time limits until the task is cancelled."""
+        closing: set[asyncio.Task[None]] = set()
+        while True:
+            await asyncio.sleep(SWEEP)
+            for session, ending in self.due():
+                task = asyncio.get_running_loop().create_task(self.close(session, ending))
+                closing.add(task)
+                task.add_done_callback(closing.discard)
+
+    async def drain(self, seconds: float) -> None:
+        """Let no more games begin, wait for those that are open, and end the rest after so many seconds."""
+        self.draining = True
+        until = self.now() + seconds
+        while self.open and self.now() < until:
+            await asyncio.sleep(0.02)
+        await asyncio.gather(*(self.close(session, "drain") for session in list(self.open.values())))
+        while self.open:  # calls that run are answered first
+            await asyncio.sleep(0.02)

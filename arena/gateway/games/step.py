@@ -1,0 +1,227 @@
+"""``POST /step``: requests of games, in the order of the guide's table: the first case that fits answers."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from arena.config.gateway import GatewayConfig
+from arena.gateway.actors.actor import Actor
+from arena.gateway.actors.runner import ActorError, ActorRunner
+from arena.gateway.actors.seats import Seats
+from arena.gateway.answers import Answer, Headers, Refusal, shown
+from arena.gateway.games.session import Call, Session, replayed
+from arena.gateway.games.sessions import Sessions
+from arena.gateway.models import needs_session
+from arena.gateway.request import Request
+
+KINDS = {b"start": "start", b"tick": "tick", b"end": "end", b"stop": "stop", b"auto": "auto"}
+WAITING = 4
+"""How many requests of a game may wait while another one runs."""
+
+DEFAULT_TYPE = b"application/octet-stream"
+MAX_TICK_ID = 2**63 - 1
+_GAME_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+
+
+class Steps:
+    """Answers requests of games.
+
+    Attributes:
+      sessions: the games.
+    """
+
+    def __init__(self, seats: Seats, config: GatewayConfig, actor: type[Actor], settings: Mapping[str, Any]) -> None:
+        """Prepare to answer.
+
+        Args:
+          seats: gives games their agents.
+          config: the limits.
+          actor: what plays a game.
+          settings: what it is given as its ``config``.
+        """
+        self._seats, self._config, self._actor, self._settings = seats, config, actor, settings
+        self._runner = ActorRunner(config.tick_timeout, config.max_answer)
+        self._alone = 0  # requests for a lone answer that are under way
+        self.sessions = Sessions(config, self._runner, seats.seat)
+
+    async def answer(self, request: Request) -> Answer:
+        """Return the actor's answer.
+
+        Raises:
+          Refusal: see the table of the guide "Serve a game".
+        """
+        kind = _kind_of(request)
+        game_id = _game_id_of(request, needed=kind != "auto")
+        tick_id = _tick_id_of(request)
+        body = await request.body(self._config.max_body)
+        if kind == "auto":
+            return await self._auto(game_id, body)
+        if kind == "start":
+            return await self._start(game_id, tick_id, body)
+        return await self._go_on(kind, game_id, tick_id, body)
+
+    # Games ------------------------------------------------------------------------------------------------------
+
+    async def _start(self, game_id: str, tick_id: int | None, body: bytes) -> Answer:
+        session = self.sessions.open.get(game_id)
+        if session is not None:
+            if tick_id is None or session.start_tick != tick_id:
+                raise _already_started(game_id)
+            opening = session.find(tick_id, "start")
+            if opening is not None:
+                return await opening.join()
+            return replayed(_answer(session, b"", None))
+        before = self.sessions.ended.get(game_id)
+        if before is not None:
+            _refuse_stale(before, tick_id)
+        session, call = self.sessions.begin(game_id, tick_id), Call(tick_id, "start")
+        await session.enter(call)
+        return await self._have_turn(session, call, body)
+
+    async def _go_on(self, kind: str, game_id: str, tick_id: int | None, body: bytes) -> Answer:
+        session = self.sessions.open.get(game_id) or self.sessions.ended.get(game_id)
+        if session is None:
+            raise _unknown(game_id)
+        same = session.find(tick_id, kind)
+        if same is not None:
+            return await same.join()
+        if session.busy and session.waiting >= WAITING:
+            text = f"{WAITING} requests of game {game_id!r} wait already"
+            raise Refusal(429, "queue_full", text, (b"retry-after", b"1"))
+        call = Call(tick_id, kind)
+        await session.enter(call)
+        return await self._have_turn(session, call, body)
+
+    async def _have_turn(self, session: Session, call: Call, body: bytes) -> Answer:
+        """Answer a request whose turn has come, tell those who have joined it, and leave."""
+        answer, error = None, None
+        try:
+            answer = await self._take_turn(session, call, body)
+            return answer
+        except BaseException as raised:
+            error = raised
+            if not isinstance(raised, Refusal):  # a fault of ours
+                session.closing = session.closing or "error"
+            raise
+        finally:
+            if session.closing is not None:
+                await self.sessions.close_now(session, session.closing)
+            call.tell(answer, error)
+            session.leave(self.sessions.now())
+
+    async def _take_turn(self, session: Session, call: Call, body: bytes) -> Answer:
+        if call.kind == "start":
+            answer = await self._build(session, body)
+        else:
+            last = session.last
+            if last is not None and (last.tick_id, last.kind) == (call.tick_id, call.kind):
+                return replayed(last.answer)
+            if session.failed:
+                raise _unknown(session.game_id)
+            _refuse_stale(session, call.tick_id)
+            if session.ended is not None:
+                raise Refusal(410, "ended", f"game {session.game_id!r} has ended ({session.ended}); start another")
+            answer = await (self._tick(session, body) if call.kind == "tick" else self._end(session, call.kind, body))
+        session.store(call, answer)
+        return answer
+
+    async def _build(self, session: Session, body: bytes) -> Answer:
+        """Build the actor of a game, or give its place back."""
+        try:
+            session.actor = await self._runner.make(self._actor, session.agents, self._settings, session.game_id, body)
+        except BaseException:
+            self.sessions.discard(session)
+            raise
+        return _answer(session, b"", None)
+
+    async def _tick(self, session: Session, body: bytes) -> Answer:
+        try:
+            said = await self._runner.ask(session.actor.tick, body)
+        except ActorError as error:
+            session.errors += 1
+            if session.errors < self._config.max_errors:
+                raise
+            session.closing = "error"
+            raise ActorError(error.status, error.code, f"{error.text}; the game has ended") from None
+        session.errors = 0
+        return _answer(session, said, session.actor.content_type)
+
+    async def _end(self, session: Session, kind: Any, body: bytes) -> Answer:
+        session.agents.ending = kind
+        try:
+            said = await self._runner.ask(session.actor.end, body)
+        except ActorError:
+            self.sessions.end(session, f"by {kind}")
+            raise
+        except Refusal:  # of bytes that it cannot read: the game goes on
+            session.agents.ending = None
+            raise
+        answer = _answer(session, said, session.actor.content_type)
+        self.sessions.end(session, f"by {kind}")
+        return answer
+
+    # Lone answers -----------------------------------------------------------------------------------------------
+
+    async def _auto(self, game_id: str, body: bytes) -> Answer:
+        """Answer one tick of a game that begins and ends with it."""
+        if self._seats.memory is not None:
+            raise needs_session(self._seats.memory)
+        if self._alone >= self._config.sessions:
+            text = f"all {self._config.sessions} places are taken; try again"
+            raise Refusal(503, "full", text, (b"retry-after", b"1"))
+        self._alone += 1
+        try:
+            session = Session(game_id, -1, self._seats.seat(game_id, -1), None, 0.0)
+            session.actor = await self._runner.make(self._actor, session.agents, self._settings, game_id, b"")
+            said = await self._runner.ask(session.actor.tick, body)
+            return _answer(session, said, session.actor.content_type)
+        finally:
+            self._alone -= 1
+
+
+def _answer(session: Session, said: bytes, content_type: str | None) -> Answer:
+    headers: Headers = ((b"version", session.stamps()),)
+    return Answer(said, content_type.encode() if said and content_type else DEFAULT_TYPE, headers)
+
+
+def _kind_of(request: Request) -> str:
+    said = request.header(b"step_kind")
+    kind = KINDS.get(said or b"")
+    if kind is None:
+        raise Refusal(400, "bad_step_kind", f"step_kind: expected start, tick, end, stop or auto, found {shown(said)}")
+    return kind
+
+
+def _game_id_of(request: Request, *, needed: bool) -> str:
+    said = request.header(b"game_id")
+    if said is None and not needed:
+        return ""
+    if said is None or not _GAME_ID.fullmatch(said):
+        raise Refusal(400, "bad_game_id", f"game_id: expected 1 to 128 of A-Z a-z 0-9 . _ : -, found {shown(said)}")
+    return said.decode()
+
+
+def _tick_id_of(request: Request) -> int | None:
+    said = request.header(b"tick_id")
+    if said is None:
+        return None
+    digits = said.lstrip(b"0") or said[-1:]
+    if not said.isdigit() or len(digits) > 19 or int(digits) > MAX_TICK_ID:
+        text = f"tick_id: expected a whole number of 0 to {MAX_TICK_ID}, found {shown(said)}"
+        raise Refusal(400, "bad_tick_id", text)
+    return int(digits)
+
+
+def _refuse_stale(session: Session, tick_id: int | None) -> None:
+    if tick_id is not None and session.greatest is not None and tick_id <= session.greatest:
+        text = f"tick_id {tick_id} comes after {session.greatest}, which was answered; each tick needs a greater one"
+        raise Refusal(409, "stale_tick", text)
+
+
+def _already_started(game_id: str) -> Refusal:
+    text = f"game {game_id!r} is open already; end it first, or choose another game_id"
+    return Refusal(409, "already_started", text)
+
+
+def _unknown(game_id: str) -> Refusal:
+    return Refusal(404, "unknown_game", f"there is no game {game_id!r}; start it first")
