@@ -38,7 +38,13 @@ EXTRAS = {
     "pygame": ["pygame-ce>=2.5"],
     "classic": ["pygame-ce>=2.5"],
     "sb3": ["stable-baselines3>=2.6"],
-    "serve": ["uvicorn>=0.35", "httptools>=0.6.4", "uvloop>=0.21", "async-timeout>=4.0.3; python_version < '3.11'"],
+    "serve": [
+        "uvicorn>=0.35",
+        "httptools>=0.6.4",
+        "uvloop>=0.21",
+        "prometheus_client>=0.21",
+        "async-timeout>=4.0.3; python_version < '3.11'",
+    ],
     "video": ["imageio>=2.34", "imageio-ffmpeg>=0.5", "pygame-ce>=2.5"],
 }
 EXTRAS["all"] = sorted({requirement for listed in EXTRAS.values() for requirement in listed} - set(EXTRAS["mpi"]))

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import os
 import random
 import secrets
 import sys
@@ -15,6 +14,7 @@ import numpy as np
 
 from arena.commands.arguments import positive
 from arena.common.errors import ConfigError
+from arena.gateway.access import token_of
 from arena.gateway.client import Address, Connection, Reply
 
 
@@ -134,23 +134,6 @@ class _GameCore:
         print(f"statuses  {told}")
         if self._first_refusal is not None:
             print(f"first     {self._first_refusal.body.decode('utf-8', 'replace')[:300]}")
-
-
-def token_of(path: Path | None) -> str | None:
-    """Return the token in a file, else the one in ``ARENA_TOKEN``, else None.
-
-    Raises:
-      ConfigError: the file cannot be read, or has none.
-    """
-    if path is None:
-        return os.environ.get("ARENA_TOKEN") or None
-    try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"token_file: {path} cannot be read: {error}") from error
-    if not token:
-        raise ConfigError(f"token_file: expected a token in {path}, found none")
-    return token
 
 
 def _lines(path: Path) -> list[bytes]:

@@ -34,20 +34,30 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     config = gateway_config(arguments)
+    if config.access_log:
+        _log_requests()
     run = RunDirectory.existing(arguments.run)
     run_config = load_config(run.config)
     try:
         import uvloop
 
-        from arena.gateway.http import listen, url_of
+        from arena.gateway.http import listen, make_room_for_files, url_of
     except ImportError as error:
         raise missing_package(error, "arena serve") from error
     from arena.evaluation.players import seed_libraries
     from arena.evaluation.served import load_players
+    from arena.gateway.access import Access, is_of_this_machine, token_of
     from arena.gateway.actors.seats import Seats, assign, load_actor, spaces_of
     from arena.gateway.app import Gateway
     from arena.gateway.models import make_models
 
+    token = token_of(config.token_file)
+    if token is None and not is_of_this_machine(config.host):
+        raise ConfigError(
+            f"token_file: expected a file with a token, since {config.host} can be reached from other machines, "
+            "found none"
+        )
+    make_room_for_files(config.sessions)
     with listen(config.host, config.port) as listening:
         seed = run_config.seed if arguments.seed is None else arguments.seed
         seed_libraries(seed)
@@ -59,17 +69,30 @@ def main(argv: Sequence[str]) -> int:
         lanes = {player: config.sessions * list(agents.values()).count(player) for player in players}
         loaded = load_players(run, run_config, names, lanes=lanes, seed=seed)
         models = make_models(loaded, config, deterministic=not arguments.sample)
-        gateway = Gateway(models, Seats(models, agents, spaces), config, actor, config.settings)
+        gateway = Gateway(
+            models, Seats(models, agents, spaces), config, actor, config.settings, Access(token, config.allow_origins)
+        )
+        scheme = "http" if config.tls_cert is None else "https"
         served = ", ".join(model.stamp for model in models.values())
         how = "sampled actions" if arguments.sample else "most likely actions"
-        line = f"serving {served} of {run} at {url_of(listening)} ({how}, {config.sessions} games)"
+        line = f"serving {served} of {run} at {url_of(listening, scheme)} ({how}, {config.sessions} games)"
         return uvloop.run(_serve(gateway, listening, config, line))
+
+
+def _log_requests() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger = logging.getLogger("arena.access")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
 
 
 async def _serve(gateway: Any, listening: Any, config: GatewayConfig, line: str) -> int:
     from arena.gateway.http import HttpServer
 
-    server = HttpServer(gateway, listening, keep_alive=config.keep_alive)
+    server = HttpServer(gateway, listening, config)
+    gateway.connections = lambda: server.connections
     loop, told_to_close = asyncio.get_running_loop(), asyncio.Event()
 
     def close() -> None:
@@ -80,7 +103,7 @@ async def _serve(gateway: Any, listening: Any, config: GatewayConfig, line: str)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, close)
     serving = asyncio.create_task(server.serve())
-    clock = asyncio.create_task(gateway.look_after_games())
+    clock = asyncio.create_task(gateway.look_after())
     await server.started()
     print(line, flush=True)
     await told_to_close.wait()
@@ -113,6 +136,10 @@ def _parser() -> argparse.ArgumentParser:
 def _option(name: str, field: FieldInfo) -> dict[str, Any]:
     """Return the keywords of an option for a key of the configuration."""
     text = (field.description or "").rstrip(".").replace("%", "%%")
+    if field.annotation is bool:
+        return {"action": "store_true", "default": None, "help": text}
+    if name == "allow_origins":
+        return {"action": "append", "metavar": "ORIGIN", "help": f"{text}; may be repeated"}
     if name in _PAIRS:
         return {"action": "append", "default": [], "metavar": _PAIRS[name], "help": f"{text}; may be repeated"}
     return {"metavar": "VALUE", "help": f"{text} (default: {field.default})"}
@@ -130,7 +157,8 @@ def gateway_config(arguments: argparse.Namespace) -> GatewayConfig:
         if name in _PAIRS:
             values[name] = dict(_pair(name, item) for text in said for item in _items(name, text))
         elif said is not None:
-            values[name] = said if field.annotation is str else yaml.safe_load(said)
+            as_it_is = not isinstance(said, str) or field.annotation in (str, str | None)
+            values[name] = said if as_it_is else yaml.safe_load(said)
     try:
         return GatewayConfig(**values)
     except ValidationError as error:

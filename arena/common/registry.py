@@ -49,6 +49,7 @@ EXTRAS = {
     "uvicorn": "serve",
     "httptools": "serve",
     "uvloop": "serve",
+    "prometheus_client": "serve",
 }
 
 

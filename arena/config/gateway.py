@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from arena.common.validation import Count, Index, Model, Number
+from arena.common.validation import Count, Index, Model, Number, Problem, refusal
 
 Seconds = Annotated[Number, Field(gt=0)]
 
@@ -31,6 +31,7 @@ class GatewayConfig(Model):
         10.0, description="Seconds that open games have when the server is told to close."
     )
     max_errors: Count = Field(3, description="How often in a row an actor may fail until its game is ended.")
+    body_timeout: Seconds = Field(10.0, description="Seconds that a request may take to arrive whole.")
     keep_alive: Seconds = Field(75.0, description="Seconds until a connection without a request is closed.")
     max_body: Annotated[Count, Field(le=1_000_000_000)] = Field(
         1_000_000, description="How many bytes a request may have."
@@ -38,3 +39,22 @@ class GatewayConfig(Model):
     max_answer: Annotated[Count, Field(le=1_000_000_000)] = Field(
         1_000_000, description="How many bytes an actor's answer may have."
     )
+    token_file: str | None = Field(
+        None, description="A file with the token that requests must bring; needed where other machines reach the host."
+    )
+    tls_cert: str | None = Field(None, description="A file with a certificate: the server then speaks HTTPS.")
+    tls_key: str | None = Field(None, description="The file with the certificate's key.")
+    allow_origins: tuple[str, ...] = Field(
+        (), description="Origins of web pages whose scripts may ask, such as http://localhost:3000."
+    )
+    access_log: bool = Field(False, strict=True, description="Write a line for each request to standard error.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "GatewayConfig":
+        wrong = []
+        for name, other in (("tls_key", "tls_cert"), ("tls_cert", "tls_key")):
+            if getattr(self, name) is None and getattr(self, other) is not None:
+                wrong.append(Problem((name,), f"expected a file beside {other}, found none"))
+        if wrong:
+            raise refusal(wrong)
+        return self

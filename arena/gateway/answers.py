@@ -15,12 +15,14 @@ class Answer(NamedTuple):
       content_type: of the body.
       headers: beside content-type and content-length.
       status: of HTTP.
+      replayed: whether it was sent before.
     """
 
     body: bytes
     content_type: bytes = JSON
     headers: Headers = ()
     status: int = 200
+    replayed: bool = False
 
 
 def json_answer(value: Any, status: int = 200, headers: Headers = ()) -> Answer:

@@ -1,4 +1,4 @@
-"""The ASGI application: which request goes where, and how answers and refusals leave."""
+"""The ASGI application: which request goes where, who may ask, and how answers and refusals leave."""
 
 import asyncio
 import logging
@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from arena.config.gateway import GatewayConfig
+from arena.gateway.access import Access
 from arena.gateway.actors.actor import Actor
 from arena.gateway.actors.json_actor import JsonActor
 from arena.gateway.actors.seats import Seats
 from arena.gateway.answers import Answer, Refusal, json_answer, shown
-from arena.gateway.games.step import Steps
+from arena.gateway.games.step import Steps, kind_of
 from arena.gateway.inference import Inference
+from arena.gateway.metrics import Levels, Metrics
 from arena.gateway.models import Model
 from arena.gateway.request import Receive, Request, Scope
 
@@ -20,15 +22,23 @@ LAST_WORDS = 0.5
 """Seconds for which the server still answers when the last game has ended: clients want to begin another one."""
 
 NO_SETTINGS: Mapping[str, Any] = {}
+NOBODY = Access()
+WITHOUT_TOKEN = frozenset(("/healthz", "/readyz"))
+PROMETHEUS = b"text/plain; version=0.0.4; charset=utf-8"
 
 logger = logging.getLogger(__name__)
+access_logger = logging.getLogger("arena.access")
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Handler = Callable[[Request], Awaitable[Answer]]
 
 
 class Gateway:
-    """Serves players over HTTP."""
+    """Serves players over HTTP.
+
+    Attributes:
+      connections: how many are open, as the HTTP server tells.
+    """
 
     def __init__(
         self,
@@ -37,6 +47,7 @@ class Gateway:
         config: GatewayConfig,
         actor: type[Actor] = JsonActor,
         settings: Mapping[str, Any] = NO_SETTINGS,
+        access: Access = NOBODY,
     ) -> None:
         """Prepare to serve.
 
@@ -46,41 +57,74 @@ class Gateway:
           config: the limits.
           actor: what plays a game.
           settings: what it is given as its ``config``.
+          access: who may ask.
         """
-        self._models, self._config = models, config
-        self._steps = Steps(seats, config, actor, settings)
+        self._models, self._config, self._access = models, config, access
+        self._metrics = Metrics(models, config.sessions, self._levels)
+        self._steps = Steps(seats, config, actor, settings, self._metrics)
         self._inference = Inference(models, config.max_body)
+        self._lag = 0.0
+        self.connections: Callable[[], int] = lambda: 0
         self._routes: dict[str, tuple[str, Handler]] = {
             "/step": ("POST", self._steps.answer),
             "/healthz": ("GET", self._live),
             "/readyz": ("GET", self._ready),
+            "/metrics": ("GET", self._count),
             "/v2": ("GET", self._server),
             "/v2/health/live": ("GET", self._live),
             "/v2/health/ready": ("GET", self._ready_for_inference),
         }
 
+    # Requests ---------------------------------------------------------------------------------------------------
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; see the ASGI specification."""
+        clock = asyncio.get_running_loop().time
+        began, number, request = clock(), "", Request(scope, receive)
         try:
-            answer = await self._answer(Request(scope, receive))
+            answer = await self._answer(request)
         except Refusal as refusal:
-            answer = self._refused(scope, refusal)
+            number = secrets.token_hex(8)
+            if refusal.status >= 500 and refusal.status != 503:
+                logger.error("%s %s: %d %s (%s)", request.method, request.path, refusal.status, refusal.text, number)
+            answer = refusal.answer(number)
         except ConnectionError:  # nobody is there to be answered
             return
         except Exception:
             number = secrets.token_hex(8)
-            logger.exception("%s %s failed (%s)", scope["method"], shown(scope["path"]), number)
+            logger.exception("%s %s has failed (%s)", request.method, shown(request.path), number)
             answer = Refusal(500, "internal", "the server failed; its log says why").answer(number)
-        length = str(len(answer.body)).encode()
-        headers = [(b"content-type", answer.content_type), (b"content-length", length), *answer.headers]
+        headers = [(b"content-length", str(len(answer.body)).encode()), *answer.headers]
+        headers += self._access.headers(request.first(b"origin"))
+        if answer.status != 204:
+            headers.append((b"content-type", answer.content_type))
+        self._note(request, answer, clock() - began, number)
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
+
+    def _note(self, request: Request, answer: Answer, seconds: float, number: str) -> None:
+        kind = kind_of(request)
+        self._metrics.request(kind, answer.status)
+        if kind == "tick":
+            self._metrics.ticks.observe(seconds)
+        if answer.replayed:
+            self._metrics.replayed.inc()
+        if self._config.access_log:
+            line = (
+                f"{request.client} {request.method} {shown(request.path)[1:-1]} {answer.status} {seconds * 1000:.1f} ms"
+            )
+            access_logger.info("%s %s%s", line, kind, number and f" {number}")
 
     async def _answer(self, request: Request) -> Answer:
         method, handler = self._route(request.path)
         if request.method != method:
+            preflight = self._access.preflight(request, method)
+            if preflight is not None:
+                return preflight
             text = f"expected {method}, found {request.method}"
             raise Refusal(405, "method_not_allowed", text, (b"allow", method.encode()))
+        if request.path not in WITHOUT_TOKEN:
+            self._access.check(request)
         if method == "POST":
             request.check_body(self._config.max_body)
         return await handler(request)
@@ -120,14 +164,29 @@ class Gateway:
 
         return answer
 
-    async def look_after_games(self) -> None:
-        """End games whose time is over, until the task is cancelled."""
-        await self._steps.sessions.sweep()
+    # The server itself ------------------------------------------------------------------------------------------
+
+    async def look_after(self) -> None:
+        """End games whose time is over, and watch the event loop, until the task is cancelled."""
+        await asyncio.gather(self._steps.sessions.sweep(), self._watch())
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            worst = 0.0
+            for _ in range(10):
+                due = loop.time() + 0.1
+                await asyncio.sleep(0.1)
+                worst = max(worst, loop.time() - due)
+            self._lag = worst
 
     async def drain(self) -> None:
         """Begin no more games, and return when the last one has ended."""
         await self._steps.sessions.drain(self._config.drain)
         await asyncio.sleep(LAST_WORDS)
+
+    def _levels(self) -> Levels:
+        return Levels(len(self._steps.sessions.open), self.connections(), self._lag)
 
     async def _live(self, request: Request) -> Answer:
         return json_answer({"live": True})
@@ -142,12 +201,8 @@ class Gateway:
         closing = self._steps.sessions.closed()
         return json_answer({"live": True, "ready": closing is None}, 200 if closing is None else 503)
 
+    async def _count(self, request: Request) -> Answer:
+        return Answer(self._metrics.text(), PROMETHEUS)
+
     async def _server(self, request: Request) -> Answer:
         return self._inference.server()
-
-    def _refused(self, scope: Scope, refusal: Refusal) -> Answer:
-        number = secrets.token_hex(8)
-        level = logging.ERROR if refusal.status >= 500 and refusal.status != 503 else logging.INFO
-        path = shown(scope["path"])
-        logger.log(level, "%s %s: %d %s (%s)", scope["method"], path, refusal.status, refusal.text, number)
-        return refusal.answer(number)

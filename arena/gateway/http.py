@@ -1,19 +1,36 @@
-"""The HTTP server: uvicorn, on a port that is open before the server says so. The only module that imports it."""
+"""The HTTP server: uvicorn with limits, on a port that is open before the server says so. Its only importer."""
 
 import asyncio
 import contextlib
 import errno
 import os
+import resource
+import secrets
 import socket
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from arena.common.errors import ConfigError
+from arena.config.gateway import GatewayConfig
+from arena.gateway.answers import Refusal
+
+MAX_HEAD = 16384
+"""Bytes of a request's line and headers, and of what may follow its body."""
 
 GRACE = 5
 """Seconds for requests that have not come whole when the server closes."""
+
+LINGER = 2.0
+"""Seconds for which what a refused client still sends is read and dropped, so that it can read why it was refused."""
+
+SPARE_FILES = 512
+SPARE_CONNECTIONS = 256
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""After how many seconds of silence the kernel asks whether a client is still there, how often, and how many times."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -24,7 +41,7 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2048)
+        listening = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(f"port: {host}:{port} is in use; choose another, or 0 for any free one") from error
@@ -32,12 +49,187 @@ def listen(host: str, port: int) -> socket.socket:
             raise ConfigError(f"port: {host}:{port} is not ours to open; choose one of 1024 to 65535") from error
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise ConfigError(f"host: expected an address of this machine, found {host!r} ({reason})") from error
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # connections inherit it
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return listening
 
 
 def url_of(listening: socket.socket, scheme: str = "http") -> str:
     """Return the address that clients use."""
     host, port = listening.getsockname()[:2]
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def make_room_for_files(sessions: int) -> None:
+    """Raise the number of files that this process may open to what so many games need.
+
+    Raises:
+      ConfigError: the system does not allow so many.
+    """
+    needed = 2 * sessions + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise ConfigError(
+            f"sessions: {sessions} games need {needed} open files, and this system allows {hard} (ulimit -Hn); "
+            f"expected at most {max(1, (hard - SPARE_FILES) // 2)}"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+class _Transport:
+    """A connection's transport that, where the client is still sending, reads on for a while before it closes.
+
+    A socket that is closed with unread data in it is reset, and the client may never see the answer.
+    """
+
+    def __init__(self, transport: Any, protocol: "BoundedProtocol") -> None:
+        self._transport, self._protocol = transport, protocol
+        self.write, self.get_extra_info = transport.write, transport.get_extra_info
+        self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
+        self.abort = transport.abort
+        self._closing = False
+
+    def is_closing(self) -> bool:
+        return self._closing or self._transport.is_closing()
+
+    def close(self) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        if not self._protocol.receiving or self._transport.is_closing():
+            self._transport.close()
+            return
+        with contextlib.suppress(Exception):
+            self.resume_reading()
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+        self._protocol.loop.call_later(LINGER, self._transport.abort)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, with limits for headers, the time of a request, and the number of connections."""
+
+    bounds: "Bounds"
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count the connection, and begin its clock."""
+        super().connection_made(_Transport(transport, self))  # type: ignore[arg-type]
+        self.since: float | None = self.loop.time()  # when the request that comes now, or could, has begun
+        self.receiving = False  # whether a request has begun that is not whole
+        self._head, self._raw, self._in_head, self._boundary = 0, 0, True, False
+        self._wrong: Refusal | None = None
+        if len(self.connections) > self.bounds.connections:
+            self.app = self.bounds.turn_away
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come."""
+        if self.transport.is_closing():  # it is read so that the client can read why it was refused
+            return
+        self.receiving = True
+        if self.since is None:
+            self.since = self.loop.time()
+        self._boundary = False
+        super().data_received(data)
+        if self._in_head and not self._boundary and not self.transport.is_closing():
+            self._raw += len(data)  # of a head without an end, whose parts the parser keeps to itself
+            if self._raw > MAX_HEAD:
+                self.refuse(_head_too_large())
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._head, self._raw, self._in_head, self._boundary = 0, 0, True, True
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the request's line."""
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header, or what looks like one behind a chunked body."""
+        super().on_header(name, value)
+        self._count(len(name) + len(value) + 4)
+
+    def _count(self, size: int) -> None:
+        self._head += size
+        if self._head > MAX_HEAD:
+            self._wrong = _head_too_large()
+            raise ValueError(self._wrong.text)  # the parser stops, and comes to send_400_response
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer."""
+        super().on_headers_complete()
+        self._in_head = False
+
+    def on_message_complete(self) -> None:
+        """Note that the request is whole."""
+        self._in_head, self._raw, self._boundary = True, 0, True
+        self.receiving, self.since = False, None
+        super().on_message_complete()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer as if nothing else had been offered; the parser reads no more of this connection."""
+        if self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, or too long a head."""
+        self.refuse(self._wrong or Refusal(400, "bad_http", "this is no HTTP/1.1 request", close=True))
+
+    def check(self, now: float) -> None:
+        """Close the connection if its request takes too long."""
+        if self.since is not None and now - self.since > self.bounds.body_timeout and not self.transport.is_closing():
+            text = f"the request was not complete within {self.bounds.body_timeout:g} s"
+            self.refuse(Refusal(408, "slow_body", text, close=True))
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer without the application, where nothing has been answered, and close the connection."""
+        cycle = self.cycle
+        under_way = cycle is not None and not cycle.response_complete
+        if under_way and self._in_head:  # what is wrong comes after a request that is still to be answered
+            cycle.keep_alive = False
+            return
+        if self._in_head or (under_way and not cycle.response_started):
+            answer = refusal.answer(secrets.token_hex(8))
+            headers = [(b"content-type", answer.content_type), *answer.headers]
+            headers += [(b"content-length", str(len(answer.body)).encode())]
+            lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+            self.transport.write(STATUS_LINE[refusal.status] + lines + b"\r\n" + answer.body)
+        if under_way:
+            cycle.disconnected = True  # whoever waits for the rest of the body waits no more
+            cycle.message_event.set()
+        self.receiving = True  # the parser has stopped in the midst of it
+        self.transport.close()
+
+
+def _head_too_large() -> Refusal:
+    return Refusal(431, "header_too_large", f"expected headers of at most {MAX_HEAD} bytes", close=True)
+
+
+class Bounds:
+    """Limits of connections.
+
+    Attributes:
+      connections: how many may be open.
+      body_timeout: seconds that a request may take to come.
+    """
+
+    def __init__(self, config: GatewayConfig) -> None:
+        """Read the limits."""
+        self.connections = 2 * config.sessions + SPARE_CONNECTIONS
+        self.body_timeout = config.body_timeout
+
+    async def turn_away(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer the first request of a connection that is one too many; an ASGI application."""
+        text = f"all {self.connections} connections are taken; try again"
+        answer = Refusal(503, "full", text, (b"retry-after", b"1"), close=True).answer(secrets.token_hex(8))
+        headers = [(b"content-type", answer.content_type), (b"content-length", str(len(answer.body)).encode())]
+        await send({"type": "http.response.start", "status": 503, "headers": [*headers, *answer.headers]})
+        await send({"type": "http.response.body", "body": answer.body})
 
 
 class _Server(uvicorn.Server):
@@ -50,33 +242,62 @@ class _Server(uvicorn.Server):
 class HttpServer:
     """Serves an ASGI application in the running event loop."""
 
-    def __init__(self, application: Any, listening: socket.socket, *, keep_alive: float) -> None:
+    def __init__(self, application: Any, listening: socket.socket, config: GatewayConfig) -> None:
         """Prepare to serve.
 
         Args:
           application: what answers.
           listening: the open port.
-          keep_alive: seconds after which a connection without a request is closed.
+          config: the limits, and the certificate.
+
+        Raises:
+          ConfigError: the certificate or its key cannot be read.
         """
         self._listening = listening
-        config = uvicorn.Config(
-            application,
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=GRACE,
-            timeout_keep_alive=keep_alive,  # type: ignore[arg-type]  # seconds of a timer: a fraction is fine
+        bounds = Bounds(config)
+        protocol = type("Protocol", (BoundedProtocol,), {"bounds": bounds})
+        self._server = _Server(
+            uvicorn.Config(
+                application,
+                http=protocol,
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=GRACE,
+                timeout_keep_alive=config.keep_alive,  # type: ignore[arg-type]  # a timer's: a fraction is fine
+                ssl_certfile=config.tls_cert,
+                ssl_keyfile=config.tls_key,
+            )
         )
-        self._server = _Server(config)
+        if config.tls_cert is not None:
+            _load_certificate(self._server.config, config.tls_cert)
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._server.server_state.connections)
 
     async def serve(self) -> None:
         """Serve until ``stop`` is called; what is being answered then is still answered."""
-        await self._server.serve(sockets=[self._listening])
+        clock = asyncio.get_running_loop().create_task(self._watch())
+        try:
+            await self._server.serve(sockets=[self._listening])
+        finally:
+            clock.cancel()
+
+    async def _watch(self) -> None:
+        """Close connections whose requests take too long."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(1)
+            now = loop.time()
+            for connection in list(self._server.server_state.connections):
+                if isinstance(connection, BoundedProtocol):
+                    connection.check(now)
 
     def stop(self) -> None:
         """Take no more connections, and have ``serve`` return."""
@@ -86,3 +307,13 @@ class HttpServer:
         """Return once connections are taken."""
         while not self._server.started:
             await asyncio.sleep(0.001)
+
+
+def _load_certificate(config: uvicorn.Config, path: str) -> None:
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"tls_cert: {path} and its key cannot be read: {error}") from error
+
+
+__all__ = ["BoundedProtocol", "HttpServer", "listen", "make_room_for_files", "url_of"]

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -64,6 +64,7 @@ class Model:
       stamp: ``player@version``, as answers are marked.
       memory: whether its actions depend on what it has seen before.
       deterministic: whether it takes its most likely actions unless it is told otherwise.
+      on_batch: is told rows and seconds of each forward pass.
       read_observation: checks an observation and returns it as a row.
       read_mask: does the same with an action mask; None where the player has none.
     """
@@ -89,6 +90,7 @@ class Model:
         self.stamp = f"{self.name}@{self.version}"
         self.deterministic = deterministic
         self.memory = bool(getattr(player.policy, "recurrent", False))
+        self.on_batch: Callable[[int, float], None] = lambda rows, seconds: None
         self.read_observation = RowReader(player.observation, "observation")
         self.read_mask = mask_reader(player.action, "action_mask") if player.flags else None
         self._policy = player.policy
@@ -107,6 +109,7 @@ class Model:
         ]
 
     def _act(self, batch: Batch, *, sure: bool) -> Tree:
+        began = time.perf_counter()
         decision = self._policy.act(
             batch.observations,
             action_mask=batch.masks,
@@ -114,6 +117,7 @@ class Model:
             lanes=batch.lanes,
             deterministic=sure,
         )
+        self.on_batch(len(batch.starts), time.perf_counter() - began)
         return map_tree(
             lambda dtype, values: np.asarray(values).astype(dtype, casting="same_kind"), self._dtypes, decision.actions
         )

@@ -26,12 +26,14 @@ class Request:
 
     Attributes:
       method, path: of it.
+      client: the address that it comes from.
     """
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         """Read the headers; see the ASGI specification for the arguments."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.client: str = (scope.get("client") or ("?",))[0]
         self._receive = receive
         self._found: dict[bytes, bytes] = {}
         self._twice: set[bytes] = set()
@@ -48,6 +50,10 @@ class Request:
         """
         if name in self._twice:
             raise Refusal(400, "bad_header", f"{name.decode()}: given twice, with different values")
+        return self._found.get(name)
+
+    def first(self, name: bytes) -> bytes | None:
+        """Return a header's first value, or None; nothing is refused."""
         return self._found.get(name)
 
     def check_body(self, limit: int) -> None:

@@ -24,14 +24,15 @@ class ActorError(Refusal):
 class ActorRunner:
     """Calls actors."""
 
-    def __init__(self, seconds: float, max_answer: int) -> None:
+    def __init__(self, seconds: float, max_answer: int, on_error: Callable[[], None]) -> None:
         """Prepare to call.
 
         Args:
           seconds: that a call may take.
           max_answer: bytes that it may answer.
+          on_error: is called when an actor has failed.
         """
-        self._seconds, self._max_answer = seconds, max_answer
+        self._seconds, self._max_answer, self._on_error = seconds, max_answer, on_error
 
     async def make(self, cls: Callable[..., Any], *arguments: Any) -> Any:
         """Return a new actor.
@@ -54,10 +55,10 @@ class ActorRunner:
             return b""
         if not isinstance(said, bytes):
             logger.error("%s: expected bytes or None, found %s", method.__qualname__, type(said).__name__)
-            raise _failed()
+            raise self._failed()
         if len(said) > self._max_answer:
             text = f"the actor's answer has {len(said)} bytes, expected at most {self._max_answer}"
-            raise ActorError(500, "answer_too_large", text)
+            raise self._error(500, "answer_too_large", text)
         return said
 
     async def _within(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -69,16 +70,19 @@ class ActorRunner:
             raise Refusal(400, "bad_body", str(error)) from None
         except Exception as error:
             if isinstance(error, (TimeoutError, asyncio.TimeoutError)) and _is_over(limit):
-                raise ActorError(504, "tick_timeout", f"no answer within {self._seconds:g} s") from None
+                raise self._error(504, "tick_timeout", f"no answer within {self._seconds:g} s") from None
             logger.exception("%s has failed", name)
-            raise _failed() from None
+            raise self._failed() from None
+
+    def _failed(self) -> ActorError:
+        return self._error(500, "actor_error", "the actor failed; the server's log says why")
+
+    def _error(self, status: int, code: str, text: str) -> ActorError:
+        self._on_error()
+        return ActorError(status, code, text)
 
 
 def _is_over(limit: Any) -> bool:
     """Whether it was the limit that has raised the time-out, and not the actor."""
     expired = limit.expired
     return bool(expired() if callable(expired) else expired)  # before Python 3.11 it is a property
-
-
-def _failed() -> ActorError:
-    return ActorError(500, "actor_error", "the actor failed; the server's log says why")

@@ -55,7 +55,7 @@ class Call:
 
 def replayed(answer: Answer) -> Answer:
     """Return an answer as one that is sent again."""
-    return answer._replace(headers=answer.headers + REPLAYED)
+    return answer._replace(headers=answer.headers + REPLAYED, replayed=True)
 
 
 class Session:

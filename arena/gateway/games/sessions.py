@@ -29,17 +29,23 @@ class Sessions:
       draining: whether no more games begin.
     """
 
-    def __init__(self, config: GatewayConfig, runner: ActorRunner, seat: Callable[[str, int], Agents]) -> None:
+    def __init__(
+        self,
+        config: GatewayConfig,
+        runner: ActorRunner,
+        seat: Callable[[str, int], Agents],
+        on_end: Callable[[Ending], None],
+    ) -> None:
         """Prepare places.
 
         Args:
           config: the limits.
           runner: calls the actors.
           seat: (game_id, place) -> the agents of a game.
+          on_end: is told why a game has ended.
         """
-        self._config, self._runner, self._seat = config, runner, seat
+        self._config, self._runner, self._seat, self._on_end = config, runner, seat, on_end
         self._places = list(reversed(range(config.sessions)))
-        self._loop: asyncio.AbstractEventLoop | None = None
         self.open: dict[str, Session] = {}
         self.ended: OrderedDict[str, Session] = OrderedDict()
         self.draining = False
@@ -77,14 +83,10 @@ class Sessions:
         del self.open[session.game_id]
         self._places.append(session.place)
 
-    def end(self, session: Session, how: str) -> None:
-        """Note that a game has ended, and give its place back.
-
-        Args:
-          session: the game.
-          how: as clients are told: ``by end``.
-        """
-        session.ended, session.ended_at = how, self.now()
+    def end(self, session: Session, ending: Ending) -> None:
+        """Note that a game has ended, and why, and give its place back."""
+        self._on_end(ending)
+        session.ended, session.ended_at = self._told(ending), self.now()
         session.actor = None
         del self.open[session.game_id]
         self._places.append(session.place)
@@ -115,7 +117,7 @@ class Sessions:
             await self._runner.ask(session.actor.end, b"")
         except Refusal as error:
             logger.warning("game %r ends (%s), and its actor's end has failed: %s", session.game_id, ending, error.text)
-        self.end(session, self._told(ending))
+        self.end(session, ending)
 
     def _told(self, ending: Ending) -> str:
         config = self._config

@@ -11,6 +11,7 @@ from arena.gateway.actors.seats import Seats
 from arena.gateway.answers import Answer, Headers, Refusal, shown
 from arena.gateway.games.session import Call, Session, replayed
 from arena.gateway.games.sessions import Sessions
+from arena.gateway.metrics import Metrics
 from arena.gateway.models import needs_session
 from arena.gateway.request import Request
 
@@ -30,7 +31,9 @@ class Steps:
       sessions: the games.
     """
 
-    def __init__(self, seats: Seats, config: GatewayConfig, actor: type[Actor], settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, seats: Seats, config: GatewayConfig, actor: type[Actor], settings: Mapping[str, Any], metrics: Metrics
+    ) -> None:
         """Prepare to answer.
 
         Args:
@@ -38,11 +41,12 @@ class Steps:
           config: the limits.
           actor: what plays a game.
           settings: what it is given as its ``config``.
+          metrics: counts games and failures.
         """
         self._seats, self._config, self._actor, self._settings = seats, config, actor, settings
-        self._runner = ActorRunner(config.tick_timeout, config.max_answer)
+        self._runner = ActorRunner(config.tick_timeout, config.max_answer, metrics.actor_errors.inc)
         self._alone = 0  # requests for a lone answer that are under way
-        self.sessions = Sessions(config, self._runner, seats.seat)
+        self.sessions = Sessions(config, self._runner, seats.seat, metrics.ended)
 
     async def answer(self, request: Request) -> Answer:
         """Return the actor's answer.
@@ -151,13 +155,13 @@ class Steps:
         try:
             said = await self._runner.ask(session.actor.end, body)
         except ActorError:
-            self.sessions.end(session, f"by {kind}")
+            self.sessions.end(session, kind)
             raise
         except Refusal:  # of bytes that it cannot read: the game goes on
             session.agents.ending = None
             raise
         answer = _answer(session, said, session.actor.content_type)
-        self.sessions.end(session, f"by {kind}")
+        self.sessions.end(session, kind)
         return answer
 
     # Lone answers -----------------------------------------------------------------------------------------------
@@ -182,6 +186,11 @@ class Steps:
 def _answer(session: Session, said: bytes, content_type: str | None) -> Answer:
     headers: Headers = ((b"version", session.stamps()),)
     return Answer(said, content_type.encode() if said and content_type else DEFAULT_TYPE, headers)
+
+
+def kind_of(request: Request) -> str:
+    """Return the kind of a step, ``other`` where it is none, for those who count."""
+    return KINDS.get(request.first(b"step_kind") or b"", "other") if request.path == "/step" else "other"
 
 
 def _kind_of(request: Request) -> str:
