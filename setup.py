@@ -43,7 +43,6 @@ EXTRAS = {
         "httptools>=0.6.4",
         "uvloop>=0.21",
         "prometheus_client>=0.21",
-        "async-timeout>=4.0.3; python_version < '3.11'",
     ],
     "video": ["imageio>=2.34", "imageio-ffmpeg>=0.5", "pygame-ce>=2.5"],
 }

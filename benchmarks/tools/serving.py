@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 
@@ -56,6 +57,15 @@ class Served:
     def errors(self) -> str:
         """Return what it has written to standard error so far."""
         return "".join(self._errors)
+
+    def has_said(self, text: str, within: float = 10) -> bool:
+        """Whether a text comes to standard error in time."""
+        until = time.monotonic() + within
+        while text not in self.errors():
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.01)
+        return True
 
     def memory(self) -> int:
         """Return the bytes of its resident memory."""

@@ -324,7 +324,7 @@ def test_it_starts_without_mpi_and_ends_when_it_is_told_to(tmp_path):
     assert "torch" in loaded and not loaded & {"mpi4py", "mpi4py.MPI", "arena.comms"}
 
 
-def test_a_user_error_is_one_sentence_and_exit_code_2(tmp_path, capsys):
+def test_a_user_error_is_one_sentence_and_exit_code_2(tmp_path, capsys, monkeypatch):
     run = make_run(tmp_path, POLE)
     assert main(["serve", str(run.path)]) == 2
     assert "player 'blue': expected weights" in capsys.readouterr().err
@@ -335,11 +335,14 @@ def test_a_user_error_is_one_sentence_and_exit_code_2(tmp_path, capsys):
         ("--player", "blue", "--player", "blue@1000"): "expected each player once, found 'blue' twice",
         ("--port", "70000"): "--port: expected a number of at most 65535, found 70000",
         ("--sessions", "many"): "--sessions: expected",
-        ("--host", "256.1.1.1"): "expected an address of this machine, found '256.1.1.1'",
+        ("--host", "256.1.1.1"): "since 256.1.1.1 can be reached from other machines, found none",
     }
     for options, sentence in wrong.items():
         assert main(["serve", str(run.path), *options]) == 2, options
         assert sentence in capsys.readouterr().err, options
+    monkeypatch.setenv("ARENA_TOKEN", "s3cret")
+    assert main(["serve", str(run.path), "--host", "256.1.1.1"]) == 2
+    assert "expected an address of this machine, found '256.1.1.1'" in capsys.readouterr().err
     with Served(run.path) as server:
         assert main(["serve", str(run.path), "--port", str(server.port)]) == 2
         assert f"127.0.0.1:{server.port} is in use; choose another" in capsys.readouterr().err

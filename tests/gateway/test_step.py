@@ -254,7 +254,7 @@ def id_used_again(game):
 def constructor_fails(game):
     told = game("start", 1, "raise").is_(500, "actor_error")
     assert told.error == "the actor failed; the server's log says why"
-    assert "secret of the constructor" in game.server.errors()
+    assert game.server.has_said("secret of the constructor")
     game("tick", 2).is_(404, "unknown_game")
     for _ in range(5):  # its place is free again
         game("start", 1, "raise").is_(500, "actor_error")
@@ -343,7 +343,7 @@ def tick_fails(game):
     assert game("tick", 2, "none").is_(200).body == b""
     told = game("tick", 3, "long").is_(500, "answer_too_large")
     assert told.error == "the actor's answer has 101 bytes, expected at most 100"
-    assert "a secret" in game.server.errors() and "expected bytes or None, found str" in game.server.errors()
+    assert game.server.has_said("a secret") and game.server.has_said("expected bytes or None, found str")
 
 
 def fails_too_often(game):

@@ -3,16 +3,10 @@
 import asyncio
 import inspect
 import logging
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from arena.gateway.answers import BadRequest, Refusal
-
-if sys.version_info >= (3, 11):
-    from asyncio import timeout
-else:
-    from async_timeout import timeout  # type: ignore[import-not-found]
 
 logger = logging.getLogger(__name__)
 
@@ -62,14 +56,15 @@ class ActorRunner:
         return said
 
     async def _within(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        limit = _Limit(self._seconds)
         try:
-            async with timeout(self._seconds) as limit:
+            with limit:
                 said = function(*arguments)
                 return await said if inspect.isawaitable(said) else said
         except BadRequest as error:
             raise Refusal(400, "bad_body", str(error)) from None
         except Exception as error:
-            if isinstance(error, (TimeoutError, asyncio.TimeoutError)) and _is_over(limit):
+            if isinstance(error, TimeoutError) and limit.over:
                 raise self._error(504, "tick_timeout", f"no answer within {self._seconds:g} s") from None
             logger.exception("%s has failed", name)
             raise self._failed() from None
@@ -82,7 +77,28 @@ class ActorRunner:
         return ActorError(status, code, text)
 
 
-def _is_over(limit: Any) -> bool:
-    """Whether it was the limit that has raised the time-out, and not the actor."""
-    expired = limit.expired
-    return bool(expired() if callable(expired) else expired)  # before Python 3.11 it is a property
+class _Limit:
+    """Raises TimeoutError after some seconds in the task that is in it (Python 3.10 has no ``asyncio.timeout``).
+
+    Attributes:
+      over: whether they are over.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self.over = seconds, False
+
+    def __enter__(self) -> None:
+        self._task = asyncio.current_task()
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._cancel)
+
+    def _cancel(self) -> None:
+        self.over = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._timer.cancel()
+        if self.over and kind is asyncio.CancelledError:
+            if self._task is not None and hasattr(self._task, "uncancel"):
+                self._task.uncancel()
+            raise TimeoutError from error
