@@ -24,6 +24,9 @@ class GatewayConfig(Model):
     max_wait: Annotated[Number, Field(ge=0, le=1)] = Field(
         0.0, description="Seconds that a forward pass waits for others to ask; 0 waits for nobody."
     )
+    actor_threads: Annotated[Index, Field(le=256)] = Field(
+        0, description="Threads for actors that wait for something else than the players; 0 calls them in the loop."
+    )
     tick_timeout: Seconds = Field(30.0, description="Seconds that an actor may take for one answer.")
     idle_timeout: Seconds = Field(60.0, description="Seconds after its last answer until a silent game is ended.")
     session_timeout: Seconds = Field(86400.0, description="Seconds after its start until a game is ended.")

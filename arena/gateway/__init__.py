@@ -6,5 +6,6 @@ What the server serves it is handed: files of runs are read by ``evaluation``, a
 from arena.gateway.actors.actor import Actor, AgentSpaces
 from arena.gateway.actors.agent import Agent, Agents
 from arena.gateway.answers import BadRequest
+from arena.gateway.remote import RemoteModel
 
-__all__ = ["Actor", "Agent", "AgentSpaces", "Agents", "BadRequest"]
+__all__ = ["Actor", "Agent", "AgentSpaces", "Agents", "BadRequest", "RemoteModel"]

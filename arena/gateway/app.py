@@ -17,6 +17,7 @@ from arena.gateway.inference import Inference
 from arena.gateway.metrics import Levels, Metrics
 from arena.gateway.models import Model
 from arena.gateway.request import Receive, Request, Scope
+from arena.gateway.watch import StackWatch
 
 LAST_WORDS = 0.5
 """Seconds for which the server still answers when the last game has ended: clients want to begin another one."""
@@ -171,14 +172,18 @@ class Gateway:
         await asyncio.gather(self._steps.sessions.sweep(), self._watch())
 
     async def _watch(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            worst = 0.0
-            for _ in range(10):
-                due = loop.time() + 0.1
-                await asyncio.sleep(0.1)
-                worst = max(worst, loop.time() - due)
-            self._lag = worst
+        loop, watch = asyncio.get_running_loop(), StackWatch()
+        try:
+            while True:
+                worst = 0.0
+                for _ in range(20):
+                    due = loop.time() + 0.05
+                    await asyncio.sleep(0.05)
+                    watch.beat()
+                    worst = max(worst, loop.time() - due)
+                self._lag = worst
+        finally:
+            watch.close()
 
     async def drain(self) -> None:
         """Begin no more games, and return when the last one has ended."""

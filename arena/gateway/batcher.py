@@ -10,10 +10,8 @@ from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium import spaces
 
-from arena.common.trees import Tree, map_tree, put
-from arena.gateway.values import empty_rows
+from arena.common.trees import Tree, map_tree, put, tree_leaves
 
 
 class Batch(NamedTuple):
@@ -51,11 +49,10 @@ class Batcher:
     def __init__(
         self,
         forward: Callable[[Batch], Tree],
-        observation: spaces.Space,
+        observations: Tree,
         *,
         flags: int = 0,
         memory: bool = False,
-        max_batch: int = 64,
         max_wait: float = 0.0,
         executor: Executor | None = None,
     ) -> None:
@@ -63,15 +60,16 @@ class Batcher:
 
         Args:
           forward: the pass: a batch in, arrays ``[N, ...]`` out, which it leaves to the caller.
-          observation: the space of a row.
+          observations: arrays ``[max_batch, ...]`` in which batches are laid out; an ask of more rows than that is a
+            pass of its own.
           flags: of a row's action mask, 0 for none.
           memory: whether rows have lanes.
-          max_batch: rows of one pass; an ask of more rows is a pass of its own.
           max_wait: seconds that a batch waits to become full; 0 waits for nobody.
           executor: a thread for passes that would hold up the event loop; None runs them in the loop.
         """
-        self._forward, self._executor, self._max_batch, self._max_wait = forward, executor, max_batch, max_wait
-        self._observations = empty_rows(observation, max_batch)
+        self._forward, self._executor, self._max_wait = forward, executor, max_wait
+        self._observations = observations
+        max_batch = self._max_batch = len(tree_leaves(observations)[0])
         self._masks = np.ones((max_batch, flags), np.int8) if flags else None
         self._starts = np.zeros(max_batch, bool)
         self._lanes = np.zeros(max_batch, np.int64) if memory else None

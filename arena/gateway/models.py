@@ -14,7 +14,7 @@ from arena.common.trees import Tree, leaf_dtype, map_space, map_tree
 from arena.config.gateway import GatewayConfig
 from arena.gateway.answers import Refusal
 from arena.gateway.batcher import Batch, Batcher
-from arena.gateway.values import RowReader, mask_reader
+from arena.gateway.values import RowReader, empty_rows, mask_reader
 
 IN_LOOP = 0.001
 """Seconds that a forward pass may hold up the event loop."""
@@ -98,10 +98,9 @@ class Model:
         self._batchers = [
             Batcher(
                 partial(self._act, sure=sure),
-                player.observation,
+                empty_rows(player.observation, config.max_batch),
                 flags=player.flags,
                 memory=self.memory,
-                max_batch=config.max_batch,
                 max_wait=config.max_wait,
                 executor=executor,
             )

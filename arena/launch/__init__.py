@@ -30,6 +30,7 @@ COMMANDS = {
     "exploitability": "arena.commands.exploitability",
     "schema": "arena.commands.schema",
     "serve": "arena.commands.serve",
+    "fake-actor": "arena.commands.fake_actor",
     "fake-gamecore": "arena.commands.fake_gamecore",
 }
 """Commands beside the start of a run, and the modules whose ``main`` they are: it returns an exit code, or raises

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from arena.common.trees import Tree
+from arena.gateway.actors.bridge import wait_for
 from arena.gateway.models import Model
 from arena.gateway.values import SpaceError, first_row
 
@@ -66,6 +67,16 @@ class Agent:
     def acted(self) -> bool:
         """Whether its episode has begun: it has acted in it."""
         return not self._fresh
+
+    def act(self, observation: Any, mask: Any = None) -> Any:
+        """Return an action, in a plain method of an actor; see ``act_async``.
+
+        Raises:
+          SpaceError: see there.
+          TimeoutError: the actor's call has taken too long.
+        """
+        seen = self.read(observation, mask)
+        return first_row(wait_for(lambda: self.ask(seen)))
 
     async def act_async(self, observation: Any, mask: Any = None) -> Any:
         """Return an action for an observation, nested as the action space.
@@ -144,6 +155,17 @@ class Agents(dict[str, Agent]):
         super().__init__(agents)
         self.game_id = game_id
         self.ending: Ending | None = None
+
+    def act(self, observations: Mapping[str, Any], masks: Mapping[str, Any] = NO_MASKS) -> dict[str, Any]:
+        """Return the actions of several agents, in a plain method of an actor; see ``act_async``.
+
+        Raises:
+          SpaceError: see there.
+          TimeoutError: the actor's call has taken too long.
+        """
+        seen = {name: self[name].read(value, masks.get(name)) for name, value in observations.items()}
+        actions = wait_for(lambda: asyncio.gather(*(self[name].ask(each) for name, each in seen.items())))
+        return {name: first_row(action) for name, action in zip(seen, actions, strict=True)}
 
     async def act_async(self, observations: Mapping[str, Any], masks: Mapping[str, Any] = NO_MASKS) -> dict[str, Any]:
         """Return the actions of several agents, which are asked in one batch.

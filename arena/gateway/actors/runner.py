@@ -4,8 +4,11 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from arena.config.gateway import GatewayConfig
+from arena.gateway.actors.bridge import in_greenlet, in_thread
 from arena.gateway.answers import BadRequest, Refusal
 
 logger = logging.getLogger(__name__)
@@ -16,17 +19,18 @@ class ActorError(Refusal):
 
 
 class ActorRunner:
-    """Calls actors."""
+    """Calls actors: plain methods in greenlets of the event loop or in threads, async ones as they are."""
 
-    def __init__(self, seconds: float, max_answer: int, on_error: Callable[[], None]) -> None:
+    def __init__(self, config: GatewayConfig, on_error: Callable[[], None]) -> None:
         """Prepare to call.
 
         Args:
-          seconds: that a call may take.
-          max_answer: bytes that it may answer.
+          config: says how long a call may take, how much it may answer, and how many threads there are.
           on_error: is called when an actor has failed.
         """
-        self._seconds, self._max_answer, self._on_error = seconds, max_answer, on_error
+        self._seconds, self._max_answer, self._on_error = config.tick_timeout, config.max_answer, on_error
+        self._threads = ThreadPoolExecutor(config.actor_threads, "actor") if config.actor_threads else None
+        self._late: dict[int, tuple[Any, Future[Any]]] = {}  # actors whose thread goes on after its time was over
 
     async def make(self, cls: Callable[..., Any], *arguments: Any) -> Any:
         """Return a new actor.
@@ -59,15 +63,34 @@ class ActorRunner:
         limit = _Limit(self._seconds)
         try:
             with limit:
-                said = function(*arguments)
+                if inspect.iscoroutinefunction(function):
+                    return await function(*arguments)
+                if self._threads is not None:
+                    said = await self._in_thread(self._threads, function, *arguments)
+                else:
+                    said = await in_greenlet(limit.is_over, function, *arguments)
                 return await said if inspect.isawaitable(said) else said
         except BadRequest as error:
             raise Refusal(400, "bad_body", str(error)) from None
         except Exception as error:
-            if isinstance(error, TimeoutError) and limit.over:
+            if limit.over:
                 raise self._error(504, "tick_timeout", f"no answer within {self._seconds:g} s") from None
-            logger.exception("%s has failed", name)
+            logger.error("%s has failed", name, exc_info=error)
             raise self._failed() from None
+
+    async def _in_thread(self, threads: ThreadPoolExecutor, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a plain function in a thread, after the one that is still busy with the same actor."""
+        owner = getattr(function, "__self__", None)
+        if owner is not None and id(owner) in self._late:
+            await asyncio.wait([asyncio.wrap_future(self._late[id(owner)][1])])
+        call = threads.submit(in_thread, asyncio.get_running_loop(), self._seconds, function, *arguments)
+        try:
+            return await asyncio.wrap_future(call)
+        except asyncio.CancelledError:
+            if owner is not None and not call.cancel():
+                self._late[id(owner)] = owner, call
+                call.add_done_callback(lambda _: self._late.pop(id(owner), None))
+            raise
 
     def _failed(self) -> ActorError:
         return self._error(500, "actor_error", "the actor failed; the server's log says why")
@@ -87,6 +110,10 @@ class _Limit:
     def __init__(self, seconds: float) -> None:
         self._seconds, self.over = seconds, False
 
+    def is_over(self) -> bool:
+        """Whether they are over."""
+        return self.over
+
     def __enter__(self) -> None:
         self._task = asyncio.current_task()
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._cancel)
@@ -96,9 +123,9 @@ class _Limit:
         if self._task is not None:
             self._task.cancel()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._timer.cancel()
-        if self.over and kind is asyncio.CancelledError:
+        if self.over:  # also where the actor has kept the news to itself
             if self._task is not None and hasattr(self._task, "uncancel"):
                 self._task.uncancel()
             raise TimeoutError from error

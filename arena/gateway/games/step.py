@@ -44,7 +44,7 @@ class Steps:
           metrics: counts games and failures.
         """
         self._seats, self._config, self._actor, self._settings = seats, config, actor, settings
-        self._runner = ActorRunner(config.tick_timeout, config.max_answer, metrics.actor_errors.inc)
+        self._runner = ActorRunner(config, metrics.actor_errors.inc)
         self._alone = 0  # requests for a lone answer that are under way
         self.sessions = Sessions(config, self._runner, seats.seat, metrics.ended)
 

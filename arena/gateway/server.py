@@ -1,0 +1,94 @@
+"""A server of its own: from the open port to the last answer, and the signals between."""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvloop
+
+from arena.common.errors import ConfigError
+from arena.config.gateway import GatewayConfig
+from arena.gateway.access import Access, is_of_this_machine, token_of
+from arena.gateway.app import Gateway
+from arena.gateway.http import HttpServer, listen, make_room_for_files, url_of
+
+AFTER_A_SECOND_SIGNAL = 130
+SWITCH_INTERVAL = 0.0005
+"""Seconds for which a thread that computes keeps the interpreter, while the event loop waits for it."""
+
+
+class Door:
+    """An open port, and who may come in.
+
+    Attributes:
+      access: who may ask.
+      url: where clients ask.
+      listening: the port.
+    """
+
+    def __init__(self, config: GatewayConfig, access: Access, listening: socket.socket) -> None:
+        """Note them."""
+        self.access, self.listening = access, listening
+        self.url = url_of(listening, "http" if config.tls_cert is None else "https")
+
+
+@contextmanager
+def opened(config: GatewayConfig) -> Iterator[Door]:
+    """Open the port, before anything is loaded that takes its time.
+
+    Raises:
+      ConfigError: other machines could ask without a token, the port is in use, or so many games cannot be.
+    """
+    token = token_of(config.token_file)
+    if token is None and not is_of_this_machine(config.host):
+        raise ConfigError(
+            f"token_file: expected a file with a token, since {config.host} can be reached from other machines, "
+            "found none"
+        )
+    make_room_for_files(config.sessions)
+    with listen(config.host, config.port) as listening:
+        yield Door(config, Access(token, config.allow_origins), listening)
+
+
+def serve(gateway: Gateway, door: Door, config: GatewayConfig, line: str) -> int:
+    """Serve until a signal says to close, and until games have ended then; return the exit code.
+
+    Args:
+      gateway: what answers.
+      door: the open port.
+      config: the limits.
+      line: is printed when the server answers.
+
+    Raises:
+      ConfigError: the certificate cannot be read.
+    """
+    gc.freeze()  # what is loaded now stays, and need not be looked at again
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    return uvloop.run(_serve(gateway, HttpServer(gateway, door.listening, config), line))
+
+
+async def _serve(gateway: Gateway, server: HttpServer, line: str) -> int:
+    gateway.connections = lambda: server.connections
+    loop, told_to_close = asyncio.get_running_loop(), asyncio.Event()
+
+    def close() -> None:
+        if told_to_close.is_set():
+            os._exit(AFTER_A_SECOND_SIGNAL)
+        told_to_close.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, close)
+    serving, clock = loop.create_task(server.serve()), loop.create_task(gateway.look_after())
+    await server.started()
+    print(line, flush=True)
+    await told_to_close.wait()
+    await gateway.drain()
+    server.stop()
+    await serving
+    clock.cancel()
+    return 0

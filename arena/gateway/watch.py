@@ -1,0 +1,47 @@
+"""Says what holds up the event loop, and where: mostly an actor that waits without letting others go on."""
+
+import logging
+import sys
+import threading
+import time
+import traceback
+
+HELD = 0.25
+"""Seconds for which the loop may stand still before the stack is logged."""
+
+logger = logging.getLogger(__name__)
+
+
+class StackWatch:
+    """Looks, from a thread of its own, at when the loop last said that it goes on."""
+
+    def __init__(self) -> None:
+        """Watch the thread that this is called in."""
+        self._watched = threading.get_ident()
+        self._beat = time.monotonic()
+        self._over = threading.Event()
+        threading.Thread(target=self._watch, name="stack-watch", daemon=True).start()
+
+    def beat(self) -> None:
+        """Say that the loop goes on; to be called much more often than every ``HELD`` seconds."""
+        self._beat = time.monotonic()
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._over.set()
+
+    def _watch(self) -> None:
+        told = 0.0
+        while not self._over.wait(HELD / 4):
+            beat = self._beat
+            held = time.monotonic() - beat
+            frame = sys._current_frames().get(self._watched)
+            if held < HELD or beat == told or frame is None or beat != self._beat:
+                continue
+            told = beat
+            stack = "".join(traceback.format_stack(frame)[-8:])
+            logger.warning(
+                "all games have waited for %.2f s; an actor that waits should await, or have actor_threads:\n%s",
+                held,
+                stack,
+            )
