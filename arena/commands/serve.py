@@ -27,6 +27,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     config = gateway_config(arguments)
+    logging.getLogger("arena.gateway").setLevel(logging.INFO)
     log_requests(config)
     run = RunDirectory.existing(arguments.run)
     with server_packages("arena serve"):
@@ -46,20 +47,23 @@ def _gateway(
     from arena.evaluation.served import load_players
     from arena.gateway.actors.seats import Seats, assign, load_actor, spaces_of
     from arena.gateway.app import Gateway
-    from arena.gateway.models import make_models
+    from arena.gateway.players import ModelMaker, make_players
+    from arena.gateway.reload import Reloader
 
     seed = run_config.seed if arguments.seed is None else arguments.seed
     seed_libraries(seed)
     actor = load_actor(config.actor)
     spaces = spaces_of(actor, config.settings)
-    names = arguments.player or list(run_config.players)
-    players = [name.partition("@")[0] for name in names]
-    agents = assign(None if spaces is None else list(spaces), players, config.agents, actor.__name__)
-    lanes = {player: config.sessions * list(agents.values()).count(player) for player in players}
-    loaded = load_players(run, run_config, names, lanes=lanes, seed=seed)
-    models = make_models(loaded, config, deterministic=not arguments.sample)
-    gateway = Gateway(models, Seats(models, agents, spaces), config, actor, config.settings, access)
-    return gateway, [model.stamp for model in models.values()]
+    names = arguments.player or list(dict.fromkeys(config.agents.values())) or list(run_config.players)
+    agents = assign(None if spaces is None else list(spaces), names, config.agents, actor.__name__)
+    lanes = {name: config.sessions * list(agents.values()).count(name) for name in names}
+    loaded, sources = load_players(run, run_config, names, lanes=lanes, seed=seed)
+    make = ModelMaker(config, deterministic=not arguments.sample)
+    players = make_players(loaded, make)
+    gateway = Gateway(players, Seats(players, agents, spaces), config, actor, config.settings, access)
+    if not arguments.no_reload:
+        gateway.background.append(Reloader(players, sources, make, config, gateway.metrics).run)
+    return gateway, [model.stamp for player in players.values() for model in player]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         help="whom to serve, with the newest weights or a snapshot's; may be repeated (default: every player)",
     )
     parser.add_argument("--sample", action="store_true", help="draw actions instead of taking the most likely ones")
+    parser.add_argument("--no-reload", action="store_true", help="serve no newer weights when there are some")
     parser.add_argument("--seed", type=int, help="seed of drawn actions; the run's own if left out")
     add_gateway_options(parser)
     return parser

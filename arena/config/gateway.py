@@ -1,6 +1,6 @@
 """Where and how players are served over HTTP: ``arena serve`` makes its options of these keys."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -23,6 +23,13 @@ class GatewayConfig(Model):
     max_batch: Annotated[Count, Field(le=4096)] = Field(64, description="How many asks one forward pass answers.")
     max_wait: Annotated[Number, Field(ge=0, le=1)] = Field(
         0.0, description="Seconds that a forward pass waits for others to ask; 0 waits for nobody."
+    )
+    pin: Literal["session", "newest"] = Field(
+        "session", description="Whether a game keeps the version that it began with (session), or not (newest)."
+    )
+    poll: Seconds = Field(1.0, description="Seconds between two looks for newer versions.")
+    max_versions: Annotated[Count, Field(ge=2)] = Field(
+        4, description="How many versions of a player are kept for games that began with them."
     )
     actor_threads: Annotated[Index, Field(le=256)] = Field(
         0, description="Threads for actors that wait for something else than the players; 0 calls them in the loop."

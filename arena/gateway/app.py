@@ -16,6 +16,7 @@ from arena.gateway.games.step import Steps, kind_of
 from arena.gateway.inference import Inference
 from arena.gateway.metrics import Levels, Metrics
 from arena.gateway.models import Model
+from arena.gateway.players import Player
 from arena.gateway.request import Receive, Request, Scope
 from arena.gateway.watch import StackWatch
 
@@ -38,12 +39,14 @@ class Gateway:
     """Serves players over HTTP.
 
     Attributes:
+      metrics: what is counted.
+      background: what else runs while it serves.
       connections: how many are open, as the HTTP server tells.
     """
 
     def __init__(
         self,
-        models: Mapping[str, Model],
+        players: Mapping[str, Player],
         seats: Seats,
         config: GatewayConfig,
         actor: type[Actor] = JsonActor,
@@ -53,18 +56,19 @@ class Gateway:
         """Prepare to serve.
 
         Args:
-          models: the players by name.
+          players: by name.
           seats: gives games their agents.
           config: the limits.
           actor: what plays a game.
           settings: what it is given as its ``config``.
           access: who may ask.
         """
-        self._models, self._config, self._access = models, config, access
-        self._metrics = Metrics(models, config.sessions, self._levels)
-        self._steps = Steps(seats, config, actor, settings, self._metrics)
-        self._inference = Inference(models, config.max_body)
+        self._players, self._config, self._access = players, config, access
+        self.metrics = Metrics(players, config.sessions, self._levels)
+        self._steps = Steps(seats, config, actor, settings, self.metrics)
+        self._inference = Inference(players, config.max_body)
         self._lag = 0.0
+        self.background: list[Callable[[], Awaitable[None]]] = [self._watch]
         self.connections: Callable[[], int] = lambda: 0
         self._routes: dict[str, tuple[str, Handler]] = {
             "/step": ("POST", self._steps.answer),
@@ -105,11 +109,11 @@ class Gateway:
 
     def _note(self, request: Request, answer: Answer, seconds: float, number: str) -> None:
         kind = kind_of(request)
-        self._metrics.request(kind, answer.status)
+        self.metrics.request(kind, answer.status)
         if kind == "tick":
-            self._metrics.ticks.observe(seconds)
+            self.metrics.ticks.observe(seconds)
         if answer.replayed:
-            self._metrics.replayed.inc()
+            self.metrics.replayed.inc()
         if self._config.access_log:
             line = (
                 f"{request.client} {request.method} {shown(request.path)[1:-1]} {answer.status} {seconds * 1000:.1f} ms"
@@ -168,8 +172,8 @@ class Gateway:
     # The server itself ------------------------------------------------------------------------------------------
 
     async def look_after(self) -> None:
-        """End games whose time is over, and watch the event loop, until the task is cancelled."""
-        await asyncio.gather(self._steps.sessions.sweep(), self._watch())
+        """End games whose time is over, and do what runs beside, until the task is cancelled."""
+        await asyncio.gather(self._steps.sessions.sweep(), *(begin() for begin in self.background))
 
     async def _watch(self) -> None:
         loop, watch = asyncio.get_running_loop(), StackWatch()
@@ -200,14 +204,16 @@ class Gateway:
         closing = self._steps.sessions.closed()
         if closing is not None:
             return json_answer({"ready": False, "error": closing.text, "code": closing.code}, 503)
-        return json_answer({"ready": True, "versions": {name: model.version for name, model in self._models.items()}})
+        return json_answer(
+            {"ready": True, "versions": {name: player.newest.version for name, player in self._players.items()}}
+        )
 
     async def _ready_for_inference(self, request: Request) -> Answer:
         closing = self._steps.sessions.closed()
         return json_answer({"live": True, "ready": closing is None}, 200 if closing is None else 503)
 
     async def _count(self, request: Request) -> Answer:
-        return Answer(self._metrics.text(), PROMETHEUS)
+        return Answer(self.metrics.text(), PROMETHEUS)
 
     async def _server(self, request: Request) -> Answer:
         return self._inference.server()

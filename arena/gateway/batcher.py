@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,13 +30,25 @@ class Batch(NamedTuple):
     lanes: np.ndarray | None
 
 
+class Answered(NamedTuple):
+    """What a forward pass has said of some rows.
+
+    Attributes:
+      rows: arrays ``[N, ...]``.
+      by: what has said it: the version of the weights.
+    """
+
+    rows: Tree
+    by: str
+
+
 class _Ask(NamedTuple):
     rows: int
     observations: Tree
     masks: np.ndarray | None
     start: bool
     lane: int
-    answer: "asyncio.Future[Tree]"
+    answer: "asyncio.Future[Answered]"
 
 
 class Batcher:
@@ -48,7 +60,7 @@ class Batcher:
 
     def __init__(
         self,
-        forward: Callable[[Batch], Tree],
+        forward: Callable[[Batch], Answered],
         observations: Tree,
         *,
         flags: int = 0,
@@ -80,7 +92,7 @@ class Batcher:
 
     def ask(
         self, observations: Tree, masks: np.ndarray | None = None, *, rows: int = 1, start: bool = True, lane: int = -1
-    ) -> "asyncio.Future[Tree]":
+    ) -> "asyncio.Future[Answered]":
         """Ask for what the forward pass says of some rows; must be called in the event loop.
 
         Args:
@@ -128,7 +140,7 @@ class Batcher:
             done.add_done_callback(lambda future, asks=asks: self._resume(asks, future))  # type: ignore[misc]
             return
 
-    def _resume(self, asks: list[_Ask], future: "asyncio.Future[tuple[Tree, Exception | None]]") -> None:
+    def _resume(self, asks: list[_Ask], future: "asyncio.Future[tuple[Answered | None, Exception | None]]") -> None:
         self._running = False
         if not future.cancelled():
             self._answer(asks, *future.result())
@@ -167,7 +179,7 @@ class Batcher:
         lanes = None if self._lanes is None else np.full(ask.rows, ask.lane)
         return Batch(ask.observations, masks, np.full(ask.rows, ask.start), lanes)
 
-    def _answer(self, asks: list[_Ask], answers: Tree, error: Exception | None) -> None:
+    def _answer(self, asks: list[_Ask], answered: Answered | None, error: Exception | None) -> None:
         if error is not None and len(asks) > 1:
             self._one_by_one(asks)
             return
@@ -175,11 +187,12 @@ class Batcher:
         for ask in asks:
             if ask.answer.cancelled():
                 pass
-            elif error is not None:
-                ask.answer.set_exception(error)
+            elif answered is None:
+                ask.answer.set_exception(error or RuntimeError("the forward pass has said nothing"))
             else:
                 part = slice(rows, rows + ask.rows)
-                ask.answer.set_result(map_tree(lambda leaf, part=part: leaf[part], answers))
+                mine = map_tree(lambda leaf, part=part: leaf[part], answered.rows)
+                ask.answer.set_result(Answered(mine, answered.by))
             rows += ask.rows
 
     def _one_by_one(self, asks: list[_Ask]) -> None:
@@ -188,7 +201,7 @@ class Batcher:
             self._answer([ask], *_attempt(self._forward, self._alone(ask)))
 
 
-def _attempt(forward: Callable[[Batch], Tree], batch: Batch) -> tuple[Any, Exception | None]:
+def _attempt(forward: Callable[[Batch], Answered], batch: Batch) -> tuple[Answered | None, Exception | None]:
     try:
         return forward(batch), None
     except Exception as error:

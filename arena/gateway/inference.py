@@ -10,7 +10,9 @@ from gymnasium import spaces
 import arena
 from arena.common.trees import Tree, leaf_dtype, leaf_shape, map_tree
 from arena.gateway.answers import Answer, Refusal, json_answer, shown
-from arena.gateway.models import Model, needs_session
+from arena.gateway.batcher import Answered
+from arena.gateway.models import Model
+from arena.gateway.players import Player
 from arena.gateway.request import Request
 from arena.gateway.values import SpaceError, as_array, leaf_reader, mask_reader
 
@@ -58,14 +60,14 @@ def tensors_of(space: spaces.Space, name: str) -> list[_Tensor]:
 class Inference:
     """Answers what asks for models and their answers."""
 
-    def __init__(self, models: Mapping[str, Model], max_body: int) -> None:
+    def __init__(self, players: Mapping[str, Player], max_body: int) -> None:
         """Prepare to answer.
 
         Args:
-          models: the players by name.
+          players: by name.
           max_body: bytes of a request.
         """
-        self._models, self._max_body = models, max_body
+        self._players, self._max_body = players, max_body
 
     def server(self) -> Answer:
         """Return what the server is."""
@@ -77,14 +79,10 @@ class Inference:
         Raises:
           Refusal: there is no such model, or it has no such version.
         """
-        if name not in self._models:
-            text = f"there is no model {shown(name)}; models: {', '.join(self._models)}"
+        if name not in self._players:
+            text = f"there is no model {shown(name)}; models: {', '.join(self._players)}"
             raise Refusal(404, "unknown_model", text)
-        model = self._models[name]
-        if version is not None and version != model.version:
-            text = f"there is no version {shown(version)} of {name!r}; versions: {model.version}"
-            raise Refusal(404, "unknown_model", text)
-        return model
+        return self._players[name].at(version)
 
     def describe(self, model: Model) -> Answer:
         """Return what a model takes and gives."""
@@ -94,7 +92,7 @@ class Inference:
         return json_answer(
             {
                 "name": model.name,
-                "versions": [model.version],
+                "versions": self._players[model.name].versions,
                 "platform": model.platform,
                 "inputs": inputs,
                 "outputs": [tensor.described() for tensor in tensors_of(model.action, "action")],
@@ -112,7 +110,7 @@ class Inference:
           Refusal: the request is not one of this model; the sentence says what was expected and found.
         """
         if model.memory:
-            raise needs_session(model)
+            raise self._players[model.name].needs_session()
         header = request.header(HEADER_LENGTH)
         body = await request.body(self._max_body)
         try:
@@ -120,8 +118,8 @@ class Inference:
             ask = _Ask(asked, binary, model)
         except SpaceError as error:
             raise Refusal(400, "bad_input", str(error)) from None
-        actions = await model.ask(ask.observations, ask.masks, rows=ask.rows, deterministic=ask.deterministic)
-        return ask.answer(model, actions)
+        found = await model.ask(ask.observations, ask.masks, rows=ask.rows, deterministic=ask.deterministic)
+        return ask.answer(model, found)
 
 
 class _Ask:
@@ -160,10 +158,10 @@ class _Ask:
             flags = given["action_mask"].values("INT8", (model.flags,), np.dtype(np.int8), self.rows)
             self.masks = mask_reader(model.action, "action_mask", self.rows)(flags)
 
-    def answer(self, model: Model, actions: Tree) -> Answer:
+    def answer(self, model: Model, found: Answered) -> Answer:
         """Return the actions ``[rows, ...]`` as the request wants them."""
         leaves: list[np.ndarray] = []
-        map_tree(leaves.append, actions)
+        map_tree(leaves.append, found.rows)
         by_name = {t.name: (t, leaf) for t, leaf in zip(tensors_of(model.action, "action"), leaves, strict=True)}
         outputs, tail = [], []
         for name, binary in self._outputs.items():
@@ -175,7 +173,7 @@ class _Ask:
             else:
                 output["data"] = leaf.reshape(-1).tolist()
             outputs.append(output)
-        said = {"model_name": model.name, "model_version": model.version, "outputs": outputs}
+        said = {"model_name": model.name, "model_version": found.by, "outputs": outputs}
         if self._id:
             said["id"] = self._id
         if not tail:

@@ -13,7 +13,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import GaugeMetricFamily
 
-from arena.gateway.models import Model
+from arena.gateway.players import Player
 
 PREFIX = "arena_gateway_"
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
@@ -39,15 +39,15 @@ class Levels(NamedTuple):
 class Metrics:
     """Counts."""
 
-    def __init__(self, models: Mapping[str, Model], sessions_limit: int, levels: Callable[[], Levels]) -> None:
+    def __init__(self, players: Mapping[str, Player], sessions_limit: int, levels: Callable[[], Levels]) -> None:
         """Begin at zero.
 
         Args:
-          models: the players by name.
+          players: by name.
           sessions_limit: how many games may be open.
           levels: what is so when somebody looks.
         """
-        self._models, self._limit, self._levels = models, sessions_limit, levels
+        self._players, self._limit, self._levels = players, sessions_limit, levels
         self._registry = CollectorRegistry()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -71,9 +71,9 @@ class Metrics:
         self._registry.register(_Gauges(self._now))
         ProcessCollector(registry=self._registry)
         self._children: dict[tuple[str, int], Counter] = {}
-        for name, model in models.items():
+        for name, player in players.items():
             forward, batch = self._forward.labels(name), self._batch.labels(name)
-            model.on_batch = _observer(forward, batch)
+            player.on_batch = _observer(forward, batch)
         for end in ("end", "stop", "idle", "age", "error", "drain"):
             self._ends.labels(end)
 
@@ -98,7 +98,7 @@ class Metrics:
 
     def _now(self) -> Iterable[GaugeMetricFamily]:
         levels = self._levels()
-        waiting = sum(model.waiting for model in self._models.values())
+        waiting = sum(player.waiting for player in self._players.values())
         for name, text, value in (
             (PREFIX + "sessions", "Games that are open.", levels.sessions),
             (PREFIX + "sessions_limit", "Games that may be open.", self._limit),
@@ -109,9 +109,9 @@ class Metrics:
             yield GaugeMetricFamily(name, text, value=value)
         versions = GaugeMetricFamily(PREFIX + "version_info", "The newest version.", labels=["player", "version"])
         loaded = GaugeMetricFamily(PREFIX + "versions_loaded", "Versions in memory.", labels=["player"])
-        for name, model in self._models.items():
-            versions.add_metric([name, model.version], 1)
-            loaded.add_metric([name], 1)
+        for name, player in self._players.items():
+            versions.add_metric([name, player.newest.version], 1)
+            loaded.add_metric([name], len(player))
         yield versions
         yield loaded
 

@@ -2,22 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from gymnasium import spaces
 
 from arena.common.trees import Tree, leaf_dtype, map_space, map_tree
 from arena.config.gateway import GatewayConfig
-from arena.gateway.answers import Refusal
-from arena.gateway.batcher import Batch, Batcher
+from arena.gateway.batcher import Answered, Batch, Batcher
 from arena.gateway.values import RowReader, empty_rows, mask_reader
-
-IN_LOOP = 0.001
-"""Seconds that a forward pass may hold up the event loop."""
 
 
 class ActingPolicy(Protocol):
@@ -45,6 +41,7 @@ class LoadedPlayer(NamedTuple):
       flags: of its action mask, 0 where it has none.
       policy: what acts.
       platform: what a client of the Open Inference Protocol is told that it is.
+      fixed: whether this version stays; else it is the newest, and newer ones take its place.
     """
 
     name: str
@@ -54,14 +51,15 @@ class LoadedPlayer(NamedTuple):
     flags: int
     policy: ActingPolicy
     platform: str
+    fixed: bool = False
 
 
 class Model:
     """One player with one version of its weights.
 
     Attributes:
-      name, version, observation, action, flags, platform: see ``LoadedPlayer``.
-      stamp: ``player@version``, as answers are marked.
+      name, version, observation, action, flags, platform, fixed: see ``LoadedPlayer``.
+      users: how many agents of open games act by it.
       memory: whether its actions depend on what it has seen before.
       deterministic: whether it takes its most likely actions unless it is told otherwise.
       on_batch: is told rows and seconds of each forward pass.
@@ -87,13 +85,13 @@ class Model:
         """
         self.name, self.version, self.platform = player.name, player.version, player.platform
         self.observation, self.action, self.flags = player.observation, player.action, player.flags
-        self.stamp = f"{self.name}@{self.version}"
+        self.fixed, self.users = player.fixed, 0
         self.deterministic = deterministic
         self.memory = bool(getattr(player.policy, "recurrent", False))
         self.on_batch: Callable[[int, float], None] = lambda rows, seconds: None
         self.read_observation = RowReader(player.observation, "observation")
         self.read_mask = mask_reader(player.action, "action_mask") if player.flags else None
-        self._policy = player.policy
+        self._policy, self._executor = player.policy, executor
         self._dtypes = map_space(player.action, leaf_dtype)
         self._batchers = [
             Batcher(
@@ -107,7 +105,12 @@ class Model:
             for sure in (False, True)
         ]
 
-    def _act(self, batch: Batch, *, sure: bool) -> Tree:
+    @property
+    def stamp(self) -> str:
+        """``player@version``, as answers are marked."""
+        return f"{self.name}@{self.version}"
+
+    def _act(self, batch: Batch, *, sure: bool) -> Answered:
         began = time.perf_counter()
         decision = self._policy.act(
             batch.observations,
@@ -117,9 +120,10 @@ class Model:
             deterministic=sure,
         )
         self.on_batch(len(batch.starts), time.perf_counter() - began)
-        return map_tree(
+        actions = map_tree(
             lambda dtype, values: np.asarray(values).astype(dtype, casting="same_kind"), self._dtypes, decision.actions
         )
+        return Answered(actions, self.version)
 
     def ask(
         self,
@@ -130,7 +134,7 @@ class Model:
         start: bool = True,
         lane: int = -1,
         deterministic: bool | None = None,
-    ) -> "asyncio.Future[Tree]":
+    ) -> "asyncio.Future[Answered]":
         """Ask for the actions ``[rows, ...]`` of some rows; see ``Batcher.ask``.
 
         Args:
@@ -149,36 +153,22 @@ class Model:
         """Rows that wait for a forward pass."""
         return sum(batcher.waiting for batcher in self._batchers)
 
+    async def replace(self, newer: LoadedPlayer) -> None:
+        """Act by newer weights from the next batch on; memories of games that go on stay."""
+        if self._executor is None:
+            self._exchange(newer)
+        else:
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._exchange, newer)
 
-def needs_session(model: Model) -> Refusal:
-    """Return what a client is told that asks a player with memory outside a game."""
-    text = f"player {model.name!r} has a memory: ask it in a session (start, tick, end)"
-    return Refusal(400, "needs_session", text)
-
-
-def make_models(players: Iterable[LoadedPlayer], config: GatewayConfig, *, deterministic: bool) -> dict[str, Model]:
-    """Return the models of players by name.
-
-    Each policy acts once before the server opens, which loads and compiles what it needs. Policies whose full batch
-    takes longer than ``IN_LOOP`` then act in a thread, which they share.
-
-    Args:
-      players: with their policies.
-      config: says how large batches are.
-      deterministic: whether they take their most likely actions.
-    """
-    models: dict[str, Model] = {}
-    thread: Executor | None = None
-    for player in players:
-        slow = _seconds_of_a_batch(player, config.max_batch) > IN_LOOP
-        if slow and thread is None:
-            thread = ThreadPoolExecutor(1, "forward")
-        models[player.name] = Model(player, config, deterministic=deterministic, executor=thread if slow else None)
-    return models
+    def _exchange(self, newer: LoadedPlayer) -> None:
+        if self.memory:
+            old, new = cast("Any", self._policy), cast("Any", newer.policy)
+            new.load_worker_state(old.worker_state())
+        self._policy, self.version = newer.policy, newer.version
 
 
-def _seconds_of_a_batch(player: LoadedPlayer, rows: int) -> float:
-    """Return how long a full batch takes, the shortest of some."""
+def seconds_of_a_batch(player: LoadedPlayer, rows: int) -> float:
+    """Return how long a full batch takes, the shortest of some; the first one loads and compiles what it needs."""
     row = RowReader(player.observation, "observation")(player.observation.sample())
     observations = map_tree(lambda leaf: np.repeat(leaf, rows, axis=0), row)
     masks = np.ones((rows, player.flags), np.int8) if player.flags else None

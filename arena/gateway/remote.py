@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.common.trees import Tree, map_tree, tree_leaves
 from arena.gateway.actors.bridge import can_wait, wait_for
-from arena.gateway.batcher import Batcher
+from arena.gateway.batcher import Answered, Batcher
 from arena.gateway.values import first_row
 
 if TYPE_CHECKING:
@@ -74,11 +74,11 @@ class RemoteModel:
         """
         if not can_wait():
             return self._served.at_once(inputs)
-        return first_row(wait_for(lambda: self._served.ask(inputs)))
+        return first_row(wait_for(lambda: self._served.ask(inputs)).rows)
 
     async def forward_async(self, inputs: Any) -> Any:
         """Return what the module says of one sample, batched with what others ask; see ``forward``."""
-        return first_row(await self._served.ask(inputs))
+        return first_row((await self._served.ask(inputs)).rows)
 
     def load(self, weights: Mapping[str, Any]) -> None:
         """Load weights, a state dict of the module, between two forward passes.
@@ -106,12 +106,16 @@ class _Served:
     def at_once(self, inputs: Any) -> Any:
         return first_row(self._forward(map_tree(lambda leaf: np.asarray(leaf)[np.newaxis], inputs)))
 
-    def ask(self, inputs: Any) -> "asyncio.Future[Any]":
+    def ask(self, inputs: Any) -> "asyncio.Future[Answered]":
         rows = map_tree(lambda leaf: np.asarray(leaf)[np.newaxis], inputs)
         if self._batcher is None:
             self._sample = map_tree(lambda leaf: leaf[0].copy(), rows)
             buffers = map_tree(lambda leaf: np.zeros((self._max_batch, *leaf.shape[1:]), leaf.dtype), rows)
-            self._batcher = Batcher(lambda batch: self._forward(batch.observations), buffers, max_wait=self._max_wait)
+            self._batcher = Batcher(
+                lambda batch: Answered(self._forward(batch.observations), str(self.loads)),
+                buffers,
+                max_wait=self._max_wait,
+            )
         else:
             self._check(rows)
         return self._batcher.ask(rows)

@@ -237,7 +237,7 @@ def test_agents_act_by_the_players_that_they_are_given(run, capsys):
         connection.break_off()
         return told
 
-    actor = ("--actor", f"{run.path.parent}/actors.py:Pair")
+    actor = ("--actor", f"{run.path.parent}/actors.py:Pair", "--player", "snake", "--player", "other")
     with serve(run, "Pair", "--agents", "head=snake,tail=other") as server:
         mixed = asyncio.run(play(server))
         assert mixed.headers["version"] == "snake@1000,other@1000"

@@ -332,7 +332,7 @@ def test_a_user_error_is_one_sentence_and_exit_code_2(tmp_path, capsys, monkeypa
     wrong = {
         ("--player", "green"): "there is no player 'green'",
         ("--player", "blue@5"): "expected the steps of a snapshot",
-        ("--player", "blue", "--player", "blue@1000"): "expected each player once, found 'blue' twice",
+        ("--player", "blue", "--player", "blue"): "expected each player once, found 'blue' twice",
         ("--port", "70000"): "--port: expected a number of at most 65535, found 70000",
         ("--sessions", "many"): "--sessions: expected",
         ("--host", "256.1.1.1"): "since 256.1.1.1 can be reached from other machines, found none",

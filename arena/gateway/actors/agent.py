@@ -8,6 +8,7 @@ import numpy as np
 
 from arena.common.trees import Tree
 from arena.gateway.actors.bridge import wait_for
+from arena.gateway.batcher import Answered
 from arena.gateway.models import Model
 from arena.gateway.values import SpaceError, first_row
 
@@ -49,19 +50,21 @@ class Agent:
           model: its player.
           lane: where its memory lies, for a player with memory.
         """
+        model.users += 1
         self.name, self.player = name, model.name
         self.episode_return = 0.0
         self._model, self._lane, self._fresh = model, lane, True
+        self._acted_by = ""
 
     @property
     def version(self) -> str:
-        """The transition steps that its weights have learned from."""
-        return self._model.version
+        """The transition steps that the weights have learned from by which it has acted last, or will act."""
+        return self._acted_by or self._model.version
 
     @property
     def stamp(self) -> str:
         """``player@version``."""
-        return self._model.stamp
+        return f"{self.player}@{self.version}"
 
     @property
     def acted(self) -> bool:
@@ -76,7 +79,7 @@ class Agent:
           TimeoutError: the actor's call has taken too long.
         """
         seen = self.read(observation, mask)
-        return first_row(wait_for(lambda: self.ask(seen)))
+        return self.take(wait_for(lambda: self.ask(seen)))
 
     async def act_async(self, observation: Any, mask: Any = None) -> Any:
         """Return an action for an observation, nested as the action space.
@@ -88,7 +91,7 @@ class Agent:
         Raises:
           SpaceError: (a ``ValueError``) the observation or the mask is not of the space.
         """
-        return first_row(await self.ask(self.read(observation, mask)))
+        return self.take(await self.ask(self.read(observation, mask)))
 
     def read(self, observation: Any, mask: Any = None) -> Seen:
         """Return an observation and a mask as the player reads them.
@@ -98,12 +101,21 @@ class Agent:
         """
         return Seen(self._model.read_observation(observation), None if mask is None else self._read_mask(mask))
 
-    def ask(self, seen: Seen) -> "asyncio.Future[Any]":
-        """Ask for the action ``[1, ...]`` for what ``read`` has returned."""
+    def ask(self, seen: Seen) -> "asyncio.Future[Answered]":
+        """Ask for the action for what ``read`` has returned; ``take`` takes it."""
         if self._fresh:
             self.episode_return = 0.0
         start, self._fresh = self._fresh, False
         return self._model.ask(seen.observation, seen.mask, start=start, lane=self._lane)
+
+    def take(self, answered: Answered) -> Any:
+        """Return the action that was answered, and note by which version."""
+        self._acted_by = answered.by
+        return first_row(answered.rows)
+
+    def release(self) -> None:
+        """Let go of its player's version, when the game is over."""
+        self._model.users -= 1
 
     def _read_mask(self, mask: Any) -> np.ndarray:
         if self._model.read_mask is None:
@@ -156,6 +168,11 @@ class Agents(dict[str, Agent]):
         self.game_id = game_id
         self.ending: Ending | None = None
 
+    def release(self) -> None:
+        """Let go of the players' versions, when the game is over."""
+        for agent in self.values():
+            agent.release()
+
     def act(self, observations: Mapping[str, Any], masks: Mapping[str, Any] = NO_MASKS) -> dict[str, Any]:
         """Return the actions of several agents, in a plain method of an actor; see ``act_async``.
 
@@ -165,7 +182,7 @@ class Agents(dict[str, Agent]):
         """
         seen = {name: self[name].read(value, masks.get(name)) for name, value in observations.items()}
         actions = wait_for(lambda: asyncio.gather(*(self[name].ask(each) for name, each in seen.items())))
-        return {name: first_row(action) for name, action in zip(seen, actions, strict=True)}
+        return {name: self[name].take(action) for name, action in zip(seen, actions, strict=True)}
 
     async def act_async(self, observations: Mapping[str, Any], masks: Mapping[str, Any] = NO_MASKS) -> dict[str, Any]:
         """Return the actions of several agents, which are asked in one batch.
@@ -184,6 +201,6 @@ class Agents(dict[str, Agent]):
         """Return the actions of several agents for what they have read."""
         asked = [self[name].ask(each) for name, each in seen.items()]
         if len(asked) == 1:  # as most have it
-            return {name: first_row(await asked[0]) for name in seen}
+            return {name: self[name].take(await asked[0]) for name in seen}
         actions = await asyncio.gather(*asked)
-        return {name: first_row(action) for name, action in zip(seen, actions, strict=True)}
+        return {name: self[name].take(action) for name, action in zip(seen, actions, strict=True)}

@@ -3,14 +3,14 @@
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.gateway.actors.actor import Actor, AgentSpaces
 from arena.gateway.actors.agent import Agent, Agents
 from arena.gateway.actors.json_actor import JsonActor
-from arena.gateway.models import Model
+from arena.gateway.players import Player
 from arena.gateway.values import choices_of
 
 logger = logging.getLogger(__name__)
@@ -79,61 +79,76 @@ def assign(agents: Sequence[str] | None, players: Sequence[str], said: Mapping[s
     return found
 
 
+class _Seat(NamedTuple):
+    """Where an agent sits.
+
+    Attributes:
+      agent: its name.
+      player: by whom it acts.
+      version: of the player; None for the newest.
+      beside: how many agents act by the same player and version.
+      number: of this one among them.
+    """
+
+    agent: str
+    player: Player
+    version: str | None
+    beside: int
+    number: int
+
+
 class Seats:
     """Seats the agents of games: gives each one its player, and a lane of the player's memory."""
 
     def __init__(
-        self, models: Mapping[str, Model], players: Mapping[str, str], spaces: Mapping[str, AgentSpaces] | None = None
+        self, players: Mapping[str, Player], agents: Mapping[str, str], spaces: Mapping[str, AgentSpaces] | None = None
     ) -> None:
         """Prepare to seat.
 
         Args:
-          models: the players by name.
-          players: agent -> player.
+          players: by name.
+          agents: agent -> ``player`` or ``player@version``.
           spaces: what the agents see and do, if the actor says that.
 
         Raises:
           ConfigError: an agent sees or does something else than its player has learned.
         """
-        self._seats: list[tuple[str, Model, int, int]] = []  # agent, player, agents of the player, number among them
-        counts, seen = Counter(players.values()), Counter[str]()
-        for agent, player in players.items():
-            model = models[player]
+        self._seats: list[_Seat] = []
+        counts, seen = Counter(agents.values()), Counter[str]()
+        for agent, chosen in agents.items():
+            name, _, version = chosen.partition("@")
             if spaces is not None:
-                _check(agent, spaces[agent], model)
-            self._seats.append((agent, model, counts[player], seen[player]))
-            seen[player] += 1
+                _check(agent, spaces[agent], players[name])
+            self._seats.append(_Seat(agent, players[name], version or None, counts[chosen], seen[chosen]))
+            seen[chosen] += 1
 
     @property
-    def memory(self) -> Model | None:
+    def memory(self) -> Player | None:
         """A seated player whose actions depend on what it has seen before, if there is one."""
-        return next((model for _, model, _, _ in self._seats if model.memory), None)
+        return next((seat.player for seat in self._seats if seat.player.memory), None)
 
     def seat(self, game_id: str, place: int) -> Agents:
-        """Return the agents of a game.
+        """Return the agents of a game; ``Agents.release`` must follow.
 
         Args:
           game_id: what the client calls it.
           place: its number among the games that can be open at once; -1 for one that keeps no memory.
         """
-        return Agents(
-            {
-                agent: Agent(agent, model, place * of_it + number if place >= 0 else -1)
-                for agent, model, of_it, number in self._seats
-            },
-            game_id,
-        )
+        found = {}
+        for agent, player, version, beside, number in self._seats:
+            found[agent] = Agent(agent, player.at(version), place * beside + number if place >= 0 else -1)
+        return Agents(found, game_id)
 
 
-def _check(agent: str, spaces: AgentSpaces, model: Model) -> None:
+def _check(agent: str, spaces: AgentSpaces, player: Player) -> None:
     flags = sum(choices_of(spaces.action)) if spaces.masked else 0
     for what, found, expected in (
-        ("observations", spaces.observation, model.observation),
-        ("actions", spaces.action, model.action),
-        ("flags in its action mask", flags, model.flags),
+        ("observations", spaces.observation, player.observation),
+        ("actions", spaces.action, player.action),
+        ("flags in its action mask", flags, player.flags),
     ):
         if found != expected:
             raise ConfigError(
-                f"agent {agent!r}: expected the {what} that player {model.name!r} has learned with, {expected}, "
+                f"agent {agent!r}: expected the {what} that player {player.name!r} has learned with, {expected}, "
                 f"found {found}"
             )

@@ -80,6 +80,7 @@ class Sessions:
     def discard(self, session: Session) -> None:
         """Forget a game whose actor could not be built."""
         session.failed = True
+        session.agents.release()
         del self.open[session.game_id]
         self._places.append(session.place)
 
@@ -88,6 +89,7 @@ class Sessions:
         self._on_end(ending)
         session.ended, session.ended_at = self._told(ending), self.now()
         session.actor = None
+        session.agents.release()
         del self.open[session.game_id]
         self._places.append(session.place)
         self.ended.pop(session.game_id, None)

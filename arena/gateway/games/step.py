@@ -12,7 +12,6 @@ from arena.gateway.answers import Answer, Headers, Refusal, shown
 from arena.gateway.games.session import Call, Session, replayed
 from arena.gateway.games.sessions import Sessions
 from arena.gateway.metrics import Metrics
-from arena.gateway.models import needs_session
 from arena.gateway.request import Request
 
 KINDS = {b"start": "start", b"tick": "tick", b"end": "end", b"stop": "stop", b"auto": "auto"}
@@ -169,18 +168,19 @@ class Steps:
     async def _auto(self, game_id: str, body: bytes) -> Answer:
         """Answer one tick of a game that begins and ends with it."""
         if self._seats.memory is not None:
-            raise needs_session(self._seats.memory)
+            raise self._seats.memory.needs_session()
         if self._alone >= self._config.sessions:
             text = f"all {self._config.sessions} places are taken; try again"
             raise Refusal(503, "full", text, (b"retry-after", b"1"))
         self._alone += 1
+        session = Session(game_id, -1, self._seats.seat(game_id, -1), None, 0.0)
         try:
-            session = Session(game_id, -1, self._seats.seat(game_id, -1), None, 0.0)
             session.actor = await self._runner.make(self._actor, session.agents, self._settings, game_id, b"")
             said = await self._runner.ask(session.actor.tick, body)
             return _answer(session, said, session.actor.content_type)
         finally:
             self._alone -= 1
+            session.agents.release()
 
 
 def _answer(session: Session, said: bytes, content_type: str | None) -> Answer:
