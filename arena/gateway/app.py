@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -84,8 +85,7 @@ class Gateway:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; see the ASGI specification."""
-        clock = asyncio.get_running_loop().time
-        began, number, request = clock(), "", Request(scope, receive)
+        began, number, request = time.perf_counter(), "", Request(scope, receive)
         try:
             answer = await self._answer(request)
         except Refusal as refusal:
@@ -103,7 +103,7 @@ class Gateway:
         headers += self._access.headers(request.first(b"origin"))
         if answer.status != 204:
             headers.append((b"content-type", answer.content_type))
-        self._note(request, answer, clock() - began, number)
+        self._note(request, answer, time.perf_counter() - began, number)
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
 

@@ -88,6 +88,7 @@ class Batcher:
         self._asked: deque[_Ask] = deque()
         self._flush: asyncio.Handle | None = None
         self._running = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.waiting = 0
 
     def ask(
@@ -103,7 +104,9 @@ class Batcher:
           start: whether they are the first of an episode.
           lane: where the memory of the row lies, for a player with memory.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None or loop.is_closed():  # to ask which one runs costs a system call
+            loop = self._loop = asyncio.get_running_loop()
         answer: asyncio.Future[Tree] = loop.create_future()
         self._asked.append(_Ask(rows, observations, masks, start, lane, answer))
         self.waiting += rows
@@ -135,8 +138,8 @@ class Batcher:
                 self._answer(asks, *_attempt(self._forward, batch))
                 continue
             self._running = True
-            loop = asyncio.get_running_loop()
-            done = loop.run_in_executor(self._executor, _attempt, self._forward, batch)
+            assert self._loop is not None
+            done = self._loop.run_in_executor(self._executor, _attempt, self._forward, batch)
             done.add_done_callback(lambda future, asks=asks: self._resume(asks, future))  # type: ignore[misc]
             return
 

@@ -88,10 +88,25 @@ class _Transport:
 
     def __init__(self, transport: Any, protocol: "BoundedProtocol") -> None:
         self._transport, self._protocol = transport, protocol
-        self.write, self.get_extra_info = transport.write, transport.get_extra_info
+        self.get_extra_info = transport.get_extra_info
+        self._head = b""
         self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
         self.abort = transport.abort
         self._closing = False
+
+    def write(self, data: bytes) -> None:
+        """Send what has come, but keep the head of an answer until its body follows: one system call for both."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
+            self._head = data
+            return
+        self._transport.write(data)
+
+    def flush(self) -> None:
+        """Send a head that no body follows."""
+        if self._head:
+            self.write(b"")
 
     def is_closing(self) -> bool:
         return self._closing or self._transport.is_closing()
@@ -100,6 +115,7 @@ class _Transport:
         if self._closing:
             return
         self._closing = True
+        self.flush()
         if not self._protocol.receiving or self._transport.is_closing():
             self._transport.close()
             return
@@ -170,6 +186,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head, self._raw, self._boundary = True, 0, True
         self.receiving, self.since = False, None
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Send what is left of an answer, and go on to the next request."""
+        self.transport.flush()  # type: ignore[attr-defined]
+        super().on_response_complete()
 
     def _unsupported_upgrade_warning(self) -> None:
         """Answer as if nothing else had been offered; the parser reads no more of this connection."""

@@ -125,7 +125,7 @@ class JsonActor(Actor):
     @staticmethod
     def _parsed(data: bytes) -> dict[str, Any]:
         try:
-            said = json.loads(data, parse_constant=_refuse_constant)
+            said = _DECODER.decode(data.decode())
         except BadRequest:
             raise
         except (ValueError, RecursionError):
@@ -151,4 +151,8 @@ def _told(value: Any) -> str:
 
 
 def _written(answer: Mapping[str, Any]) -> bytes:
-    return json.dumps(answer, separators=(",", ":")).encode()
+    return _ENCODER.encode(answer).encode()
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(separators=(",", ":"))

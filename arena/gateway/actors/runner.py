@@ -30,6 +30,7 @@ class ActorRunner:
         """
         self._seconds, self._max_answer, self._on_error = config.tick_timeout, config.max_answer, on_error
         self._threads = ThreadPoolExecutor(config.actor_threads, "actor") if config.actor_threads else None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._late: dict[int, tuple[Any, Future[Any]]] = {}  # actors whose thread goes on after its time was over
 
     async def make(self, cls: Callable[..., Any], *arguments: Any) -> Any:
@@ -60,7 +61,9 @@ class ActorRunner:
         return said
 
     async def _within(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        limit = _Limit(self._seconds)
+        if self._loop is None:  # to ask which one runs costs a system call
+            self._loop = asyncio.get_running_loop()
+        limit = _Limit(self._loop, self._seconds)
         try:
             with limit:
                 if inspect.iscoroutinefunction(function):
@@ -107,16 +110,16 @@ class _Limit:
       over: whether they are over.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self.over = seconds, False
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self._loop, self._seconds, self.over = loop, seconds, False
 
     def is_over(self) -> bool:
         """Whether they are over."""
         return self.over
 
     def __enter__(self) -> None:
-        self._task = asyncio.current_task()
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._cancel)
+        self._task = asyncio.current_task(self._loop)
+        self._timer = self._loop.call_later(self._seconds, self._cancel)
 
     def _cancel(self) -> None:
         self.over = True

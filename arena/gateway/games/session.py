@@ -67,7 +67,7 @@ class Session:
       agents: by name.
       actor: None until it is built.
       start_tick: the ``tick_id`` of its start, if it had one.
-      started: when it began, in seconds of the event loop's clock.
+      started: when it began, by ``time.monotonic``.
       answered: when it last answered.
       last: the last answer with 200, for its retry.
       greatest: the greatest ``tick_id`` that was answered with 200.
@@ -142,4 +142,5 @@ class Session:
 
     def stamps(self) -> bytes:
         """Return the versions of its players, as answers are marked."""
-        return ",".join(dict.fromkeys(agent.stamp for agent in self.agents.values())).encode()
+        stamps = [agent.stamp for agent in self.agents.values()]
+        return (stamps[0] if len(stamps) == 1 else ",".join(dict.fromkeys(stamps))).encode()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -50,10 +51,6 @@ class Sessions:
         self.ended: OrderedDict[str, Session] = OrderedDict()
         self.draining = False
 
-    def now(self) -> float:
-        """Return the seconds of the event loop's clock."""
-        return asyncio.get_running_loop().time()
-
     def closed(self) -> Refusal | None:
         """Return what a client is told that wants to begin a game, once no more games begin."""
         if not self.draining:
@@ -73,7 +70,7 @@ class Sessions:
             text = f"all {self._config.sessions} places are taken; try again"
             raise Refusal(503, "full", text, (b"retry-after", b"1"))
         place = self._places.pop()
-        session = Session(game_id, place, self._seat(game_id, place), start_tick, self.now())
+        session = Session(game_id, place, self._seat(game_id, place), start_tick, time.monotonic())
         self.open[game_id] = session
         return session
 
@@ -87,7 +84,7 @@ class Sessions:
     def end(self, session: Session, ending: Ending) -> None:
         """Note that a game has ended, and why, and give its place back."""
         self._on_end(ending)
-        session.ended, session.ended_at = self._told(ending), self.now()
+        session.ended, session.ended_at = self._told(ending), time.monotonic()
         session.actor = None
         session.agents.release()
         del self.open[session.game_id]
@@ -108,7 +105,7 @@ class Sessions:
         try:
             await self.close_now(session, ending)
         finally:
-            session.leave(self.now())
+            session.leave(time.monotonic())
 
     async def close_now(self, session: Session, ending: Ending) -> None:
         """End a game whose turn the caller has."""
@@ -132,7 +129,7 @@ class Sessions:
 
     def due(self) -> list[tuple[Session, Ending]]:
         """Return the games whose time is over, and forget those that ended long ago."""
-        now, config = self.now(), self._config
+        now, config = time.monotonic(), self._config
         found: list[tuple[Session, Ending]] = []
         for session in self.open.values():
             if session.closing is not None:
@@ -158,8 +155,8 @@ class Sessions:
     async def drain(self, seconds: float) -> None:
         """Let no more games begin, wait for those that are open, and end the rest after so many seconds."""
         self.draining = True
-        until = self.now() + seconds
-        while self.open and self.now() < until:
+        until = time.monotonic() + seconds
+        while self.open and time.monotonic() < until:
             await asyncio.sleep(0.02)
         await asyncio.gather(*(self.close(session, "drain") for session in list(self.open.values())))
         while self.open:  # calls that run are answered first
