@@ -84,7 +84,11 @@ async def _serve(gateway: Gateway, server: HttpServer, line: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, close)
     serving, clock = loop.create_task(server.serve()), loop.create_task(gateway.look_after())
-    await server.started()
+    starting = loop.create_task(server.started())
+    await asyncio.wait({starting, serving}, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():  # it could not start, and raises why
+        starting.cancel()
+        await serving
     print(line, flush=True)
     await told_to_close.wait()
     await gateway.drain()

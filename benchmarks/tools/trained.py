@@ -9,6 +9,15 @@ from arena.learning.weights import write_tensors
 from arena.policies.loader import build
 from arena.records.run_directory import RunDirectory
 
+POLE = """
+name: pole
+steps: 1000
+env: {use: gymnasium:CartPole-v1}
+policies: {blue: {use: ppo, settings: {hidden: [8]}}}
+matches: [{seats: [blue]}]
+"""
+"""The smallest run: one player, ``blue``, and its pole."""
+
 
 def make_run(root: Path, text: str) -> RunDirectory:
     """Return the directory of a run with this configuration; ``root`` is where it lies."""

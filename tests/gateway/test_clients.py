@@ -8,16 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.tools.serving import Served
-from benchmarks.tools.trained import give_weights, make_run
+from benchmarks.tools.trained import POLE, give_weights, make_run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-POLE = """
-name: pole
-steps: 1000
-env: {use: gymnasium:CartPole-v1}
-policies: {blue: {use: ppo, settings: {hidden: [8]}}}
-matches: [{seats: [blue]}]
-"""
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

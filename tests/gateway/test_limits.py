@@ -19,15 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from arena.gateway.client import Address, Connection
 from arena.launch import main
 from benchmarks.tools.serving import Served
-from benchmarks.tools.trained import give_weights, make_run
-
-POLE = """
-name: pole
-steps: 1000
-env: {use: gymnasium:CartPole-v1}
-policies: {blue: {use: ppo, settings: {hidden: [8]}}}
-matches: [{seats: [blue]}]
-"""
+from benchmarks.tools.trained import POLE, give_weights, make_run
 
 GOOD = b'{"observation": [0, 0, 0, 0]}'
 AUTO = b"POST /step HTTP/1.1\r\nhost: x\r\nstep_kind: auto\r\ncontent-length: %d\r\n\r\n%s" % (len(GOOD), GOOD)

@@ -10,15 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from benchmarks.tools.serving import Served
-from benchmarks.tools.trained import give_weights, make_run
-
-POLE = """
-name: pole
-steps: 1000
-env: {use: gymnasium:CartPole-v1}
-policies: {blue: {use: ppo, settings: {hidden: [8]}}}
-matches: [{seats: [blue]}]
-"""
+from benchmarks.tools.trained import POLE, give_weights, make_run
 
 PROBE = '''
 import asyncio
