@@ -1,12 +1,15 @@
 """Act-learn policies: what the worker asks of a built-in algorithm; ``act`` needs no environment, ``learn`` no MPI."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from arena.envs.interface import EntitySpaces
 from arena.learning.reducer import Reducer
 from arena.learning.rollout import Decision, Rollout
+
+if TYPE_CHECKING:
+    from arena.policies.inference import Inference
 
 __all__ = ["Decision", "Policy", "Reducer"]
 
@@ -123,6 +126,9 @@ class Policy(Protocol):
 
     def load_worker_state(self, state: dict[str, Any]) -> None:
         """Load what ``worker_state`` returned."""
+
+    def inference(self) -> "Inference":
+        """Return the policy as a torch module that others run; optional: one without it cannot be exported."""
 
     def replay_state(self) -> dict[str, Any]:
         """Return what this worker has collected to learn from again, a flat dict of arrays; optional.

@@ -84,6 +84,11 @@ class Memory(nn.Module):
             found.append(state[:, 0])
         return torch.stack(found), state.detach()
 
+    def step(self, features: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        """Return the state ``[N, rows, H]`` after one slot of features ``[N, inputs]``, by torch; starts ``[N]``."""
+        keep = (~starts).to(features.dtype)
+        return self._next(self.read(features), state * keep[:, None, None])
+
     def _next(self, read: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
         """Return the state ``[N, rows, H]`` after a slot."""
         raise NotImplementedError

@@ -101,7 +101,7 @@ class OneHot(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[N, ...] -> [N, width]``."""
-        return torch.eq(x.reshape(len(x), -1)[:, self.column], self.value).float()
+        return torch.eq(x.reshape(x.shape[0], -1)[:, self.column], self.value).float()
 
 
 class Convolution(nn.Module):
@@ -241,6 +241,7 @@ class ActorCritic(nn.Module):
 
     Attributes:
       value_gradient: share of the value's gradient that enters what policy and value both read.
+      policy_rows: vectors that the policy's memory keeps, the first ones of ``memory_shape``.
       memory_shape: vectors that the memories of both keep for each lane, and their width; no vectors without memory.
       free: the distribution's learned numbers that do not depend on the observation.
     """
@@ -279,7 +280,7 @@ class ActorCritic(nn.Module):
             self.value_gradient = 1.0 if not shared or any(images) else VALUE_GRADIENT
         memories = [trunk.memory for trunk in (self.actor, self.critic) if trunk is not None]
         rows = [0 if memory is None else memory.rows for memory in memories]
-        self._policy_rows = rows[0]
+        self.policy_rows = rows[0]
         self.memory_shape = sum(rows), settings.memory_width
         # Small policy weights begin with nearly equal probabilities.
         self.policy_head = linear(self.actor.width, outputs, 0.01)
@@ -305,7 +306,7 @@ class ActorCritic(nn.Module):
         """
         policy_state, value_state = None, None
         if state is not None:
-            policy_state, value_state = state[:, : self._policy_rows], state[:, self._policy_rows :]
+            policy_state, value_state = state[:, : self.policy_rows], state[:, self.policy_rows :]
         encoded = self.encoder(observations)
         features, after = self.actor(encoded, starts, policy_state)
         if self.critic is None:
@@ -319,6 +320,19 @@ class ActorCritic(nn.Module):
             if after is not None:
                 after = torch.cat((after, value_after), 1)
         return Answer(self.policy_head(features), self.value_head(value_features).squeeze(-1), after)
+
+    def policy_step(
+        self, observations: Any, starts: torch.Tensor | None = None, state: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the policy's outputs ``[N, outputs]`` for one slot of N lanes, and its memory afterwards.
+
+        Args:
+          observations: as in ``forward``.
+          starts: ``[N]`` bool, where an episode starts; for a memory, like ``state``.
+          state: ``[N, policy_rows, width]``, the policy's part of the memory.
+        """
+        features, after = self.actor.step(self.encoder(observations), starts, state)
+        return self.policy_head(features), after
 
 
 def _scale_gradient(x: torch.Tensor, share: float) -> torch.Tensor:
@@ -370,6 +384,17 @@ class Trunk(nn.Module):
             assert starts is not None and state is not None
             remembered, after = self.memory(encoded.view(*starts.shape, -1), starts, state)
             encoded = torch.cat((encoded, remembered.flatten(0, 1)), 1)
+        return self.hidden(encoded), after
+
+    def step(
+        self, encoded: torch.Tensor, starts: torch.Tensor | None, state: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Do the same for one slot by torch alone, so that an exporter can read it; ``starts`` is ``[N]``."""
+        after = None
+        if self.memory is not None:
+            assert starts is not None and state is not None
+            after = self.memory.step(encoded, starts, state)
+            encoded = torch.cat((encoded, after[:, 0]), 1)
         return self.hidden(encoded), after
 
 

@@ -17,6 +17,7 @@ from arena.policies.compiled.kernels import total
 from arena.policies.compiled.mlp import Perceptrons
 from arena.policies.distributions import Categorical, distribution
 from arena.policies.generator import generator_state, new_generator, set_generator_state
+from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import ActorCritic, Answer, copy_tensors
 from arena.policies.ppo_loss import LOSSES, Batch, loss, slopes
@@ -77,6 +78,7 @@ class PPO:
     ) -> None:
         """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
         self.settings = self._own_settings = settings
+        self._spaces = spaces
         self.horizon = settings.horizon
         self.updates = 0
         self.progress = 0.0
@@ -388,6 +390,10 @@ class PPO:
     def weights(self) -> dict[str, torch.Tensor]:
         """See ``Policy``: policy and value networks."""
         return {name: tensor.detach().cpu().clone() for name, tensor in self.networks.state_dict().items()}
+
+    def inference(self) -> Inference:
+        """See ``Policy``."""
+        return inference_of(self._spaces, self.networks)
 
     def load_weights(self, weights: dict[str, Any]) -> None:
         """See ``Policy``.

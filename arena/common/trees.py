@@ -1,8 +1,8 @@
 """Trees: observations, actions and spaces that consist of others, and their leaves."""
 
 import itertools
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -56,6 +56,36 @@ def leaf_dtype(space: spaces.Space) -> np.dtype:
 def leaf_shape(space: spaces.Space) -> tuple[int, ...]:
     """Return the shape of one value of a leaf space."""
     return tuple(space.shape or ())
+
+
+class NamedLeaf(NamedTuple):
+    """A leaf of a space, as one named tensor of a request or of a file.
+
+    Attributes:
+      name: the space's own, and behind it the keys and indices that lead to the leaf: ``observation.camera``.
+      shape, dtype: of one value.
+      space: the leaf.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    space: spaces.Space
+
+
+def named_leaves(space: spaces.Space, name: str) -> list[NamedLeaf]:
+    """Return the leaves of a space in order, with names that begin with ``name``."""
+    if isinstance(space, spaces.Dict):
+        return [found for key, sub in space.spaces.items() for found in named_leaves(sub, f"{name}.{key}")]
+    if isinstance(space, spaces.Tuple):
+        return [found for index, sub in enumerate(space.spaces) for found in named_leaves(sub, f"{name}.{index}")]
+    return [NamedLeaf(name, leaf_shape(space), leaf_dtype(space), space)]
+
+
+def nest(space: spaces.Space, leaves: Iterable[Any]) -> Tree:
+    """Return leaves, in the order of ``tree_leaves``, as a tree of the space's nesting."""
+    left = iter(leaves)
+    return map_space(space, lambda leaf: next(left))
 
 
 def even_slices(items: int, parts: int) -> tuple[slice, ...]:

@@ -1,14 +1,14 @@
 """The Open Inference Protocol, version 2 (KServe, Triton): ``/v2``, with binary tensor data."""
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 import arena
-from arena.common.trees import Tree, leaf_dtype, leaf_shape, map_tree
+from arena.common.trees import NamedLeaf, map_tree, named_leaves, nest
 from arena.gateway.answers import Answer, Refusal, json_answer, shown
 from arena.gateway.batcher import Answered
 from arena.gateway.models import Model
@@ -24,37 +24,14 @@ _DATATYPES = {"bool": "BOOL", **{f"float{bits}": f"FP{bits}" for bits in (16, 32
 _DATATYPES |= {f"{sign}int{bits}": f"{sign.upper()}INT{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
-class _Tensor(NamedTuple):
-    """One tensor of a model, without its leading axis of rows.
-
-    Attributes:
-      name: ``observation``, or ``observation.key`` where it is nested.
-      shape, dtype: of a value.
-      space: that it belongs to.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    space: spaces.Space
-
-    @property
-    def datatype(self) -> str:
-        """The protocol's name of the dtype."""
-        return _DATATYPES[self.dtype.name]
-
-    def described(self) -> dict[str, Any]:
-        """Return what metadata say of it."""
-        return {"name": self.name, "datatype": self.datatype, "shape": [-1, *self.shape]}
+def _datatype(leaf: NamedLeaf) -> str:
+    """Return the protocol's name of a dtype."""
+    return _DATATYPES[leaf.dtype.name]
 
 
-def tensors_of(space: spaces.Space, name: str) -> list[_Tensor]:
-    """Return the tensors of a space in the order of its leaves."""
-    if isinstance(space, spaces.Dict):
-        return [found for key, sub in space.spaces.items() for found in tensors_of(sub, f"{name}.{key}")]
-    if isinstance(space, spaces.Tuple):
-        return [found for index, sub in enumerate(space.spaces) for found in tensors_of(sub, f"{name}.{index}")]
-    return [_Tensor(name, leaf_shape(space), leaf_dtype(space), space)]
+def _described(leaf: NamedLeaf) -> dict[str, Any]:
+    """Return what metadata say of a tensor."""
+    return {"name": leaf.name, "datatype": _datatype(leaf), "shape": [-1, *leaf.shape]}
 
 
 class Inference:
@@ -86,7 +63,7 @@ class Inference:
 
     def describe(self, model: Model) -> Answer:
         """Return what a model takes and gives."""
-        inputs = [tensor.described() for tensor in tensors_of(model.observation, "observation")]
+        inputs = [_described(leaf) for leaf in named_leaves(model.observation, "observation")]
         if model.flags:
             inputs.append({"name": "action_mask", "datatype": "INT8", "shape": [-1, model.flags]})
         return json_answer(
@@ -95,7 +72,7 @@ class Inference:
                 "versions": self._players[model.name].versions,
                 "platform": model.platform,
                 "inputs": inputs,
-                "outputs": [tensor.described() for tensor in tensors_of(model.action, "action")],
+                "outputs": [_described(leaf) for leaf in named_leaves(model.action, "action")],
             }
         )
 
@@ -141,9 +118,9 @@ class _Ask:
         _only(parameters, {"deterministic", "binary_data_output"}, "parameters")
         self.deterministic = _flag(parameters.get("deterministic"), "deterministic")
         self._all_binary = _flag(parameters.get("binary_data_output"), "binary_data_output") or False
-        self._outputs = _outputs_of(asked.get("outputs"), tensors_of(model.action, "action"), self._all_binary)
+        self._outputs = _outputs_of(asked.get("outputs"), named_leaves(model.action, "action"), self._all_binary)
         given = _inputs_of(asked.get("inputs"), binary)
-        wanted = tensors_of(model.observation, "observation")
+        wanted = named_leaves(model.observation, "observation")
         names = [tensor.name for tensor in wanted]
         known = [*names, "action_mask"] if model.flags else names
         unknown = [name for name in given if name not in known]
@@ -151,8 +128,8 @@ class _Ask:
         if unknown or missing:
             raise SpaceError(f"inputs: expected {', '.join(names)}, found {', '.join(map(shown, given)) or 'none'}")
         self.rows = given[names[0]].rows()
-        leaves = [given[t.name].read(t.datatype, t.shape, t.dtype, t.space, self.rows) for t in wanted]
-        self.observations = _nested(model.observation, iter(leaves))
+        leaves = [given[t.name].read(_datatype(t), t.shape, t.dtype, t.space, self.rows) for t in wanted]
+        self.observations = nest(model.observation, leaves)
         self.masks = None
         if "action_mask" in given:
             flags = given["action_mask"].values("INT8", (model.flags,), np.dtype(np.int8), self.rows)
@@ -162,11 +139,11 @@ class _Ask:
         """Return the actions ``[rows, ...]`` as the request wants them."""
         leaves: list[np.ndarray] = []
         map_tree(leaves.append, found.rows)
-        by_name = {t.name: (t, leaf) for t, leaf in zip(tensors_of(model.action, "action"), leaves, strict=True)}
+        by_name = {t.name: (t, leaf) for t, leaf in zip(named_leaves(model.action, "action"), leaves, strict=True)}
         outputs, tail = [], []
         for name, binary in self._outputs.items():
             tensor, leaf = by_name[name]
-            output: dict[str, Any] = {"name": name, "datatype": tensor.datatype, "shape": list(leaf.shape)}
+            output: dict[str, Any] = {"name": name, "datatype": _datatype(tensor), "shape": list(leaf.shape)}
             if binary:
                 tail.append(np.ascontiguousarray(leaf).astype(leaf.dtype.newbyteorder("<"), copy=False).tobytes())
                 output["parameters"] = {"binary_data_size": len(tail[-1])}
@@ -271,7 +248,7 @@ def _inputs_of(said: Any, binary: memoryview) -> dict[str, _Input]:
     return found
 
 
-def _outputs_of(said: Any, tensors: list[_Tensor], binary: bool) -> dict[str, bool]:
+def _outputs_of(said: Any, tensors: list[NamedLeaf], binary: bool) -> dict[str, bool]:
     """Return name -> whether it is binary of the outputs that are wanted; all where the request says nothing."""
     names = [tensor.name for tensor in tensors]
     if said is None:
@@ -288,14 +265,6 @@ def _outputs_of(said: Any, tensors: list[_Tensor], binary: bool) -> dict[str, bo
         wanted = _flag(parameters.get("binary_data"), "binary_data")
         found[name] = binary if wanted is None else wanted
     return found
-
-
-def _nested(space: spaces.Space, leaves: Iterator[np.ndarray]) -> Tree:
-    if isinstance(space, spaces.Dict):
-        return {key: _nested(sub, leaves) for key, sub in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(_nested(sub, leaves) for sub in space.spaces)
-    return next(leaves)
 
 
 def _object(value: Any, name: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from arena.learning.rollout import Rollout
 from arena.policies.compiled.adam import FlatAdam, flattened, length
 from arena.policies.compiled.kernels import mix
 from arena.policies.generator import generator_state, new_generator, set_generator_state
+from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import copy_tensors
 from arena.policies.off_policy.actions import Actions
@@ -87,6 +88,7 @@ class OffPolicy(ABC):
           priority: see ``Replay``.
         """
         self.settings = self._own_settings = settings
+        self._spaces = spaces
         self.name = type(self).__name__.lower()
         self.horizon = settings.horizon
         self.extras, self.actions = extras, actions
@@ -258,6 +260,10 @@ class OffPolicy(ABC):
     def weights(self) -> dict[str, torch.Tensor]:
         """See ``Policy``: the network that acts."""
         return {name: tensor.detach().cpu().clone() for name, tensor in self.learned["network"].state_dict().items()}
+
+    def inference(self) -> Inference:
+        """See ``Policy``: the network that acts; a Box's actions are squashed."""
+        return inference_of(self._spaces, self.learned["network"], squashed=True)
 
     def load_weights(self, weights: dict[str, Any]) -> None:
         """See ``Policy``; a target of this network becomes its copy.

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces as gym_spaces
 from torch import nn
 
-from arena.common.trees import map_space
+from arena.common.trees import nest
 from arena.learning.row_layout import FOLLOWING, OBSERVATION
 from arena.policies.networks import ACTIVATIONS, Encoder, is_image, leaf_spaces
 from arena.policies.settings import EncoderSettings
@@ -102,8 +102,7 @@ class RowTensors:
         return self._nest(rows, FOLLOWING)
 
     def _nest(self, rows: np.ndarray, prefix: str) -> Any:
-        numbers = itertools.count()
-        return map_space(self._space, lambda leaf: self.column(rows, f"{prefix}{next(numbers)}"))
+        return nest(self._space, (self.column(rows, f"{prefix}{number}") for number in itertools.count()))
 
 
 class Critic(nn.Module):

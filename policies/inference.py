@@ -1,0 +1,233 @@
+"""Policies as torch modules of plain layers: flat tensors in, the most likely actions out, for others to run."""
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces as gym_spaces
+from torch import nn
+
+from arena.common.trees import NamedLeaf, leaf_dtype, leaf_shape, named_leaves, nest
+from arena.envs.interface import EntitySpaces
+from arena.policies.distributions import NEVER
+from arena.policies.networks import ActorCritic, Tanh
+
+OUTPUTS, MASK, STATE, START, NEXT_STATE = "outputs", "action_mask", "state", "start", "next_state"
+
+
+class Tensor(NamedTuple):
+    """An input or an output, without its leading axis of N rows.
+
+    Attributes:
+      name: ``observation`` or ``observation.key``, ``action_mask``, ``state``, ``start``; ``outputs``, ``action`` or
+        ``action.key``, ``next_state``.
+      shape: of a row.
+      dtype: of its numbers.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+class Inference(NamedTuple):
+    """A policy as others run it.
+
+    Attributes:
+      module: takes the inputs ``[N, ...]`` as positional arguments and returns a tuple of the outputs ``[N, ...]``. It
+        shares the parameters of the policy; those of its ``network`` have the names of ``Policy.weights``.
+      inputs: the leaves of an observation; ``action_mask`` (int8, nonzero is allowed) where there are masks; with a
+        memory ``state`` and ``start`` (bool, whether the observation is the first of an episode).
+      outputs: the numbers that the network says of each action, after the mask; the leaves of the most likely action,
+        as a member of its space; with a memory ``next_state``.
+    """
+
+    module: nn.Module
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+def inference_of(spaces: EntitySpaces, network: nn.Module, *, squashed: bool = False) -> Inference:
+    """Return a network as others run it.
+
+    Args:
+      spaces: of the entity.
+      network: answers observations with the numbers that its actions follow from; an ``ActorCritic`` by its policy.
+      squashed: whether continuous actions are the hyperbolic tangent of the network's first numbers.
+    """
+    rows, width = (network.policy_rows, network.memory_shape[1]) if isinstance(network, ActorCritic) else (0, 0)
+    inputs = [_tensor(leaf) for leaf in named_leaves(spaces.observation, "observation")]
+    if spaces.mask_size:
+        inputs.append(Tensor(MASK, (spaces.mask_size,), np.dtype(np.int8)))
+    if rows:
+        inputs += [Tensor(STATE, (rows, width), np.dtype(np.float32)), Tensor(START, (), np.dtype(bool))]
+    module = _Module(spaces, plain(network), _choice(spaces.action, squashed), memory=bool(rows)).eval()
+    with torch.inference_mode():
+        said = module(*(torch.from_numpy(np.ones((1, *tensor.shape), tensor.dtype)) for tensor in inputs))[0]
+    outputs = [Tensor(OUTPUTS, tuple(said.shape[1:]), np.dtype(np.float32))]
+    outputs += [_tensor(leaf) for leaf in named_leaves(spaces.action, "action")]
+    if rows:
+        outputs.append(Tensor(NEXT_STATE, (rows, width), np.dtype(np.float32)))
+    return Inference(module, tuple(inputs), tuple(outputs))
+
+
+def _tensor(leaf: NamedLeaf) -> Tensor:
+    return Tensor(leaf.name, leaf.shape, leaf.dtype)
+
+
+def plain(network: nn.Module) -> nn.Module:
+    """Return a copy that shares all parameters and consists of torch's own layers, which exporters know."""
+    shared = {id(tensor): tensor for tensor in (*network.parameters(), *network.buffers())}
+    twin = copy.deepcopy(network, shared)
+    for module in list(twin.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, Tanh):
+                setattr(module, name, nn.Tanh())
+    return twin
+
+
+class _Module(nn.Module):
+    """An entity's policy; see ``Inference``."""
+
+    flags: torch.Tensor
+    network: Any
+
+    def __init__(self, spaces: EntitySpaces, network: nn.Module, choice: "_Choice", *, memory: bool) -> None:
+        super().__init__()
+        self._space, self._masked, self._memory = spaces.observation, spaces.mask_size > 0, memory
+        self._leaves = len(named_leaves(spaces.observation, ""))
+        self.network, self.choice = network, choice
+        # Which flag of the mask, followed by a 1, each number of the network has.
+        flags = torch.tensor(choice.flags, dtype=torch.int64)
+        self.register_buffer("flags", torch.where(flags < 0, spaces.mask_size, flags), persistent=False)
+        self._in_order = choice.flags == list(range(spaces.mask_size))
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return the outputs for the inputs."""
+        observations = nest(self._space, tensors[: self._leaves])
+        rest = list(tensors[self._leaves :])
+        mask = rest.pop(0) if self._masked else None
+        after = None
+        if self._memory:
+            state, start = rest
+            outputs, after = self.network.policy_step(observations, start, state)
+        elif isinstance(self.network, ActorCritic):
+            outputs, _ = self.network.policy_step(observations)
+        else:
+            outputs = self.network(observations)
+        if mask is not None:
+            if not self._in_order:
+                mask = torch.cat((mask, torch.ones_like(mask[:, :1])), 1)[:, self.flags]
+            outputs = torch.where(mask != 0, outputs, torch.full_like(outputs, NEVER))
+        found = outputs, *self.choice(outputs)
+        return found if after is None else (*found, after)
+
+
+class _Choice(nn.Module):
+    """What makes the most likely action, leaf by leaf, of the numbers that a network says.
+
+    Attributes:
+      reads: how many numbers.
+      flags: for each of them, which flag of an action mask it has, or -1 for none.
+    """
+
+    reads: int
+    flags: list[int]
+
+
+class _Categorical(_Choice):
+    """The likeliest of each choice of a Discrete or MultiDiscrete space."""
+
+    start: torch.Tensor
+
+    def __init__(self, space: gym_spaces.Discrete | gym_spaces.MultiDiscrete) -> None:
+        super().__init__()
+        sizes = np.atleast_1d(space.n if isinstance(space, gym_spaces.Discrete) else space.nvec.ravel())
+        self.reads = int(sizes.sum())
+        self.flags = list(range(self.reads))
+        self._sizes = [int(size) for size in sizes]
+        self._shape, self._dtype = leaf_shape(space), _torch_dtype(leaf_dtype(space))
+        self._shifted = bool(np.any(space.start))
+        self.register_buffer("start", torch.from_numpy(np.ravel(space.start).astype(np.int64)), persistent=False)
+
+    def forward(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        choices = torch.stack([part.argmax(1) for part in outputs.split(self._sizes, 1)], 1)
+        if self._shifted:
+            choices = choices + self.start
+        return (choices.to(self._dtype).reshape(outputs.shape[0], *self._shape),)
+
+
+class _Bernoulli(_Choice):
+    """What is likelier of each flag of a MultiBinary space."""
+
+    def __init__(self, space: gym_spaces.MultiBinary) -> None:
+        super().__init__()
+        self.reads = math.prod(space.shape)
+        self.flags = [-1] * self.reads
+        self._shape, self._dtype = leaf_shape(space), _torch_dtype(leaf_dtype(space))
+
+    def forward(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return ((outputs > 0).to(self._dtype).reshape(outputs.shape[0], *self._shape),)
+
+
+class _Box(_Choice):
+    """The mean of the numbers of a Box: scaled where they are bounded, then clipped."""
+
+    middle: torch.Tensor
+    reach: torch.Tensor
+    low: torch.Tensor
+    high: torch.Tensor
+
+    def __init__(self, space: gym_spaces.Box, *, squashed: bool) -> None:
+        super().__init__()
+        self.reads = math.prod(space.shape)
+        self.flags = [-1] * self.reads
+        self._shape, self._squashed = leaf_shape(space), squashed
+        bounded = space.bounded_below & space.bounded_above
+        low, high = (np.where(bounded, bound, 0).astype(np.float64) / 2 for bound in (space.low, space.high))
+        numbers = {"middle": low + high, "reach": np.where(bounded, high - low, 1)}
+        for name, values in (*numbers.items(), ("low", space.low), ("high", space.high)):
+            self.register_buffer(name, torch.from_numpy(np.ravel(values).astype(space.dtype)), persistent=False)
+
+    def forward(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        numbers = outputs[:, : self.reads]  # an actor may also say how certain they are
+        numbers = (torch.tanh(numbers) if self._squashed else numbers).to(self.low.dtype)
+        found = torch.minimum(torch.maximum(self.middle + self.reach * numbers, self.low), self.high)
+        return (found.reshape(outputs.shape[0], *self._shape),)
+
+
+class _Joint(_Choice):
+    """The parts of a Dict or Tuple, side by side."""
+
+    def __init__(self, parts: Sequence[_Choice]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+        self._reads = [part.reads for part in parts]
+        self.reads, self.flags = sum(self._reads), []
+        for part in parts:
+            first = sum(flag >= 0 for flag in self.flags)
+            self.flags += [flag + first if flag >= 0 else -1 for flag in part.flags]
+
+    def forward(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        shares = outputs.split(self._reads, 1)
+        return tuple(leaf for part, share in zip(self.parts, shares, strict=True) for leaf in part(share))
+
+
+def _choice(space: gym_spaces.Space, squashed: bool) -> _Choice:
+    """Return what makes the most likely action, leaf by leaf, of what a network says."""
+    if isinstance(space, (gym_spaces.Dict, gym_spaces.Tuple)):
+        parts = space.spaces.values() if isinstance(space, gym_spaces.Dict) else space.spaces
+        return _Joint([_choice(part, squashed) for part in parts])
+    if isinstance(space, (gym_spaces.Discrete, gym_spaces.MultiDiscrete)):
+        return _Categorical(space)
+    if isinstance(space, gym_spaces.MultiBinary):
+        return _Bernoulli(space)
+    assert isinstance(space, gym_spaces.Box)
+    return _Box(space, squashed=squashed)
+
+
+def _torch_dtype(dtype: np.dtype) -> torch.dtype:
+    return torch.from_numpy(np.zeros(0, dtype)).dtype
