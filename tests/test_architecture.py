@@ -21,7 +21,7 @@ FLOORS = [
     {"league", "learning", "comms", "env_manager"},
     {"config"},
     {"plan"},
-    {"records", "environment"},
+    {"records", "environment", "export"},
     {"worker", "report", "gateway"},
     {"root", "evaluation"},
     {"launch"},

@@ -50,6 +50,9 @@ EXTRAS = {
     "httptools": "serve",
     "uvloop": "serve",
     "prometheus_client": "serve",
+    "onnx": "export",
+    "onnxruntime": "export",
+    "onnxscript": "export",
 }
 
 

@@ -1,7 +1,7 @@
 """Plays matches in one process and without MPI: trained policies on every seat, nobody learns."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,9 @@ class Acting(Protocol):
         deterministic: bool = False,
     ) -> Any:
         """Return a ``Decision`` for N lanes."""
+
+
+Watching = TypeVar("Watching", bound=Acting)
 
 
 class Result(NamedTuple):
@@ -100,6 +103,12 @@ class SeatAgent:
                     slot = None if mask is None else mask[copy, place]
                     self._writers[copy].append((entity, writer, slot))
                     self._readers[copy].append((entity, action_reader(message.actions[number], copy, place)))
+
+    def watch(self, wrap: Callable[[Acting], Watching]) -> Watching:
+        """Put something around the policy of the first kind of entities, and return it."""
+        watching = wrap(self._policies[0])
+        self._policies[0] = watching
+        return watching
 
     def see(self, copy: int, timestep: Timestep, started: bool) -> None:
         """Take what the seat's entities observe in one copy."""

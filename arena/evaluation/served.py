@@ -116,7 +116,7 @@ def load_players(
     """
     loaded: list[LoadedPlayer] = []
     sources: dict[str, RunVersions] = {}
-    seats = _SeatSpaces(config)
+    seats = SeatSpaces(config)
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"--player: expected each player once, found {name!r} twice")
@@ -131,7 +131,7 @@ def load_players(
     return loaded, sources
 
 
-class _SeatSpaces:
+class SeatSpaces:
     """The spaces of players, from the environments that they play; each environment is made once."""
 
     def __init__(self, config: RunConfig) -> None:

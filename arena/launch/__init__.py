@@ -30,6 +30,8 @@ COMMANDS = {
     "exploitability": "arena.commands.exploitability",
     "schema": "arena.commands.schema",
     "serve": "arena.commands.serve",
+    "export": "arena.commands.export",
+    "check-export": "arena.commands.check_export",
     "fake-actor": "arena.commands.fake_actor",
     "fake-gamecore": "arena.commands.fake_gamecore",
 }

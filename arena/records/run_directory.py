@@ -109,6 +109,10 @@ class RunDirectory:
         """A directory of snapshots for each player."""
         return self.path / "players"
 
+    def observations(self, player: str) -> Path:
+        """What a player has seen: a sample to compare an exported file on."""
+        return self.players / player / "observations.safetensors"
+
     def snapshot(self, player: str, steps: int) -> Path:
         """Return the place of ``player``'s weights after ``steps`` transition steps; its directory may not exist."""
         return self.players / player / f"{steps}.safetensors"

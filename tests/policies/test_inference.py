@@ -1,86 +1,12 @@
 """A policy as a module for others says what the policy itself does: actions, masks, memory."""
 
-from typing import Any, NamedTuple
-
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
-from gymnasium.vector.utils import batch_space
 
-from arena.common import registry
-from arena.common.trees import map_tree, tree_leaves
-from arena.envs.interface import EntitySpaces
+from arena.common.trees import tree_leaves
 from arena.policies.inference import MASK, NEXT_STATE, START, STATE
-
-ROWS = 64
-VECTOR = spaces.Box(-1, 1, (5,), np.float32)
-IMAGE = spaces.Box(0, 255, (24, 24, 3), np.uint8)
-NESTED = spaces.Dict(
-    {
-        "cards": spaces.MultiDiscrete([3, 5], start=[1, 0]),
-        "picture": IMAGE,
-        "rest": spaces.Tuple(
-            (spaces.Discrete(4, start=-1), spaces.MultiBinary(3), spaces.Box(-9, 9, (2, 2), np.float64))
-        ),
-    }
-)
-BOX = spaces.Box(np.array([-2, 0, -np.inf]), np.array([1, 10, np.inf]), (3,), np.float32)
-BOUNDED = spaces.Box(np.array([[-2.0], [0.0]]), np.array([[1.0], [10.0]]), (2, 1), np.float64)
-MANY = spaces.MultiDiscrete([2, 4, 3], start=[0, 5, 1])
-JOINT = spaces.Dict({"a": spaces.MultiBinary(2), "b": spaces.Discrete(3), "c": spaces.Tuple((BOX, spaces.Discrete(2)))})
-
-
-class Case(NamedTuple):
-    use: str
-    observation: spaces.Space
-    action: spaces.Space
-    mask: int = 0
-    settings: dict[str, Any] = {}  # noqa: RUF012
-
-
-SMALL = {"hidden": [16]}
-CASES = {
-    "vector": Case("ppo", VECTOR, spaces.Discrete(4, start=2), settings=SMALL),
-    "vector, masked": Case("ppo", VECTOR, spaces.Discrete(4), 4, SMALL),
-    "image, multi-discrete, masked": Case("ppo", IMAGE, MANY, 9),
-    "nested, box": Case("ppo", NESTED, BOX, settings={"shared": False, "image_features": 16}),
-    "nested, joint, masked": Case("ppo", NESTED, JOINT, 5, {"image_features": 16, "activation": "elu"}),
-    "bounded box": Case("ppo", VECTOR, BOUNDED, settings=SMALL),
-    "lstm": Case("ppo", VECTOR, spaces.Discrete(4), settings={"lstm": 8}),
-    "lstm, shared, masked": Case("ppo", NESTED, MANY, 9, {"lstm": 8, "shared": True, "image_features": 16}),
-    "gru": Case("ppo", VECTOR, BOX, settings={"gru": 8, **SMALL}),
-    "dqn": Case("dqn", VECTOR, spaces.Discrete(4, start=2), settings=SMALL),
-    "dqn, masked, dueling": Case("dqn", NESTED, spaces.Discrete(4), 4, {"dueling": True, "image_features": 16}),
-    "sac": Case("sac", VECTOR, BOUNDED, settings=SMALL),
-    "td3": Case("td3", NESTED, BOUNDED, settings={"image_features": 16, **SMALL}),
-    "ddpg": Case("ddpg", VECTOR, spaces.Box(-2, 3, (3,), np.float32), settings=SMALL),
-}
-
-
-def trained(case: Case) -> Any:
-    """Return a policy whose weights are not those of a new one, which decides hardly anything."""
-    entity = EntitySpaces("player", case.observation, case.action, case.mask)
-    policy = registry.build_policy(case.use, entity, case.settings, lanes=ROWS, seed=1)
-    draws = torch.Generator().manual_seed(2)
-    weights = policy.weights()
-    policy.load_weights({name: 0.15 * torch.randn(t.shape, generator=draws) for name, t in weights.items()})
-    return policy
-
-
-def observed(case: Case, seed: int) -> Any:
-    space = batch_space(case.observation, ROWS)
-    space.seed(seed)
-    rows = space.sample()
-    return map_tree(np.ascontiguousarray, rows)
-
-
-def masks(case: Case, seed: int) -> np.ndarray | None:
-    if not case.mask:
-        return None
-    flags = np.random.default_rng(seed).integers(0, 2, (ROWS, case.mask), np.int8)
-    flags[flags.sum(1) == 0] = 1
-    return flags
+from tests.policies.policy_cases import CASES, ROWS, masks, observed, trained
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,105 @@
+"""``arena export``: writes a trained player to a file that others run, if the file says what the player says."""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arena.commands.arguments import positive
+from arena.common.errors import ConfigError
+from arena.config.run import load_config
+from arena.records.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from arena.export.gate import Tolerance
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``arena export``; return the exit code: 1 where the file is refused.
+
+    Raises:
+      ConfigError: there is no such run or player, it cannot be exported, or there is nothing to compare with.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    from arena.evaluation.exported import Exported, export
+    from arena.export.about import ExportRefused, check_file
+    from arena.export.formats import NEWEST_OPSET, OLDEST_OPSET
+
+    if not OLDEST_OPSET <= arguments.opset <= NEWEST_OPSET:
+        raise ConfigError(f"--opset: expected {OLDEST_OPSET} to {NEWEST_OPSET}, found {arguments.opset}")
+    if arguments.quantize and arguments.to != "onnx":
+        raise ConfigError(f"--quantize: expected --to onnx, found --to {arguments.to}")
+    run = RunDirectory.existing(arguments.run)
+    try:
+        written: Exported = export(
+            run,
+            load_config(run.config),
+            arguments.player,
+            arguments.to,
+            out=arguments.out,
+            opset=arguments.opset,
+            int8=arguments.quantize == "int8",
+            record=arguments.record,
+            tolerance=tolerance_of(arguments, int8=arguments.quantize == "int8"),
+        )
+    except ExportRefused as error:
+        print(f"refused: {error}; nothing was written", file=sys.stderr)
+        return 1
+    except OSError as error:
+        raise ConfigError(f"the file cannot be written: {error}") from error
+    about = written.about
+    print(f"{written.path}: {about.player}@{about.steps} ({about.policy}), {written.size:,} bytes")
+    if written.agreement is not None:
+        print(f"  {written.agreement}")
+        print(f"  {check_file(written.path).name} beside it is what arena check-export compares with")
+    return 0
+
+
+def add_tolerance(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how far a file may be from its policy."""
+    parser.add_argument("--absolute", type=float, metavar="X", help="greatest error of a number (1e-4; int8: any)")
+    parser.add_argument("--relative", type=float, metavar="X", help="or as a share of it (1e-3; int8: any)")
+    parser.add_argument("--agreement", type=float, metavar="SHARE", help="of equal actions (1.0; int8: 0.98)")
+
+
+def tolerance_of(arguments: argparse.Namespace, *, int8: bool) -> "Tolerance":
+    """Return how far a file may be."""
+    from arena.export.gate import Tolerance
+
+    usual = Tolerance.usual(int8=int8)
+    said = {name: getattr(arguments, name) for name in usual._fields if getattr(arguments, name) is not None}
+    for name, value in said.items():
+        if not 0 <= value < float("inf") or (name == "agreement" and value > 1):
+            expected = "0 to 1" if name == "agreement" else "0 or more"
+            raise ConfigError(f"--{name}: expected {expected}, found {value:g}")
+    if int8 and ("absolute" in said) != ("relative" in said):
+        said = {"absolute": 0.0, "relative": 0.0, **said}  # within one of them: the other one lets nothing through
+    return usual._replace(**said)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "arena export",
+        description="Write a trained player to a file that others run, and compare the file with the player on "
+        "observations of its matches; where it says something else, nothing is written.",
+    )
+    parser.add_argument("run", type=Path, help="a run directory, such as runs/quickstart")
+    parser.add_argument("player", metavar="PLAYER[@STEPS]", help="with its newest weights, or a snapshot's")
+    parser.add_argument("--to", choices=("onnx", "torchscript", "safetensors"), default="onnx", help="(%(default)s)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="(default: RUN/players/PLAYER/STEPS.onnx)")
+    parser.add_argument("--opset", type=int, default=20, help="version of ONNX's operators (%(default)s)")
+    parser.add_argument("--quantize", choices=("int8",), help="weights as whole numbers of eight bits")
+    parser.add_argument(
+        "--record",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="play the run's environment for N observations instead of taking those that training has kept",
+    )
+    add_tolerance(parser)
+    return parser

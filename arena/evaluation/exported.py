@@ -1,0 +1,224 @@
+"""Trained players as files for others: written only where they say what the player says."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena.common.errors import ConfigError
+from arena.common.files import write_atomically
+from arena.config.run import RunConfig, TableRow, load_config
+from arena.envs.interface import EntitySpaces
+from arena.evaluation.observed import record_observations
+from arena.evaluation.players import seed_libraries
+from arena.evaluation.served import SeatSpaces, load_players
+from arena.export.about import About, ExportRefused, digest_of_weights, read_check_file, write_check_file
+from arena.export.formats import onnx_bytes, quantized, to_onnx, to_torchscript
+from arena.export.gate import FEWEST, Agreement, Tolerance, answers_from, ask_policy, check
+from arena.export.runtimes import Run, open_onnx, open_torchscript
+from arena.learning.samples import ObservationSample, read_sample, sample_of
+from arena.learning.weights import read_tensors, write_tensors
+from arena.records.run_directory import RunDirectory
+
+SUFFIXES = {"onnx": ".onnx", "torchscript": ".pt", "safetensors": ".safetensors"}
+OPEN: dict[str, Callable[[bytes, object], tuple[Run, About]]] = {".onnx": open_onnx, ".pt": open_torchscript}
+
+
+class Exported(NamedTuple):
+    """A file that was written.
+
+    Attributes:
+      path: of the file.
+      size: bytes.
+      about: what it says of itself.
+      agreement: how it was found to agree; None for weights alone.
+    """
+
+    path: Path
+    size: int
+    about: About
+    agreement: Agreement | None
+
+
+class Trained(NamedTuple):
+    """A player of a run with its weights.
+
+    Attributes:
+      policy: with as many lanes as its sample has.
+      inference: the same as a module.
+      about: what a file of it says of itself.
+      row: a match that it plays.
+    """
+
+    policy: Any
+    inference: Any
+    about: About
+    row: TableRow
+
+
+def load_trained(run: RunDirectory, config: RunConfig, name: str, lanes: int) -> Trained:
+    """Return a player (``blue`` or ``blue@2000``).
+
+    Raises:
+      ConfigError: there is no such player, it has no weights, or its policy cannot be exported.
+    """
+    player = name.partition("@")[0]
+    seed_libraries(config.seed)
+    loaded, _ = load_players(run, config, [name], lanes={name: lanes}, seed=config.seed)
+    (found,) = loaded
+    chosen = config.players[player]
+    if not callable(getattr(found.policy, "inference", None)):
+        raise ConfigError(
+            f"player {player!r}: policy {chosen.use!r} cannot be exported: expected a method inference(), as ppo, dqn, "
+            "sac, td3 and ddpg have it"
+        )
+    policy: Any = found.policy
+    inference = policy.inference()
+    row, block = SeatSpaces(config).of(player)
+    about = About(
+        player=player,
+        steps=int(found.version),
+        policy=chosen.use,
+        settings=_plain(chosen.settings),
+        spaces=EntitySpaces(player, *block.spaces[1:]),
+        memory=next((tensor.shape for tensor in inference.inputs if tensor.name == "state"), ()),
+        weights=digest_of_weights(policy.weights()),
+    )
+    return Trained(policy, inference, about, row)
+
+
+def _plain(settings: Any) -> dict[str, Any]:
+    return settings.model_dump(mode="json") if hasattr(settings, "model_dump") else dict(settings)
+
+
+def find_sample(
+    run: RunDirectory, config: RunConfig, name: str, row: TableRow, spaces: EntitySpaces, record: int, seed: int
+) -> ObservationSample:
+    """Return observations of a player: those that training has kept, or with ``record`` so many new ones.
+
+    Raises:
+      ConfigError: there are none, or fewer than ``FEWEST``.
+    """
+    if record:
+        sample = record_observations(run, config, name, row, max(record, FEWEST), seed)
+    else:
+        path = run.observations(name.partition("@")[0])
+        if not path.is_file():
+            raise ConfigError(
+                f"{path}: expected observations to compare with, found none: training keeps them with each snapshot "
+                "(records.observations); --record 1024 plays the run's environment for new ones"
+            )
+        sample = read_sample(path, spaces)
+    if sample.rows < FEWEST:
+        raise ConfigError(f"expected at least {FEWEST} observations, found {sample.rows}; use --record 1024")
+    return sample
+
+
+def export(
+    run: RunDirectory,
+    config: RunConfig,
+    name: str,
+    to: str,
+    *,
+    out: Path | None = None,
+    opset: int,
+    int8: bool = False,
+    record: int = 0,
+    tolerance: Tolerance,
+) -> Exported:
+    """Write a player to a file, if the file says what the player says.
+
+    Args:
+      run: where the weights are.
+      config: of the run.
+      name: of the player.
+      to: ``onnx``, ``torchscript`` or ``safetensors``.
+      out: the file; None puts it beside the player's snapshots.
+      opset: the version of ONNX's operators.
+      int8: whether weights become whole numbers of eight bits.
+      record: observations to make; 0 takes those that training has kept.
+      tolerance: how far the file may be.
+
+    Raises:
+      ConfigError: the player cannot be exported, or there is nothing to compare with.
+      ExportRefused: the file says something else; nothing was written.
+    """
+    trained = load_trained(run, config, name, 1)
+    path = out or run.players / trained.about.player / f"{trained.about.steps}{SUFFIXES[to]}"
+    if to == "safetensors":
+        return _export_weights(path, trained)
+    spaces = trained.about.spaces
+    sample = find_sample(run, config, name, trained.row, spaces, record, config.seed)
+    sample = sample if trained.about.memory else sample.flat()
+    trained = load_trained(run, config, name, sample.starts.shape[1])
+    about = trained.about
+    if to == "onnx":
+        model = to_onnx(trained.inference, opset)
+        about = about._replace(opset=opset, quantized="int8" if int8 else "")
+        model = quantized(model) if int8 else model
+        make = lambda said: onnx_bytes(model, said)  # noqa: E731
+    else:
+        make = lambda said: to_torchscript(trained.inference, said)  # noqa: E731
+    answers = ask_policy(trained.policy, trained.inference, about, sample)
+    run_file, _ = OPEN[SUFFIXES[to]](make(about), path)
+    agreement = check(run_file, about, sample, answers, tolerance, path)
+    about = about._replace(checked=agreement._asdict())
+    content = make(about)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda temporary: _write_bytes(temporary, content))
+    write_check_file(path, content, {**sample.tensors(), **answers.tensors(spaces)})
+    return Exported(path, len(content), about, agreement)
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _export_weights(path: Path, trained: Trained) -> Exported:
+    """Write the weights alone, and read them back."""
+    weights = {name: tensor.numpy() for name, tensor in trained.policy.weights().items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_tensors(path, weights, {"arena": trained.about.to_json()})
+    found = read_tensors(path)
+    odd = [name for name in weights if name not in found or found[name].tobytes() != weights[name].tobytes()]
+    if odd:
+        path.unlink()
+        raise ExportRefused(f"{path}: expected the policy's {odd[0]}, read back something else")
+    return Exported(path, path.stat().st_size, trained.about, None)
+
+
+def check_export(
+    path: Path, run: RunDirectory | None, tolerance: Callable[[bool], Tolerance]
+) -> tuple[About, Agreement]:
+    """Return what an exported file is, and how far it is from what the policy said, or from the policy itself.
+
+    Args:
+      path: of the file; its check file lies beside it.
+      run: that it comes from, to compare with the policy itself; None takes what the check file holds.
+      tolerance: says how far it may be, given whether its weights have eight bits.
+
+    Raises:
+      ConfigError: there is no such file, check file or player.
+      ExportRefused: the file is damaged, another one, or says something else.
+    """
+    if path.suffix not in OPEN:
+        raise ConfigError(f"{path}: expected a file of arena export, {' or '.join(OPEN)}")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: expected a file that can be read, found: {error.strerror}") from error
+    run_file, about = OPEN[path.suffix](content, path)
+    tensors = read_check_file(path, content)
+    sample = sample_of(tensors, about.spaces, path)
+    answers = answers_from(tensors, about.spaces, path)
+    if run is not None:
+        trained = load_trained(run, load_config(run.config), _name(run, about), sample.starts.shape[1])
+        if trained.about.spaces[1:] != about.spaces[1:]:
+            raise ExportRefused(f"{path}: expected the spaces of {trained.about.player!r} in {run}, found others")
+        answers = ask_policy(trained.policy, trained.inference, trained.about, sample)
+    return about, check(run_file, about, sample, answers, tolerance(bool(about.quantized)), path)
+
+
+def _name(run: RunDirectory, about: About) -> str:
+    """Return the name of a file's player with its version, where the run still has that as a snapshot."""
+    name = f"{about.player}@{about.steps}"
+    return name if run.snapshot(about.player, about.steps).is_file() else about.player

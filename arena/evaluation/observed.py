@@ -1,0 +1,83 @@
+"""Observations of a player, recorded while it plays its own matches."""
+
+import contextlib
+import math
+from typing import Any
+
+import numpy as np
+
+from arena.common.errors import ConfigError
+from arena.common.seeding import derive_seed
+from arena.common.trees import Tree, map_tree
+from arena.config.run import RunConfig, TableRow
+from arena.evaluation.play import Acting, play
+from arena.evaluation.players import find_contestant, make_copy, seed_libraries, take_seats
+from arena.learning.samples import ObservationSample
+from arena.records.run_directory import RunDirectory
+
+COPIES = 8
+
+
+class _Enough(Exception):
+    """As many observations as wanted were recorded."""
+
+
+class _Recorder:
+    """A policy that keeps what it is asked."""
+
+    def __init__(self, policy: Acting, slots: int) -> None:
+        self._policy, self._slots = policy, slots
+        self.asked: list[tuple[Tree, np.ndarray | None, np.ndarray]] = []
+
+    def act(self, observations: Any, *, action_mask: Any = None, starts: Any = None, **others: Any) -> Any:
+        """See ``Acting``."""
+        if len(self.asked) == self._slots:
+            raise _Enough
+        mask = None if action_mask is None else np.array(action_mask)
+        self.asked.append((map_tree(np.array, observations), mask, np.array(starts)))
+        return self._policy.act(observations, action_mask=action_mask, starts=starts, **others)
+
+
+def record_observations(
+    run: RunDirectory, config: RunConfig, name: str, row: TableRow, rows: int, seed: int
+) -> ObservationSample:
+    """Return what a player sees, as it plays a match as it does in training, with the newest of all others.
+
+    Args:
+      run: where the weights are.
+      config: of the run.
+      name: of the player; ``blue@2000`` plays with its snapshot.
+      row: the match; the player sits in it.
+      rows: how many observations at least.
+      seed: of episodes and actions.
+
+    Raises:
+      ConfigError: a player of the match has no weights or cannot play.
+    """
+    player = name.partition("@")[0]
+    seed_libraries(seed)
+    with contextlib.ExitStack() as stack:
+        environments = []
+        for _ in range(COPIES):
+            environments.append(make_copy(row))
+            stack.callback(environments[-1].close)
+        contestants = [
+            find_contestant(run, config, name if seat.player == player else seat.player) for seat in row.seats
+        ]
+        agents = take_seats(row, contestants, environments, seed, deterministic=False)
+        seat = next(number for number, seat in enumerate(row.seats) if seat.player == player)
+        lanes = COPIES * len(row.seats[seat].entities)
+        recorder = agents[seat].watch(lambda policy: _Recorder(policy, math.ceil(rows / lanes)))
+        with contextlib.suppress(_Enough):
+            for _ in play(environments, agents, 1_000_000_000, derive_seed(seed, "observations")):
+                pass
+    observations, masks, starts = zip(*recorder.asked, strict=True)
+    if not starts:
+        raise ConfigError(f"{name}: expected observations of its matches, found none")
+    starts_ = np.stack(starts)
+    starts_[0] = True
+    return ObservationSample(
+        map_tree(lambda *leaves: np.stack(leaves), *observations),
+        None if masks[0] is None else np.stack(masks),
+        starts_,
+    )

@@ -1,0 +1,3 @@
+"""Policies as files that others run: made, compared with the policy, and refused where they differ."""
+
+__all__: list[str] = []

@@ -1,0 +1,147 @@
+"""Makes files of a policy's module: ONNX, with whole numbers of eight bits where that is wanted, and TorchScript."""
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from arena.common.errors import ConfigError
+from arena.common.registry import missing_package
+from arena.export.about import KEY, About
+
+OPSET = 20
+OLDEST_OPSET, NEWEST_OPSET = 18, 23  # what torch's exporter writes
+NETWORK = "network."  # in front of a weight's name in a file
+
+
+@contextlib.contextmanager
+def export_packages() -> Iterator[None]:
+    """Say what to install where a package for ONNX is missing.
+
+    Raises:
+      ConfigError: one is.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise missing_package(error, "arena export") from error
+
+
+def to_onnx(inference: Any, opset: int) -> Any:
+    """Return an ``onnx.ModelProto`` whose weights have the names of the policy's, behind ``network.``.
+
+    It is left as it is written: onnxruntime optimises it when it loads it, and weights can be found by their names.
+
+    Args:
+      inference: ``Policy.inference()``.
+      opset: the version of ONNX's operators.
+
+    Raises:
+      ConfigError: a package is missing, or a layer cannot be written; the message has the exporter's reason.
+    """
+    with export_packages():
+        import onnx
+        import onnxscript  # noqa: F401  # what torch's exporter needs; it says so less plainly
+        import torch
+    arguments = _examples(inference)
+    rows = torch.export.Dim("rows")
+    with _quiet():
+        try:
+            program = torch.onnx.export(
+                inference.module,
+                arguments,
+                dynamo=True,
+                optimize=False,
+                external_data=False,
+                verbose=False,
+                opset_version=opset,
+                dynamic_shapes=(tuple({0: rows} for _ in arguments),),
+                input_names=[tensor.name for tensor in inference.inputs],
+                output_names=[tensor.name for tensor in inference.outputs],
+            )
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise ConfigError(f"this policy cannot be written as ONNX: {reason}") from error
+    assert program is not None
+    model = program.model_proto
+    written = {tensor.name for tensor in model.graph.initializer}
+    lost = [name for name in used_weights(inference) if name not in written]
+    if lost:
+        raise ConfigError(f"this policy cannot be written as ONNX: its weight {lost[0]} is not in the file")
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def used_weights(inference: Any) -> list[str]:
+    """Return the names in a file of the weights that its outputs depend on."""
+    import torch
+
+    parameters = {name: weight for name, weight in inference.module.named_parameters() if weight.requires_grad}
+    outputs = inference.module(*_examples(inference))
+    floats = [output.sum() for output in outputs if output.requires_grad]
+    slopes = torch.autograd.grad(sum(floats), list(parameters.values()), allow_unused=True)
+    return [name for name, slope in zip(parameters, slopes, strict=True) if slope is not None]
+
+
+def quantized(model: Any) -> Any:
+    """Return the model with weights of eight bits; what they are multiplied with is rounded as it comes."""
+    import tempfile
+    from pathlib import Path
+
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with tempfile.TemporaryDirectory() as folder, _quiet():
+        path = Path(folder) / "int8.onnx"
+        quantize_dynamic(model, path, weight_type=QuantType.QInt8)
+        return onnx.load(path)
+
+
+def onnx_bytes(model: Any, about: About) -> bytes:
+    """Return the file, with what it says of itself."""
+    del model.metadata_props[:]
+    entry = model.metadata_props.add()
+    entry.key, entry.value = KEY, about.to_json()
+    model.producer_name = "arena"
+    return model.SerializeToString(deterministic=True)
+
+
+def to_torchscript(inference: Any, about: About) -> bytes:
+    """Return the module as a TorchScript file, traced; what it says of itself is its extra file ``arena``.
+
+    Raises:
+      ConfigError: it cannot be traced.
+    """
+    import torch
+
+    file = io.BytesIO()
+    with _quiet(), torch.no_grad():
+        try:
+            traced = torch.jit.trace(inference.module, _examples(inference), check_trace=False)
+        except Exception as error:
+            raise ConfigError(f"this policy cannot be written as TorchScript: {str(error).splitlines()[0]}") from error
+        torch.jit.save(traced, file, _extra_files={KEY: about.to_json()})
+    return file.getvalue()
+
+
+def _examples(inference: Any) -> tuple[Any, ...]:
+    """Return two rows of every input: an exporter takes a batch of one for a constant."""
+    import torch
+
+    return tuple(torch.from_numpy(np.ones((2, *tensor.shape), tensor.dtype)) for tensor in inference.inputs)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what exporters say of their own insides from the user."""
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)

@@ -1,0 +1,104 @@
+"""Observations that were really made, kept so that a policy can be compared with what was made of it."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from arena.common.errors import ConfigError
+from arena.common.trees import Tree, map_tree, named_leaves, nest, tree_leaves
+from arena.envs.interface import EntitySpaces
+from arena.learning.weights import read_tensors, write_tensors
+
+MASK, START = "action_mask", "start"
+
+
+class ObservationSample(NamedTuple):
+    """T slots of L lanes, in sequence, so that a memory can be compared, too.
+
+    Attributes:
+      observations: arrays ``[T, L, ...]``, nested as the space.
+      action_mask: ``[T, L, flags]`` int8, nonzero is allowed; None without masks.
+      starts: ``[T, L]`` bool, where an episode starts; all begin in the first slot, since nothing before it is known.
+    """
+
+    observations: Tree
+    action_mask: np.ndarray | None
+    starts: np.ndarray
+
+    @property
+    def rows(self) -> int:
+        """How many observations."""
+        return int(self.starts.size)
+
+    def flat(self) -> "ObservationSample":
+        """Return the same as one slot of all lanes: for what has no memory."""
+
+        def one_slot(array: np.ndarray) -> np.ndarray:
+            return array.reshape(1, -1, *array.shape[2:])
+
+        mask = None if self.action_mask is None else one_slot(self.action_mask)
+        return ObservationSample(map_tree(one_slot, self.observations), mask, one_slot(self.starts))
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return named arrays: ``observation`` or ``observation.key``, ``action_mask``, ``start``."""
+        names = _names(self.observations, "observation")
+        found = dict(zip(names, tree_leaves(self.observations), strict=True))
+        if self.action_mask is not None:
+            found[MASK] = self.action_mask
+        return {**found, START: self.starts}
+
+    def write(self, path: Path) -> None:
+        """Write it to a safetensors file, whole or not at all.
+
+        Raises:
+          OSError: the disk is full or refuses.
+        """
+        write_tensors(path, self.tensors())
+
+
+def sample_of(tensors: dict[str, np.ndarray], spaces: EntitySpaces, place: object) -> ObservationSample:
+    """Return the sample that ``tensors`` has named.
+
+    Args:
+      tensors: named arrays, others beside them.
+      spaces: of the entity.
+      place: where they come from, for messages.
+
+    Raises:
+      ConfigError: they do not fit the spaces.
+    """
+    wanted = {leaf.name: (leaf.shape, leaf.dtype) for leaf in named_leaves(spaces.observation, "observation")}
+    if spaces.mask_size:
+        wanted[MASK] = (spaces.mask_size,), np.dtype(np.int8)
+    wanted[START] = (), np.dtype(bool)
+    grid = tensors[START].shape if START in tensors else (0, 0)
+    for name, (shape, dtype) in wanted.items():
+        found = tensors.get(name)
+        if found is None or len(grid) != 2 or found.shape != (*grid, *shape) or found.dtype != dtype:
+            described = "none" if found is None else f"{found.dtype} {list(found.shape)}"
+            raise ConfigError(
+                f"{place}: expected {name} as {dtype} {[*grid, *shape]}, found {described}; "
+                "record observations anew, by training on or by --record"
+            )
+    starts = tensors[START].copy()
+    starts[:1] = True
+    leaves = [tensors[leaf.name] for leaf in named_leaves(spaces.observation, "observation")]
+    return ObservationSample(nest(spaces.observation, leaves), tensors.get(MASK) if spaces.mask_size else None, starts)
+
+
+def read_sample(path: Path, spaces: EntitySpaces) -> ObservationSample:
+    """Return the sample in a file.
+
+    Raises:
+      ConfigError: there is none, it is damaged, or it does not fit the spaces.
+    """
+    return sample_of(read_tensors(path), spaces, path)
+
+
+def _names(tree: Tree, name: str) -> list[str]:
+    if isinstance(tree, dict):
+        return [found for key, sub in tree.items() for found in _names(sub, f"{name}.{key}")]
+    if isinstance(tree, tuple):
+        return [found for index, sub in enumerate(tree) for found in _names(sub, f"{name}.{index}")]
+    return [name]
