@@ -366,3 +366,10 @@ class RecordsConfig(Model):
     plots: bool = Field(
         True, strict=True, description="Whether to draw plots at the end: about a second; `arena plots` can later."
     )
+    observations: int = Field(
+        1024,
+        ge=0,
+        le=1024,
+        description="Observations of each learning player that are kept with its snapshots, 8 MiB at most, so that an "
+        "exported file can be compared with the player; 0 for none.",
+    )

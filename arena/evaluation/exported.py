@@ -73,7 +73,7 @@ def load_trained(run: RunDirectory, config: RunConfig, name: str, lanes: int) ->
         )
     policy: Any = found.policy
     inference = policy.inference()
-    row, block = SeatSpaces(config).of(player)
+    row, block = SeatSpaces(run, config).of(player)
     about = About(
         player=player,
         steps=int(found.version),

@@ -8,6 +8,7 @@ from arena.config.run import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces
 from arena.evaluation.players import Contestant, PolicyMaker, find_contestant, make_copy, newest_version
 from arena.gateway.models import LoadedPlayer
+from arena.learning.entity_json import read_entity
 from arena.protocol.wire import Block, blocks_of
 from arena.records.run_directory import RunDirectory
 
@@ -116,7 +117,7 @@ def load_players(
     """
     loaded: list[LoadedPlayer] = []
     sources: dict[str, RunVersions] = {}
-    seats = SeatSpaces(config)
+    seats = SeatSpaces(run, config)
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"--player: expected each player once, found {name!r} twice")
@@ -132,9 +133,10 @@ def load_players(
 
 
 class SeatSpaces:
-    """The spaces of players, from the environments that they play; each environment is made once."""
+    """The spaces of players: as training has kept them, else from the environments, each of which is made once."""
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, run: RunDirectory, config: RunConfig) -> None:
+        self._run = run
         self._rows = [row for round_ in config.round_list() for row in round_.rows]
         self._made: list[tuple[TableRow, tuple[EntitySpaces, ...]]] = []
 
@@ -142,11 +144,14 @@ class SeatSpaces:
         """Return a row that a player plays, and what it sees and does there.
 
         Raises:
-          ConfigError: it sits nowhere, or plays entities of different spaces.
+          ConfigError: it sits nowhere, what was kept is damaged, or it plays entities of different spaces.
         """
         for row in self._rows:
             seated = [index for seat in row.seats if seat.player == player for index in seat.entities]
             if seated:
+                kept = self._run.spaces(player)
+                if kept.is_file():
+                    return row, Block((0,), read_entity(kept))
                 entities = self._entities(row)
                 blocks = blocks_of([entities[index] for index in seated])
                 if len(blocks) > 1:

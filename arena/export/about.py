@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arena.common.errors import ConfigError
-from arena.common.space_json import space_from_json, space_to_json
 from arena.envs.interface import EntitySpaces
+from arena.learning.entity_json import entity_from_json, entity_to_json
 from arena.learning.weights import read_metadata, read_tensors, write_tensors
 
 KEY = "arena"  # of the text in a file's metadata
@@ -56,12 +56,7 @@ class About(NamedTuple):
     def to_json(self) -> str:
         """Return all of it as a text."""
         said = self._asdict()
-        said["spaces"] = {
-            "observation": space_to_json(self.spaces.observation),
-            "action": space_to_json(self.spaces.action),
-            "mask_size": self.spaces.mask_size,
-        }
-        return json.dumps(said)
+        return json.dumps({**said, "spaces": entity_to_json(self.spaces)})
 
 
 def about_from_json(text: str | None, place: object) -> About:
@@ -72,12 +67,7 @@ def about_from_json(text: str | None, place: object) -> About:
     """
     try:
         said = json.loads(text or "")
-        spaces = said.pop("spaces")
-        observation, action = space_from_json(spaces["observation"]), space_from_json(spaces["action"])
-        return About(
-            **{**said, "memory": tuple(said["memory"])},
-            spaces=EntitySpaces(said["player"], observation, action, int(spaces["mask_size"])),
-        )
+        return About(**{**said, "memory": tuple(said["memory"]), "spaces": entity_from_json(said["spaces"])})
     except (ConfigError, KeyError, TypeError, ValueError) as error:
         raise ExportRefused(f"{place}: expected a file of arena export, found none of its metadata") from error
 

@@ -1,7 +1,8 @@
 """Observations that were really made, kept so that a policy can be compared with what was made of it."""
 
+from collections import deque
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,11 @@ from arena.common.trees import Tree, map_tree, named_leaves, nest, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.learning.weights import read_tensors, write_tensors
 
+if TYPE_CHECKING:  # it brings Numba along
+    from arena.learning.rollout import Rollout
+
+LARGEST = 8 * 2**20  # bytes of a sample
+ENOUGH = 256  # observations that are kept of rollouts that are shorter
 MASK, START = "action_mask", "start"
 
 
@@ -94,6 +100,62 @@ def read_sample(path: Path, spaces: EntitySpaces) -> ObservationSample:
       ConfigError: there is none, it is damaged, or it does not fit the spaces.
     """
     return sample_of(read_tensors(path), spaces, path)
+
+
+class SampleKeeper:
+    """Keeps what a worker has seen last: whole sequences of some of its lanes.
+
+    A rollout of ``ENOUGH`` observations is its own sample, and nothing is copied before one is asked for; of shorter
+    ones the last few are kept.
+    """
+
+    def __init__(self, rollout: "Rollout", rows: int) -> None:
+        """Prepare to keep.
+
+        Args:
+          rollout: that the worker fills again and again.
+          rows: observations of a sample at most.
+        """
+        self._rollout = rollout
+        row = sum(leaf[0, 0].nbytes for leaf in tree_leaves(rollout.observations))
+        rows = min(rows, max(1, LARGEST // max(1, row)))
+        count = min(max(1, rows // rollout.horizon), rollout.lanes)
+        self._lanes = np.linspace(0, rollout.lanes - 1, count).astype(int)
+        self._rows = rows // count  # of each lane
+        rollouts = -(-min(ENOUGH, rows) // (count * rollout.horizon))
+        self._kept: deque[ObservationSample] | None = deque(maxlen=rollouts) if rollouts > 1 else None
+
+    def keep(self) -> None:
+        """Take what the rollout has just collected, where one alone is too short."""
+        if self._kept is not None:
+            self._kept.append(self._take(slice(0, self._rollout.horizon)))
+
+    def sample(self) -> ObservationSample:
+        """Return the last observations; between two rollouts, after ``Rollout.begin``."""
+        if self._kept is None:
+            horizon = self._rollout.horizon
+            return self._take(slice(max(0, horizon - self._rows) + 1, horizon + 1))
+        parts = list(self._kept)
+
+        def joined(*leaves: np.ndarray) -> np.ndarray:
+            return np.concatenate(leaves)[-self._rows :]
+
+        masks = [part.action_mask for part in parts if part.action_mask is not None]
+        return ObservationSample(
+            map_tree(joined, *(part.observations for part in parts)),
+            joined(*masks) if masks else None,
+            joined(*(part.starts for part in parts)),
+        )
+
+    def _take(self, slots: slice) -> ObservationSample:
+        """Return a copy of some slots of the chosen lanes."""
+        rollout = self._rollout
+
+        def chosen(array: np.ndarray) -> np.ndarray:
+            return array[slots, self._lanes]
+
+        mask = None if rollout.action_mask is None else chosen(rollout.action_mask)
+        return ObservationSample(map_tree(chosen, rollout.observations), mask, chosen(rollout.starts))
 
 
 def _names(tree: Tree, name: str) -> list[str]:

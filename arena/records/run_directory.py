@@ -109,6 +109,10 @@ class RunDirectory:
         """A directory of snapshots for each player."""
         return self.path / "players"
 
+    def spaces(self, player: str) -> Path:
+        """What a player sees and does, as JSON: to serve and export it without its environment."""
+        return self.players / player / "spaces.json"
+
     def observations(self, player: str) -> Path:
         """What a player has seen: a sample to compare an exported file on."""
         return self.players / player / "observations.safetensors"

@@ -1,6 +1,7 @@
 """The act-learn worker: it drives an algorithm that separates ``act`` from ``learn``, together with its group."""
 
 import hashlib
+import json
 import sys
 from typing import Any
 
@@ -8,11 +9,15 @@ import numpy as np
 
 from arena.common import registry
 from arena.common.errors import ConfigError, MatchOver
+from arena.common.files import write_text
 from arena.common.seeding import derive_seed
 from arena.comms import GroupChannel
+from arena.learning.entity_json import entity_to_json
+from arena.learning.samples import SampleKeeper
 from arena.learning.weights import read_state, read_tensors
 from arena.protocol.messages import Restart, WriteCheckpoint
 from arena.records.metric_rows import ALL_UPDATES
+from arena.records.run_directory import RunDirectory
 from arena.worker.base import Worker, device_of
 from arena.worker.collector import Collector
 from arena.worker.context import Context
@@ -32,6 +37,7 @@ class ActLearnWorker(Worker):
         self.policies = [self._build(number, self.seed) for number in range(len(seat.blocks))]
         self.set_up_torch()
         self.learns = not self.settings.frozen and self.policy.horizon > 0
+        self.seen: SampleKeeper | None = None
         if self.policy.horizon > 0 and len(seat.blocks) > 1:
             names = ", ".join(e.name for e in seat.offer.entities)
             raise ConfigError(
@@ -117,6 +123,29 @@ class ActLearnWorker(Worker):
         """Return the networks."""
         return self.policy.weights()
 
+    def write_part(self, order: WriteCheckpoint) -> bool:
+        """See ``Worker``; what the player sees lies beside its snapshots."""
+        written = super().write_part(order)
+        self._write_what_it_sees(RunDirectory(self.context.config.run_root, self.context.config.name))
+        return written
+
+    def write_snapshot(self, run: RunDirectory) -> None:
+        """See ``Worker``; what the player sees lies beside it."""
+        super().write_snapshot(run)
+        self._write_what_it_sees(run)
+
+    def _write_what_it_sees(self, run: RunDirectory) -> None:
+        """Write the player's spaces and a sample of its observations: all that serving and exporting need."""
+        if self.channel.rank or not self.learns:
+            return
+        try:
+            run.spaces(self.player).parent.mkdir(parents=True, exist_ok=True)
+            write_text(run.spaces(self.player), json.dumps(entity_to_json(self.seat.blocks[0].spaces), indent=1))
+            if self.seen is not None and self.updates:
+                self.seen.sample().write(run.observations(self.player))
+        except OSError as error:
+            self.note("WARNING", f"what {self.player} sees is left out of {run.players / self.player}: {error}")
+
     def serve(self) -> None:
         """Play and learn until the match is over."""
         try:
@@ -146,11 +175,15 @@ class ActLearnWorker(Worker):
             self.collector.prefetch()
             self.league.configure(self.policy)
         config = self.context.config
+        if config.records.observations and group.rank == 0:
+            self.seen = SampleKeeper(rollout, config.records.observations)
         last = self.updates + config.checkpoint.updates if config.deterministic else None
         while True:
             taken = self.collector.collect(rollout)
             self.policy.set_progress(self._progress())
             self.metrics = self.policy.learn(rollout, group)
+            if self.seen is not None:
+                self.seen.keep()
             rollout.begin()
             self.updates += 1
             if group.rank == 0:

@@ -1,6 +1,7 @@
 """An exported file says what its policy says, or it is refused."""
 
 import hashlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from gymnasium import spaces
 from onnx import numpy_helper
 
+from arena.common.registry import make_environment
 from arena.common.space_json import space_from_json, space_to_json
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
@@ -19,6 +21,7 @@ from arena.export.formats import OPSET, onnx_bytes, quantized, to_onnx, to_torch
 from arena.export.gate import Tolerance, ask_policy, check
 from arena.export.runtimes import open_onnx, open_torchscript
 from arena.launch import main
+from arena.learning.entity_json import entity_to_json
 from arena.learning.samples import ObservationSample
 from arena.learning.weights import read_metadata, read_tensors, write_tensors
 from arena.policies.inference import STATE
@@ -162,6 +165,24 @@ def test_export_is_told_and_checked(pole, exported, capsys):
     told = capsys.readouterr().err
     assert told.startswith("refused: ") and told.endswith("nothing was written\n") and "Traceback" not in told
     assert not list((pole.players / "blue").glob("*.onnx*"))
+
+
+def test_no_environment_is_needed_where_training_has_kept_what_it_saw(pole, exported, tmp_path, capsys):
+    (tmp_path / "gone.py").write_text("import a_package_that_is_gone")
+    run = make_run(tmp_path, POLE.replace("gymnasium:CartPole-v1", f"{tmp_path}/gone.py:make"))
+    run.players.joinpath("blue").mkdir()
+    run.snapshot("blue", 7).write_bytes(pole.snapshot("blue", 1000).read_bytes())
+    assert main(["export", str(run), "blue"]) == 2
+    assert "a_package_that_is_gone" in capsys.readouterr().err
+    entity = make_environment("gymnasium:CartPole-v1", {}).entities[0]
+    run.spaces("blue").write_text(json.dumps(entity_to_json(entity)))
+    tensors = read_tensors(check_file(exported))
+    write_tensors(run.observations("blue"), {name: tensors[name] for name in ("observation", "start")})
+    assert main(["export", str(run), "blue"]) == 0
+    assert (run.players / "blue" / "7.onnx").is_file()
+    run.spaces("blue").write_text("{}")
+    assert main(["export", str(run), "blue"]) == 2
+    assert "spaces.json: expected an entity's spaces as JSON" in capsys.readouterr().err
 
 
 def test_weights_alone_come_back_bit_for_bit(pole, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 from arena.launch import main, mpirun
 from arena.learning.weights import read_tensors
+from arena.records.run_directory import RunDirectory
 
 from .launching import PLAYERS, player, run_arena, run_mpirun, succeed, write_config
 
@@ -43,7 +44,10 @@ def test_weights_of_every_player_are_bit_identical_across_workers_after_every_up
     assert main(["eval", str(run), "--episodes", "4", "--seed", "1"]) == 0
     assert capsys.readouterr().out == first and "blue" in first
 
-    newest = max((run / "players" / "red").glob("*.safetensors"), key=lambda path: int(path.stem))
+    for name in ("blue", "red"):  # what they have seen lies beside their weights, and agrees with files made of them
+        assert main(["export", str(run), name]) == 0
+        assert "equal actions 100.00 %" in capsys.readouterr().out
+    newest = RunDirectory.existing(run).snapshots("red")[-1]
     config["policies"]["red"] |= {"frozen": True, "warm_start": str(newest)}
     config["steps"] = 1_000
     succeed(run_arena(tmp_path, {**config, "name": "opponent"}))

@@ -1,0 +1,47 @@
+"""What an entity sees and does, as JSON."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from arena.common.errors import ConfigError
+from arena.common.space_json import space_from_json, space_to_json
+from arena.envs.interface import EntitySpaces
+
+
+def entity_to_json(entity: EntitySpaces) -> dict[str, Any]:
+    """Return an entity's spaces as an object of JSON."""
+    return {
+        "name": entity.name,
+        "observation": space_to_json(entity.observation),
+        "action": space_to_json(entity.action),
+        "mask_size": entity.mask_size,
+    }
+
+
+def entity_from_json(found: Any) -> EntitySpaces:
+    """Return what ``entity_to_json`` has written.
+
+    Raises:
+      ConfigError: it is no such object.
+    """
+    try:
+        name, mask_size = str(found["name"]), int(found["mask_size"])
+        observation, action = found["observation"], found["action"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"expected an entity's spaces as JSON, found {str(found)[:80]}") from error
+    return EntitySpaces(name, space_from_json(observation), space_from_json(action), mask_size)
+
+
+def read_entity(path: Path) -> EntitySpaces:
+    """Return an entity's spaces from a file.
+
+    Raises:
+      ConfigError: it cannot be read, or holds something else.
+    """
+    try:
+        return entity_from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: expected an entity's spaces as JSON, found: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
