@@ -3,11 +3,13 @@
 import argparse
 import logging
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.commands.gateway_options import add_gateway_options, gateway_config, log_requests, server_packages
+from arena.common.errors import ConfigError
 from arena.config.gateway import GatewayConfig
 from arena.config.run import RunConfig, load_config
 from arena.records.run_directory import RunDirectory
@@ -15,6 +17,8 @@ from arena.records.run_directory import RunDirectory
 if TYPE_CHECKING:
     from arena.gateway.access import Access
     from arena.gateway.app import Gateway
+    from arena.gateway.models import LoadedPlayer
+    from arena.gateway.reload import VersionSource
 
 
 def main(argv: Sequence[str]) -> int:
@@ -29,48 +33,101 @@ def main(argv: Sequence[str]) -> int:
     config = gateway_config(arguments)
     logging.getLogger("arena.gateway").setLevel(logging.INFO)
     log_requests(config)
-    run = RunDirectory.existing(arguments.run)
+    _check(arguments)
     with server_packages("arena serve"):
         from arena.gateway.server import opened, serve
-    with opened(config) as door:
-        gateway, stamps = _gateway(arguments, run, load_config(run.config), config, door.access)
-        how = "sampled actions" if arguments.sample else "most likely actions"
-        line = f"serving {', '.join(stamps)} of {run} at {door.url} ({how}, {config.sessions} games)"
-        return serve(gateway, door, config, line)
+    from arena.export.about import ExportRefused
+
+    try:
+        with opened(config) as door:
+            gateway, stamps = _gateway(arguments, config, door.access)
+            how = "sampled actions" if arguments.sample else "most likely actions"
+            line = f"serving {', '.join(stamps)} of {arguments.run} at {door.url} ({how}, {config.sessions} games)"
+            return serve(gateway, door, config, line)
+    except ExportRefused as error:
+        print(f"refused: {error}", file=sys.stderr)
+        return 1
 
 
-def _gateway(
-    arguments: argparse.Namespace, run: RunDirectory, run_config: RunConfig, config: GatewayConfig, access: "Access"
-) -> "tuple[Gateway, list[str]]":
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse options that do not go together."""
+    if _is_file(arguments):
+        for option in ("player", "backend", "quantize"):
+            if getattr(arguments, option):
+                raise ConfigError(f"--{option}: expected a run, found the file {arguments.run}, which says it itself")
+    if arguments.quantize and arguments.backend != "onnx":
+        raise ConfigError("--quantize: expected --backend onnx beside it")
+    if arguments.sample and (_is_file(arguments) or arguments.backend == "onnx"):
+        raise ConfigError("--sample: expected the run's own policies: files know the most likely actions alone")
+
+
+def _is_file(arguments: argparse.Namespace) -> bool:
+    return arguments.run.suffix == ".onnx"
+
+
+def _gateway(arguments: argparse.Namespace, config: GatewayConfig, access: "Access") -> "tuple[Gateway, list[str]]":
     """Return what answers, and whom it serves (``player@version``)."""
     from arena.evaluation.players import seed_libraries
-    from arena.evaluation.served import load_players
     from arena.gateway.actors.seats import Seats, assign, load_actor, spaces_of
     from arena.gateway.app import Gateway
     from arena.gateway.players import ModelMaker, make_players
     from arena.gateway.reload import Reloader
 
-    seed = run_config.seed if arguments.seed is None else arguments.seed
+    run = None if _is_file(arguments) else RunDirectory.existing(arguments.run)
+    run_config = None if run is None else load_config(run.config)
+    seed = arguments.seed if arguments.seed is not None else 1 if run_config is None else run_config.seed
     seed_libraries(seed)
     actor = load_actor(config.actor)
     spaces = spaces_of(actor, config.settings)
-    names = arguments.player or list(dict.fromkeys(config.agents.values())) or list(run_config.players)
-    agents = assign(None if spaces is None else list(spaces), names, config.agents, actor.__name__)
-    lanes = {name: config.sessions * list(agents.values()).count(name) for name in names}
-    loaded, sources = load_players(run, run_config, names, lanes=lanes, seed=seed)
+    loaded: list[LoadedPlayer]
+    sources: Mapping[str, VersionSource] = {}
+    if run is None or run_config is None:
+        from arena.evaluation.served_files import load_file
+
+        agents_at_most = 1 if spaces is None else len(spaces)
+        loaded = [load_file(arguments.run, config.sessions * agents_at_most)]
+        names = [loaded[0].name]
+        agents = assign(None if spaces is None else list(spaces), names, config.agents, actor.__name__)
+    else:
+        names = arguments.player or list(dict.fromkeys(config.agents.values())) or list(run_config.players)
+        agents = assign(None if spaces is None else list(spaces), names, config.agents, actor.__name__)
+        lanes = {name: config.sessions * list(agents.values()).count(name) for name in names}
+        loaded, sources = _load(arguments, run, run_config, names, lanes, seed)
     make = ModelMaker(config, deterministic=not arguments.sample)
     players = make_players(loaded, make)
     gateway = Gateway(players, Seats(players, agents, spaces), config, actor, config.settings, access)
-    if not arguments.no_reload:
+    if sources and not arguments.no_reload:
         gateway.background.append(Reloader(players, sources, make, config, gateway.metrics).run)
     return gateway, [model.stamp for player in players.values() for model in player]
+
+
+def _load(
+    arguments: argparse.Namespace,
+    run: RunDirectory,
+    run_config: RunConfig,
+    names: Sequence[str],
+    lanes: Mapping[str, int],
+    seed: int,
+) -> "tuple[list[LoadedPlayer], Mapping[str, VersionSource]]":
+    """Return players of a run, and where newer versions of them come from."""
+    from arena.evaluation.served import load_players
+
+    loaded, sources = load_players(run, run_config, names, lanes=lanes, seed=seed)
+    if arguments.backend != "onnx":
+        return loaded, sources
+    from arena.evaluation.served_files import OnnxPlayers, OnnxVersions
+
+    by_player = {name.partition("@")[0]: count for name, count in lanes.items()}
+    players = OnnxPlayers(run, run_config, by_player, int8=arguments.quantize == "int8")
+    onnx_sources = {name: OnnxVersions(source, players) for name, source in sources.items()}
+    return [players.convert(player) for player in loaded], onnx_sources
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "arena serve", description="Answer over HTTP with what the players of a run have learned."
     )
-    parser.add_argument("run", type=Path, help="a run directory, such as runs/quickstart")
+    parser.add_argument("run", type=Path, metavar="RUN|FILE.onnx", help="a run directory, or a file of arena export")
     parser.add_argument(
         "--player",
         action="append",
@@ -81,5 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sample", action="store_true", help="draw actions instead of taking the most likely ones")
     parser.add_argument("--no-reload", action="store_true", help="serve no newer weights when there are some")
     parser.add_argument("--seed", type=int, help="seed of drawn actions; the run's own if left out")
+    parser.add_argument("--backend", choices=("native", "onnx"), help="what computes: our own, or onnxruntime")
+    parser.add_argument("--quantize", choices=("int8",), help="with onnx: weights as whole numbers of eight bits")
     add_gateway_options(parser)
     return parser

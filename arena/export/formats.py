@@ -15,7 +15,6 @@ from arena.export.about import KEY, About
 
 OPSET = 20
 OLDEST_OPSET, NEWEST_OPSET = 18, 23  # what torch's exporter writes
-NETWORK = "network."  # in front of a weight's name in a file
 
 
 @contextlib.contextmanager
@@ -85,6 +84,16 @@ def used_weights(inference: Any) -> list[str]:
     floats = [output.sum() for output in outputs if output.requires_grad]
     slopes = torch.autograd.grad(sum(floats), list(parameters.values()), allow_unused=True)
     return [name for name, slope in zip(parameters, slopes, strict=True) if slope is not None]
+
+
+def put_weights(model: Any, inference: Any) -> None:
+    """Put a policy's weights into an ``onnx.ModelProto`` of another version of the same policy."""
+    from onnx import numpy_helper
+
+    weights = dict(inference.module.named_parameters())
+    for tensor in model.graph.initializer:
+        if tensor.name in weights:
+            tensor.CopyFrom(numpy_helper.from_array(weights[tensor.name].detach().numpy(), tensor.name))
 
 
 def quantized(model: Any) -> Any:

@@ -62,6 +62,7 @@ class Model:
       users: how many agents of open games act by it.
       memory: whether its actions depend on what it has seen before.
       deterministic: whether it takes its most likely actions unless it is told otherwise.
+      greedy: whether it knows no others.
       on_batch: is told rows and seconds of each forward pass.
       read_observation: checks an observation and returns it as a row.
       read_mask: does the same with an action mask; None where the player has none.
@@ -88,6 +89,7 @@ class Model:
         self.fixed, self.users = player.fixed, 0
         self.deterministic = deterministic
         self.memory = bool(getattr(player.policy, "recurrent", False))
+        self.greedy = bool(getattr(player.policy, "greedy", False))
         self.on_batch: Callable[[int, float], None] = lambda rows, seconds: None
         self.read_observation = RowReader(player.observation, "observation")
         self.read_mask = mask_reader(player.action, "action_mask") if player.flags else None

@@ -46,6 +46,13 @@ class ObservationSample(NamedTuple):
         mask = None if self.action_mask is None else one_slot(self.action_mask)
         return ObservationSample(map_tree(one_slot, self.observations), mask, one_slot(self.starts))
 
+    def first_lanes(self, lanes: int) -> "ObservationSample":
+        """Return the first lanes alone."""
+        mask = None if self.action_mask is None else self.action_mask[:, :lanes]
+        return ObservationSample(
+            map_tree(lambda leaf: leaf[:, :lanes], self.observations), mask, self.starts[:, :lanes]
+        )
+
     def tensors(self) -> dict[str, np.ndarray]:
         """Return named arrays: ``observation`` or ``observation.key``, ``action_mask``, ``start``."""
         names = _names(self.observations, "observation")

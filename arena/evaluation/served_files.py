@@ -1,0 +1,135 @@
+"""Players that are served by exported files: one that somebody has kept, or one made anew of each version of a run."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from arena.common.errors import ConfigError
+from arena.config.run import RunConfig
+from arena.evaluation.exported import find_sample
+from arena.evaluation.served import RunVersions, SeatSpaces
+from arena.export.about import About, ExportRefused, check_file, read_check_file
+from arena.export.formats import OPSET, onnx_bytes, put_weights, quantized, to_onnx
+from arena.export.gate import Tolerance, answers_from, ask_policy, check
+from arena.export.policy import ExportedPolicy
+from arena.export.runtimes import onnx_runner, open_onnx
+from arena.gateway.models import LoadedPlayer
+from arena.learning.samples import ObservationSample, sample_of
+from arena.records.run_directory import RunDirectory
+
+logger = logging.getLogger(__name__)
+PLATFORM = "onnxruntime_onnx"
+
+
+def load_file(path: Path, lanes: int) -> LoadedPlayer:
+    """Return the player of an ONNX file, compared with what it said when the file was written.
+
+    Raises:
+      ConfigError: there is no such file, or a package is missing.
+      ExportRefused: the file is damaged, another one, or says something else.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: expected a file of arena export, found: {error.strerror}") from error
+    run, about = open_onnx(content, path)
+    if check_file(path).is_file():
+        tensors = read_check_file(path, content)
+        sample, answers = sample_of(tensors, about.spaces, path), answers_from(tensors, about.spaces, path)
+        check(run, about, sample, answers, Tolerance.usual(int8=bool(about.quantized)), path)
+    else:
+        logger.warning("%s is served unchecked: there is no %s beside it", path, check_file(path).name)
+    return _served(about, run, lanes, fixed=True)
+
+
+def _served(about: About, run: Any, lanes: int, *, fixed: bool) -> LoadedPlayer:
+    spaces = about.spaces
+    return LoadedPlayer(
+        name=about.player,
+        version=str(about.steps),
+        observation=spaces.observation,
+        action=spaces.action,
+        flags=spaces.mask_size,
+        policy=ExportedPolicy(run, about, lanes),
+        platform=PLATFORM,
+        fixed=fixed,
+    )
+
+
+class OnnxPlayers:
+    """Makes ONNX of players as they are loaded: traced once, then with the weights of each version, and compared."""
+
+    def __init__(self, run: RunDirectory, config: RunConfig, lanes: Mapping[str, int], *, int8: bool) -> None:
+        """Prepare.
+
+        Args:
+          run: where the weights are, and what the players have seen.
+          config: of the run.
+          lanes: player -> how many agents act by it at once.
+          int8: whether weights become whole numbers of eight bits.
+        """
+        self._run, self._config, self._lanes, self._int8 = run, config, lanes, int8
+        self._models: dict[str, Any] = {}
+        self._samples: dict[str, ObservationSample] = {}
+
+    def convert(self, loaded: LoadedPlayer) -> LoadedPlayer:
+        """Return a player that acts by onnxruntime.
+
+        Raises:
+          ConfigError: it cannot be exported, or there is nothing to compare with.
+          ExportRefused: its file says something else.
+        """
+        policy: Any = loaded.policy
+        if not callable(getattr(policy, "inference", None)):
+            raise ConfigError(f"player {loaded.name!r}: expected a policy that can be exported; serve it without onnx")
+        inference = policy.inference()
+        row, block = SeatSpaces(self._run, self._config).of(loaded.name)
+        about = About(
+            player=loaded.name,
+            steps=int(loaded.version),
+            policy=self._config.players[loaded.name].use,
+            settings={},
+            spaces=block.spaces,
+            memory=next((tensor.shape for tensor in inference.inputs if tensor.name == "state"), ()),
+            opset=OPSET,
+            quantized="int8" if self._int8 else "",
+        )
+        name = f"{loaded.name}@{loaded.version}"
+        if loaded.name not in self._models:
+            self._models[loaded.name] = to_onnx(inference, OPSET)
+            sample = find_sample(self._run, self._config, name, row, block.spaces, 0, self._config.seed)
+            self._samples[loaded.name] = sample if about.memory else sample.flat()
+        model, sample = self._models[loaded.name], self._samples[loaded.name]
+        put_weights(model, inference)
+        lanes = self._lanes[loaded.name]
+        if about.memory:
+            sample = sample.first_lanes(lanes)
+        run = onnx_runner(onnx_bytes(quantized(model) if self._int8 else model, about), name)
+        try:
+            answers = ask_policy(policy, inference, about, sample)
+        except FloatingPointError as error:
+            raise ExportRefused(f"{name}: {error}") from error
+        check(run, about, sample, answers, Tolerance.usual(int8=self._int8), name)
+        return _served(about, run, lanes, fixed=loaded.fixed)
+
+
+class OnnxVersions:
+    """A player's versions as they come into a run directory, as ONNX."""
+
+    def __init__(self, source: RunVersions, players: OnnxPlayers) -> None:
+        """Take where the versions come from, and what makes ONNX of them."""
+        self._source, self._players = source, players
+
+    def newest(self) -> str | None:
+        """See ``VersionSource``."""
+        return self._source.newest()
+
+    def load(self) -> LoadedPlayer:
+        """See ``VersionSource``.
+
+        Raises:
+          ConfigError: it is damaged, or does not fit.
+          ExportRefused: its file says something else.
+        """
+        return self._players.convert(self._source.load())
