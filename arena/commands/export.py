@@ -32,6 +32,8 @@ def main(argv: Sequence[str]) -> int:
 
     if not OLDEST_OPSET <= arguments.opset <= NEWEST_OPSET:
         raise ConfigError(f"--opset: expected {OLDEST_OPSET} to {NEWEST_OPSET}, found {arguments.opset}")
+    if arguments.episodes and arguments.to == "safetensors":
+        raise ConfigError("--episodes: expected a file that acts, found --to safetensors")
     if arguments.quantize and arguments.to != "onnx":
         raise ConfigError(f"--quantize: expected --to onnx, found --to {arguments.to}")
     run = RunDirectory.existing(arguments.run)
@@ -45,6 +47,7 @@ def main(argv: Sequence[str]) -> int:
             opset=arguments.opset,
             int8=arguments.quantize == "int8",
             record=arguments.record,
+            episodes=arguments.episodes,
             tolerance=tolerance_of(arguments, int8=arguments.quantize == "int8"),
         )
     except ExportRefused as error:
@@ -57,6 +60,8 @@ def main(argv: Sequence[str]) -> int:
     if written.agreement is not None:
         print(f"  {written.agreement}")
         print(f"  {check_file(written.path).name} beside it is what arena check-export compares with")
+    if written.loss is not None:
+        print(f"  {written.loss}")
     return 0
 
 
@@ -91,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("run", type=Path, help="a run directory, such as runs/quickstart")
     parser.add_argument("player", metavar="PLAYER[@STEPS]", help="with its newest weights, or a snapshot's")
     parser.add_argument("--to", choices=("onnx", "torchscript", "safetensors"), default="onnx", help="(%(default)s)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="(default: RUN/players/PLAYER/STEPS.onnx)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="(default: RUN/players/PLAYER/STEPS[.int8].onnx)")
     parser.add_argument("--opset", type=int, default=20, help="version of ONNX's operators (%(default)s)")
     parser.add_argument("--quantize", choices=("int8",), help="weights as whole numbers of eight bits")
     parser.add_argument(
@@ -100,6 +105,9 @@ def _parser() -> argparse.ArgumentParser:
         default=0,
         metavar="N",
         help="play the run's environment for N observations instead of taking those that training has kept",
+    )
+    parser.add_argument(
+        "--episodes", type=positive, default=0, metavar="N", help="play N episodes with both: what return is lost"
     )
     add_tolerance(parser)
     return parser

@@ -10,6 +10,7 @@ from arena.config.run import RunConfig, TableRow, load_config
 from arena.envs.interface import EntitySpaces
 from arena.evaluation.observed import record_observations
 from arena.evaluation.players import seed_libraries
+from arena.evaluation.return_loss import ReturnLoss, return_loss
 from arena.evaluation.served import SeatSpaces, load_players
 from arena.export.about import About, ExportRefused, digest_of_weights, read_check_file, write_check_file
 from arena.export.formats import onnx_bytes, quantized, to_onnx, to_torchscript
@@ -31,12 +32,14 @@ class Exported(NamedTuple):
       size: bytes.
       about: what it says of itself.
       agreement: how it was found to agree; None for weights alone.
+      loss: of the player's return, where episodes were played.
     """
 
     path: Path
     size: int
     about: About
     agreement: Agreement | None
+    loss: ReturnLoss | None = None
 
 
 class Trained(NamedTuple):
@@ -123,6 +126,7 @@ def export(
     opset: int,
     int8: bool = False,
     record: int = 0,
+    episodes: int = 0,
     tolerance: Tolerance,
 ) -> Exported:
     """Write a player to a file, if the file says what the player says.
@@ -136,6 +140,7 @@ def export(
       opset: the version of ONNX's operators.
       int8: whether weights become whole numbers of eight bits.
       record: observations to make; 0 takes those that training has kept.
+      episodes: to play with the player and with the file, to tell what return is lost.
       tolerance: how far the file may be.
 
     Raises:
@@ -143,7 +148,7 @@ def export(
       ExportRefused: the file says something else; nothing was written.
     """
     trained = load_trained(run, config, name, 1)
-    path = out or run.players / trained.about.player / f"{trained.about.steps}{SUFFIXES[to]}"
+    path = out or run.players / trained.about.player / f"{trained.about.steps}{'.int8' if int8 else ''}{SUFFIXES[to]}"
     if to == "safetensors":
         return _export_weights(path, trained)
     spaces = trained.about.spaces
@@ -166,7 +171,8 @@ def export(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda temporary: _write_bytes(temporary, content))
     write_check_file(path, content, {**sample.tensors(), **answers.tensors(spaces)})
-    return Exported(path, len(content), about, agreement)
+    loss = return_loss(run, config, about, run_file, trained.row, episodes, config.seed) if episodes else None
+    return Exported(path, len(content), about, agreement, loss)
 
 
 def _write_bytes(path: Path, content: bytes) -> None:

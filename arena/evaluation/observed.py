@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.common.trees import Tree, map_tree
 from arena.config.run import RunConfig, TableRow
-from arena.evaluation.play import Acting, play
+from arena.envs.interface import Environment
+from arena.evaluation.play import Acting, SeatAgent, play
 from arena.evaluation.players import find_contestant, make_copy, seed_libraries, take_seats
 from arena.learning.samples import ObservationSample
 from arena.records.run_directory import RunDirectory
@@ -38,6 +40,30 @@ class _Recorder:
         return self._policy.act(observations, action_mask=action_mask, starts=starts, **others)
 
 
+@contextlib.contextmanager
+def match_of(
+    run: RunDirectory, config: RunConfig, name: str, row: TableRow, seed: int, *, deterministic: bool
+) -> Iterator[tuple[list[Environment], list[SeatAgent], list[int]]]:
+    """Yield ``COPIES`` environments of a match, who plays there, and the numbers of the seats that are a player's.
+
+    All others play with their newest weights; see ``record_observations`` for the arguments.
+
+    Raises:
+      ConfigError: a player of the match has no weights or cannot play.
+    """
+    player = name.partition("@")[0]
+    seed_libraries(seed)
+    with contextlib.ExitStack() as stack:
+        environments = []
+        for _ in range(COPIES):
+            environments.append(make_copy(row))
+            stack.callback(environments[-1].close)
+        names = [name if seat.player == player else seat.player for seat in row.seats]
+        contestants = [find_contestant(run, config, one) for one in names]
+        agents = take_seats(row, contestants, environments, seed, deterministic=deterministic)
+        yield environments, agents, [number for number, seat in enumerate(row.seats) if seat.player == player]
+
+
 def record_observations(
     run: RunDirectory, config: RunConfig, name: str, row: TableRow, rows: int, seed: int
 ) -> ObservationSample:
@@ -54,20 +80,9 @@ def record_observations(
     Raises:
       ConfigError: a player of the match has no weights or cannot play.
     """
-    player = name.partition("@")[0]
-    seed_libraries(seed)
-    with contextlib.ExitStack() as stack:
-        environments = []
-        for _ in range(COPIES):
-            environments.append(make_copy(row))
-            stack.callback(environments[-1].close)
-        contestants = [
-            find_contestant(run, config, name if seat.player == player else seat.player) for seat in row.seats
-        ]
-        agents = take_seats(row, contestants, environments, seed, deterministic=False)
-        seat = next(number for number, seat in enumerate(row.seats) if seat.player == player)
-        lanes = COPIES * len(row.seats[seat].entities)
-        recorder = agents[seat].watch(lambda policy: _Recorder(policy, math.ceil(rows / lanes)))
+    with match_of(run, config, name, row, seed, deterministic=False) as (environments, agents, seats):
+        lanes = COPIES * len(agents[seats[0]].entities)
+        recorder = agents[seats[0]].watch(lambda policy: _Recorder(policy, math.ceil(rows / lanes)))
         with contextlib.suppress(_Enough):
             for _ in play(environments, agents, 1_000_000_000, derive_seed(seed, "observations")):
                 pass

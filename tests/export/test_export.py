@@ -157,8 +157,9 @@ def test_export_is_told_and_checked(pole, exported, capsys):
     assert main(["export", str(pole), "blue@1000", "--record", "64", "--to", "torchscript", "--out", str(script)]) == 0
     assert main(["check-export", str(script), str(pole)]) == 0
     small = exported.with_name("small.onnx")
-    arguments = ["--record", "64", "--quantize", "int8", "--agreement", "0.5", "--out", str(small)]
+    arguments = ["--record", "64", "--quantize", "int8", "--agreement", "0.5", "--episodes", "20", "--out", str(small)]
     assert main(["export", str(pole), "blue", *arguments]) == 0
+    assert "20 episodes: mean return " in capsys.readouterr().out
     assert main(["check-export", str(small), "--agreement", "0.5"]) == 0
     capsys.readouterr()
     assert main(["export", str(pole), "blue", "--record", "64", "--absolute", "0", "--relative", "0"]) == 1
