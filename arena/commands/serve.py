@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arena.commands.arguments import positive
 from arena.commands.gateway_options import add_gateway_options, gateway_config, log_requests, server_packages
 from arena.common.errors import ConfigError
+from arena.common.seeding import derive_seed
 from arena.config.gateway import GatewayConfig
 from arena.config.run import RunConfig, load_config
 from arena.records.run_directory import RunDirectory
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from arena.gateway.app import Gateway
     from arena.gateway.models import LoadedPlayer
     from arena.gateway.reload import VersionSource
+    from arena.gateway.workers.peers import WorkerPlace
 
 
 def main(argv: Sequence[str]) -> int:
@@ -37,13 +40,19 @@ def main(argv: Sequence[str]) -> int:
     with server_packages("arena serve"):
         from arena.gateway.server import opened, serve
     from arena.export.about import ExportRefused
+    from arena.gateway.workers.peers import WorkerPlace
 
+    place = None if arguments.as_worker is None else WorkerPlace.of(arguments.as_worker)
+    if place is None and arguments.workers > 1:
+        from arena.gateway.workers.supervisor import serve_by_workers
+
+        return serve_by_workers(argv, config, arguments.workers)
     try:
-        with opened(config) as door:
-            gateway, stamps = _gateway(arguments, config, door.access)
+        with opened(config, place) as door:
+            gateway, stamps = _gateway(arguments, config, door.access, place)
             how = "sampled actions" if arguments.sample else "most likely actions"
             line = f"serving {', '.join(stamps)} of {arguments.run} at {door.url} ({how}, {config.sessions} games)"
-            return serve(gateway, door, config, line)
+            return serve(gateway, door, config, line, place)
     except ExportRefused as error:
         print(f"refused: {error}", file=sys.stderr)
         return 1
@@ -65,17 +74,22 @@ def _is_file(arguments: argparse.Namespace) -> bool:
     return arguments.run.suffix == ".onnx"
 
 
-def _gateway(arguments: argparse.Namespace, config: GatewayConfig, access: "Access") -> "tuple[Gateway, list[str]]":
+def _gateway(
+    arguments: argparse.Namespace, config: GatewayConfig, access: "Access", place: "WorkerPlace | None"
+) -> "tuple[Gateway, list[str]]":
     """Return what answers, and whom it serves (``player@version``)."""
     from arena.evaluation.players import seed_libraries
     from arena.gateway.actors.seats import Seats, assign, load_actor, spaces_of
     from arena.gateway.app import Gateway
     from arena.gateway.players import ModelMaker, make_players
     from arena.gateway.reload import Reloader
+    from arena.gateway.workers.peers import Peers
 
     run = None if _is_file(arguments) else RunDirectory.existing(arguments.run)
     run_config = None if run is None else load_config(run.config)
     seed = arguments.seed if arguments.seed is not None else 1 if run_config is None else run_config.seed
+    if place is not None:
+        seed = derive_seed(seed, "worker", place.number)
     seed_libraries(seed)
     actor = load_actor(config.actor)
     spaces = spaces_of(actor, config.settings)
@@ -95,7 +109,8 @@ def _gateway(arguments: argparse.Namespace, config: GatewayConfig, access: "Acce
         loaded, sources = _load(arguments, run, run_config, names, lanes, seed)
     make = ModelMaker(config, deterministic=not arguments.sample)
     players = make_players(loaded, make)
-    gateway = Gateway(players, Seats(players, agents, spaces), config, actor, config.settings, access)
+    peers = None if place is None else Peers(place)
+    gateway = Gateway(players, Seats(players, agents, spaces), config, actor, config.settings, access, peers)
     if sources and not arguments.no_reload:
         gateway.background.append(Reloader(players, sources, make, config, gateway.metrics).run)
     return gateway, [model.stamp for player in players.values() for model in player]
@@ -140,5 +155,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="seed of drawn actions; the run's own if left out")
     parser.add_argument("--backend", choices=("native", "onnx"), help="what computes: our own, or onnxruntime")
     parser.add_argument("--quantize", choices=("int8",), help="with onnx: weights as whole numbers of eight bits")
+    parser.add_argument(
+        "--workers", type=positive, default=1, metavar="N", help="processes behind the port, each with --sessions games"
+    )
+    parser.add_argument("--as-worker", help=argparse.SUPPRESS)  # how one of them is started
     add_gateway_options(parser)
     return parser

@@ -16,6 +16,7 @@ class Answer(NamedTuple):
       headers: beside content-type and content-length.
       status: of HTTP.
       replayed: whether it was sent before.
+      handed_on: whether another process of this server has answered, and counted it.
     """
 
     body: bytes
@@ -23,6 +24,7 @@ class Answer(NamedTuple):
     headers: Headers = ()
     status: int = 200
     replayed: bool = False
+    handed_on: bool = False
 
 
 def json_answer(value: Any, status: int = 200, headers: Headers = ()) -> Answer:

@@ -18,8 +18,9 @@ from arena.gateway.inference import Inference
 from arena.gateway.metrics import Levels, Metrics
 from arena.gateway.models import Model
 from arena.gateway.players import Player
-from arena.gateway.request import Receive, Request, Scope
+from arena.gateway.request import UNKNOWN, Receive, Request, Scope
 from arena.gateway.watch import StackWatch
+from arena.gateway.workers.peers import Peers
 
 LAST_WORDS = 0.5
 """Seconds for which the server still answers when the last game has ended: clients want to begin another one."""
@@ -53,6 +54,7 @@ class Gateway:
         actor: type[Actor] = JsonActor,
         settings: Mapping[str, Any] = NO_SETTINGS,
         access: Access = NOBODY,
+        peers: Peers | None = None,
     ) -> None:
         """Prepare to serve.
 
@@ -63,7 +65,9 @@ class Gateway:
           actor: what plays a game.
           settings: what it is given as its ``config``.
           access: who may ask.
+          peers: the other processes of this server; None where there are none.
         """
+        self._peers = peers
         self._players, self._config, self._access = players, config, access
         self.metrics = Metrics(players, config.sessions, self._levels)
         self._steps = Steps(seats, config, actor, settings, self.metrics)
@@ -72,7 +76,7 @@ class Gateway:
         self.background: list[Callable[[], Awaitable[None]]] = [self._watch]
         self.connections: Callable[[], int] = lambda: 0
         self._routes: dict[str, tuple[str, Handler]] = {
-            "/step": ("POST", self._steps.answer),
+            "/step": ("POST", self._steps.answer if peers is None else self._step),
             "/healthz": ("GET", self._live),
             "/readyz": ("GET", self._ready),
             "/metrics": ("GET", self._count),
@@ -109,16 +113,29 @@ class Gateway:
 
     def _note(self, request: Request, answer: Answer, seconds: float, number: str) -> None:
         kind = kind_of(request)
+        if not answer.handed_on:
+            self._add(kind, answer, seconds)
+        if self._config.access_log and request.client != UNKNOWN:  # a process that hands a request on notes it itself
+            line = (
+                f"{request.client} {request.method} {shown(request.path)[1:-1]} {answer.status} {seconds * 1000:.1f} ms"
+            )
+            access_logger.info("%s %s%s", line, kind, number and f" {number}")
+
+    def _add(self, kind: str, answer: Answer, seconds: float) -> None:
         self.metrics.request(kind, answer.status)
         if kind == "tick":
             self.metrics.ticks.observe(seconds)
         if answer.replayed:
             self.metrics.replayed.inc()
-        if self._config.access_log:
-            line = (
-                f"{request.client} {request.method} {shown(request.path)[1:-1]} {answer.status} {seconds * 1000:.1f} ms"
-            )
-            access_logger.info("%s %s%s", line, kind, number and f" {number}")
+
+    async def _step(self, request: Request) -> Answer:
+        """Answer a request of a game, or have the process answer that the game belongs to."""
+        assert self._peers is not None
+        game_id = request.header(b"game_id")
+        owner = None if game_id is None or kind_of(request) == "auto" else self._peers.owner(game_id)
+        if owner is None:
+            return await self._steps.answer(request)
+        return await self._peers.step(owner, request, self._config.max_body)
 
     async def _answer(self, request: Request) -> Answer:
         method, handler = self._route(request.path)
@@ -191,7 +208,10 @@ class Gateway:
 
     async def drain(self) -> None:
         """Begin no more games, and return when the last one has ended."""
+        began = time.monotonic()
         await self._steps.sessions.drain(self._config.drain)
+        if self._peers is not None:
+            await self._peers.all_drained(max(0.0, began + self._config.drain - time.monotonic()))
         await asyncio.sleep(LAST_WORDS)
 
     def _levels(self) -> Levels:
@@ -213,7 +233,10 @@ class Gateway:
         return json_answer({"live": True, "ready": closing is None}, 200 if closing is None else 503)
 
     async def _count(self, request: Request) -> Answer:
-        return Answer(self.metrics.text(), PROMETHEUS)
+        own = self.metrics.text()
+        if self._peers is None or request.client == UNKNOWN:
+            return Answer(own, PROMETHEUS)
+        return Answer(await self._peers.metrics(own), PROMETHEUS)
 
     async def _server(self, request: Request) -> Answer:
         return self._inference.server()

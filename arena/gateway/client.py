@@ -70,8 +70,15 @@ class Connection:
 
     async def post(self, path: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
         """Return the answer to a POST request."""
+        return await self._ask("POST", path, headers, body)
+
+    async def get(self, path: str, headers: Mapping[str, str]) -> Reply:
+        """Return the answer to a GET request."""
+        return await self._ask("GET", path, headers, b"")
+
+    async def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
         try:
-            await self._send(path, headers, body)
+            await self._send(method, path, headers, body)
             return await self._receive()
         except (OSError, EOFError, ValueError) as error:
             self.break_off()
@@ -80,17 +87,20 @@ class Connection:
     async def post_and_vanish(self, path: str, headers: Mapping[str, str], body: bytes = b"") -> None:
         """Send a POST request, and break the connection off before the answer."""
         try:
-            await self._send(path, headers, body)
+            await self._send("POST", path, headers, body)
         except OSError:
             pass
         self.break_off()
 
-    async def _send(self, path: str, headers: Mapping[str, str], body: bytes) -> None:
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        host, port, tls = self._address
+        return await asyncio.open_connection(host, port, ssl=tls)
+
+    async def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> None:
         if self._writer is None:
-            host, port, tls = self._address
-            self._reader, self._writer = await asyncio.open_connection(host, port, ssl=tls)
+            self._reader, self._writer = await self._open()
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        head = f"POST {path} HTTP/1.1\r\nhost: {self._address.host}\r\ncontent-length: {len(body)}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nhost: {self._address.host}\r\ncontent-length: {len(body)}\r\n"
         self._writer.write(f"{head}{self._fixed}{lines}\r\n".encode("latin-1") + body)
         await self._writer.drain()
 

@@ -9,6 +9,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -33,15 +34,20 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """After how many seconds of silence the kernel asks whether a client is still there, how often, and how many times."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0 takes a free one.
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """Return a socket that listens.
+
+    Args:
+      host: of this machine.
+      port: 0 takes a free one.
+      shared: whether other sockets may share the port; the kernel then spreads connections over them.
 
     Raises:
       ConfigError: the port is in use, or the host is none of this machine.
     """
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.create_server((host, port), family=family, backlog=2048)
+        listening = socket.create_server((host, port), family=family, backlog=2048, reuse_port=shared)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(f"port: {host}:{port} is in use; choose another, or 0 for any free one") from error
@@ -62,13 +68,13 @@ def url_of(listening: socket.socket, scheme: str = "http") -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def make_room_for_files(sessions: int) -> None:
-    """Raise the number of files that this process may open to what so many games need.
+def make_room_for_files(sessions: int, *, peers: bool = False) -> None:
+    """Raise the number of files that this process may open to what so many games need; ``peers`` need as many again.
 
     Raises:
       ConfigError: the system does not allow so many.
     """
-    needed = 2 * sessions + SPARE_FILES
+    needed = (4 if peers else 2) * sessions + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return
@@ -239,9 +245,9 @@ class Bounds:
       body_timeout: seconds that a request may take to come.
     """
 
-    def __init__(self, config: GatewayConfig) -> None:
-        """Read the limits."""
-        self.connections = 2 * config.sessions + SPARE_CONNECTIONS
+    def __init__(self, config: GatewayConfig, *, peers: bool = False) -> None:
+        """Read the limits; ``peers`` hand on as many requests again."""
+        self.connections = (2 if peers else 1) * (2 * config.sessions + SPARE_CONNECTIONS)
         self.body_timeout = config.body_timeout
 
     async def turn_away(self, scope: Any, receive: Any, send: Any) -> None:
@@ -263,20 +269,24 @@ class _Server(uvicorn.Server):
 class HttpServer:
     """Serves an ASGI application in the running event loop."""
 
-    def __init__(self, application: Any, listening: socket.socket, config: GatewayConfig) -> None:
+    def __init__(
+        self, application: Any, listening: socket.socket, config: GatewayConfig, peers: Path | None = None
+    ) -> None:
         """Prepare to serve.
 
         Args:
           application: what answers.
           listening: the open port.
           config: the limits, and the certificate.
+          peers: where other processes of this server reach this one; None where there are none.
 
         Raises:
           ConfigError: the certificate or its key cannot be read.
         """
         self._listening = listening
-        bounds = Bounds(config)
-        protocol = type("Protocol", (BoundedProtocol,), {"bounds": bounds})
+        self._peers = peers
+        bounds = Bounds(config, peers=peers is not None)
+        protocol = self._protocol = type("Protocol", (BoundedProtocol,), {"bounds": bounds})
         self._server = _Server(
             uvicorn.Config(
                 application,
@@ -304,11 +314,24 @@ class HttpServer:
 
     async def serve(self) -> None:
         """Serve until ``stop`` is called; what is being answered then is still answered."""
-        clock = asyncio.get_running_loop().create_task(self._watch())
+        loop = asyncio.get_running_loop()
+        clock = loop.create_task(self._watch())
         try:
-            await self._server.serve(sockets=[self._listening])
+            async with await self._listen_to_peers(loop) if self._peers is not None else contextlib.nullcontext():
+                await self._server.serve(sockets=[self._listening])
         finally:
             clock.cancel()
+
+    async def _listen_to_peers(self, loop: asyncio.AbstractEventLoop) -> asyncio.AbstractServer:
+        """Listen on a socket of this machine, without TLS."""
+        config = self._server.config
+        if not config.loaded:
+            config.load()
+
+        def connection() -> asyncio.Protocol:
+            return self._protocol(config=config, server_state=self._server.server_state, app_state={}, _loop=loop)
+
+        return await loop.create_unix_server(connection, str(self._peers), backlog=2048)
 
     async def _watch(self) -> None:
         """Close connections whose requests take too long."""

@@ -18,6 +18,7 @@ _READ = {
 }
 """Headers of a step: some proxies drop names with an underscore, so that a dash means the same."""
 
+UNKNOWN = "?"
 _KEPT = {b"content-length", b"content-encoding", b"authorization", b"origin", b"inference-header-content-length"}
 
 
@@ -26,14 +27,14 @@ class Request:
 
     Attributes:
       method, path: of it.
-      client: the address that it comes from.
+      client: the address that it comes from, ``UNKNOWN`` for another process of this server.
     """
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         """Read the headers; see the ASGI specification for the arguments."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
-        self.client: str = (scope.get("client") or ("?",))[0]
+        self.client: str = (scope.get("client") or (UNKNOWN,))[0] or UNKNOWN
         self._receive = receive
         self._found: dict[bytes, bytes] = {}
         self._twice: set[bytes] = set()

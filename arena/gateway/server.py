@@ -1,13 +1,13 @@
 """A server of its own: from the open port to the last answer, and the signals between."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import uvloop
 
@@ -16,6 +16,7 @@ from arena.config.gateway import GatewayConfig
 from arena.gateway.access import Access, is_of_this_machine, token_of
 from arena.gateway.app import Gateway
 from arena.gateway.http import HttpServer, listen, make_room_for_files, url_of
+from arena.gateway.workers.peers import WorkerPlace
 
 AFTER_A_SECOND_SIGNAL = 130
 SWITCH_INTERVAL = 0.0005
@@ -37,9 +38,13 @@ class Door:
         self.url = url_of(listening, "http" if config.tls_cert is None else "https")
 
 
-@contextmanager
-def opened(config: GatewayConfig) -> Iterator[Door]:
+@contextlib.contextmanager
+def opened(config: GatewayConfig, place: WorkerPlace | None = None) -> Iterator[Door]:
     """Open the port, before anything is loaded that takes its time.
+
+    Args:
+      config: says which.
+      place: of this process, where several serve; its port is open already.
 
     Raises:
       ConfigError: other machines could ask without a token, the port is in use, or so many games cannot be.
@@ -50,12 +55,12 @@ def opened(config: GatewayConfig) -> Iterator[Door]:
             f"token_file: expected a file with a token, since {config.host} can be reached from other machines, "
             "found none"
         )
-    make_room_for_files(config.sessions)
-    with listen(config.host, config.port) as listening:
+    make_room_for_files(config.sessions, peers=place is not None)
+    with listen(config.host, config.port) if place is None else socket.socket(fileno=place.descriptor) as listening:
         yield Door(config, Access(token, config.allow_origins), listening)
 
 
-def serve(gateway: Gateway, door: Door, config: GatewayConfig, line: str) -> int:
+def serve(gateway: Gateway, door: Door, config: GatewayConfig, line: str, place: WorkerPlace | None = None) -> int:
     """Serve until a signal says to close, and until games have ended then; return the exit code.
 
     Args:
@@ -63,16 +68,24 @@ def serve(gateway: Gateway, door: Door, config: GatewayConfig, line: str) -> int
       door: the open port.
       config: the limits.
       line: is printed when the server answers.
+      place: of this process, where several serve.
 
     Raises:
       ConfigError: the certificate cannot be read.
     """
     gc.freeze()  # what is loaded now stays, and need not be looked at again
     sys.setswitchinterval(SWITCH_INTERVAL)
-    return uvloop.run(_serve(gateway, HttpServer(gateway, door.listening, config), line))
+    peers = None if place is None else place.socket_of(place.number)
+    server = HttpServer(gateway, door.listening, config, peers)
+    return uvloop.run(_serve(gateway, server, line, supervised=place is not None))
 
 
-async def _serve(gateway: Gateway, server: HttpServer, line: str) -> int:
+def _close_once(loop: asyncio.AbstractEventLoop, told_to_close: asyncio.Event) -> None:
+    loop.remove_reader(sys.stdin.fileno())
+    told_to_close.set()
+
+
+async def _serve(gateway: Gateway, server: HttpServer, line: str, *, supervised: bool) -> int:
     gateway.connections = lambda: server.connections
     loop, told_to_close = asyncio.get_running_loop(), asyncio.Event()
 
@@ -83,13 +96,17 @@ async def _serve(gateway: Gateway, server: HttpServer, line: str) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, close)
+    if supervised:  # the other end of standard input closes when who has started this process is gone
+        os.set_blocking(sys.stdin.fileno(), False)
+        loop.add_reader(sys.stdin.fileno(), _close_once, loop, told_to_close)
     serving, clock = loop.create_task(server.serve()), loop.create_task(gateway.look_after())
     starting = loop.create_task(server.started())
     await asyncio.wait({starting, serving}, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():  # it could not start, and raises why
         starting.cancel()
         await serving
-    print(line, flush=True)
+    with contextlib.suppress(BrokenPipeError):  # who has started this process may be gone already
+        print(line, flush=True)
     await told_to_close.wait()
     await gateway.drain()
     server.stop()
