@@ -159,4 +159,4 @@ def test_a_frozen_player_plays_its_warm_start_and_never_changes(tmp_path):
 
 
 def newest_snapshot(directory, player):
-    return max((directory / "players" / player).iterdir(), key=lambda path: int(path.stem))
+    return RunDirectory.existing(directory).snapshots(player)[-1]

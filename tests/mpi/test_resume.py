@@ -15,6 +15,7 @@ import pytest
 
 from arena.launch.leftovers import in_use, segments
 from arena.learning.weights import read_tensors
+from arena.records.run_directory import RunDirectory
 from benchmarks.determinism import descendants, kill_everything, manifests
 
 from .launching import failed_to_start, player, run_arena, succeed, write_config
@@ -176,14 +177,10 @@ def test_between_rounds_the_best_player_is_copied_over_the_others(tmp_path):
         copies = json.loads(database.execute("SELECT copies FROM rounds WHERE round = 1").fetchone()[0])
     assert len(copies) == 2
     best = set(copies.values()).pop()
-    final = {name: read_tensors(max((outcome.directory / "players" / name).iterdir(), key=_steps)) for name in "abc"}
+    final = {name: read_tensors(RunDirectory.existing(outcome.directory).snapshots(name)[-1]) for name in "abc"}
     for name in copies:
         for key, value in final[best].items():
             np.testing.assert_allclose(final[name][key], value, atol=1e-6)
-
-
-def _steps(path):
-    return int(path.stem)
 
 
 def ranks_of(process):
