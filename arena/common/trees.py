@@ -22,6 +22,8 @@ def map_space(space: spaces.Space, leaf: Callable[[spaces.Space], Any]) -> Tree:
 
 def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
     """Return a tree with ``function`` applied to each leaf (and the leaves at the same place of ``others``)."""
+    if isinstance(tree, (np.ndarray, np.generic)):  # as most are
+        return function(tree, *others)
     if isinstance(tree, Mapping):
         return {key: map_tree(function, sub, *(other[key] for other in others)) for key, sub in tree.items()}
     if isinstance(tree, tuple):

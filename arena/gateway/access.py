@@ -63,7 +63,7 @@ class Access:
         return Answer(b"", headers=headers, status=204)
 
     def _allows(self, origin: bytes) -> bool:
-        return origin in self._origins or b"*" in self._origins
+        return origin in self._origins or (b"*" in self._origins and all(byte >= 32 for byte in origin))
 
 
 def token_of(path: str | Path | None) -> str | None:

@@ -18,7 +18,7 @@ from arena.gateway.inference import Inference
 from arena.gateway.metrics import Levels, Metrics
 from arena.gateway.models import Model
 from arena.gateway.players import Player
-from arena.gateway.request import UNKNOWN, Receive, Request, Scope
+from arena.gateway.request import UNKNOWN, WHOLE_ANSWER, Receive, Request, Scope
 from arena.gateway.watch import StackWatch
 from arena.gateway.workers.peers import Peers
 
@@ -88,7 +88,7 @@ class Gateway:
     # Requests ---------------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; see the ASGI specification."""
+        """Answer a request; see the ASGI specification, but for ``send``: answers leave whole, by ``WHOLE_ANSWER``."""
         began, number, request = time.perf_counter(), "", Request(scope, receive)
         try:
             answer = await self._answer(request)
@@ -103,13 +103,14 @@ class Gateway:
             number = secrets.token_hex(8)
             logger.exception("%s %s has failed (%s)", request.method, shown(request.path), number)
             answer = Refusal(500, "internal", "the server failed; its log says why").answer(number)
-        headers = [(b"content-length", str(len(answer.body)).encode()), *answer.headers]
-        headers += self._access.headers(request.first(b"origin"))
+        headers = [(b"content-length", b"%d" % len(answer.body)), *answer.headers]
+        origin = request.first(b"origin")
+        if origin is not None:
+            headers += self._access.headers(origin)
         if answer.status != 204:
             headers.append((b"content-type", answer.content_type))
         self._note(request, answer, time.perf_counter() - began, number)
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send({"type": "http.response.body", "body": answer.body})
+        await scope.pop(WHOLE_ANSWER)(answer.status, headers, answer.body)
 
     def _note(self, request: Request, answer: Answer, seconds: float, number: str) -> None:
         kind = kind_of(request)

@@ -9,6 +9,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from arena.common.errors import ConfigError
 from arena.config.gateway import GatewayConfig
 from arena.gateway.answers import Refusal
+from arena.gateway.request import WHOLE_ANSWER
 
 MAX_HEAD = 16384
 """Bytes of a request's line and headers, and of what may follow its body."""
@@ -109,6 +111,10 @@ class _Transport:
             return
         self._transport.write(data)
 
+    def write_whole(self, data: bytes) -> None:
+        """Send a whole answer."""
+        self._transport.write(data)
+
     def flush(self) -> None:
         """Send a head that no body follows."""
         if self._head:
@@ -183,9 +189,39 @@ class BoundedProtocol(HttpToolsProtocol):
             raise ValueError(self._wrong.text)  # the parser stops, and comes to send_400_response
 
     def on_headers_complete(self) -> None:
-        """Begin to answer."""
+        """Begin to answer; the application's task has not begun yet, and finds how to answer at once in the scope."""
         super().on_headers_complete()
         self._in_head = False
+        self.scope[WHOLE_ANSWER] = partial(self.answer, self.cycle)  # type: ignore[literal-required]
+
+    async def answer(self, cycle: Any, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Send a whole answer: what uvicorn's ``send`` does in two messages, whose headers it looks at once more.
+
+        Args:
+          cycle: uvicorn's, of the request.
+          status: of HTTP.
+          headers: with content-length; written in the application, so that they need not be checked.
+          body: the whole; a question for the headers alone (HEAD) gets none of it.
+        """
+        if cycle.flow.write_paused and not cycle.disconnected:  # the client does not read what it was sent before
+            await cycle.flow.drain()
+        if cycle.disconnected:
+            return
+        parts = [STATUS_LINE[status]]
+        for name, value in (*cycle.default_headers, *headers):
+            parts += (name, b": ", value, b"\r\n")
+        if (b"connection", b"close") in headers:
+            cycle.keep_alive = False
+        elif not cycle.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts += (b"\r\n", b"" if cycle.scope["method"] == "HEAD" else body)
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.transport.write_whole(b"".join(parts))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
 
     def on_message_complete(self) -> None:
         """Note that the request is whole."""

@@ -19,6 +19,9 @@ _READ = {
 """Headers of a step: some proxies drop names with an underscore, so that a dash means the same."""
 
 UNKNOWN = "?"
+WHOLE_ANSWER = "arena.answer"
+"""In the scope: an async function of status, headers (with content-length) and body that sends a whole answer."""
+
 _KEPT = {b"content-length", b"content-encoding", b"authorization", b"origin", b"inference-header-content-length"}
 
 

@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Iterator
 
+import numpy as np
 import uvloop
 
 from arena.common.errors import ConfigError
@@ -19,6 +20,9 @@ from arena.gateway.http import HttpServer, listen, make_room_for_files, url_of
 from arena.gateway.workers.peers import WorkerPlace
 
 AFTER_A_SECOND_SIGNAL = 130
+GARBAGE = (50_000, 20, 20)
+"""Objects after which Python looks for cycles: requests that are under way hold many, and leave none."""
+
 SWITCH_INTERVAL = 0.0005
 """Seconds for which a thread that computes keeps the interpreter, while the event loop waits for it."""
 
@@ -74,6 +78,8 @@ def serve(gateway: Gateway, door: Door, config: GatewayConfig, line: str, place:
       ConfigError: the certificate cannot be read.
     """
     gc.freeze()  # what is loaded now stays, and need not be looked at again
+    gc.set_threshold(*GARBAGE)
+    np.seterr(over="ignore")  # a number that is too large for its space is found and refused
     sys.setswitchinterval(SWITCH_INTERVAL)
     peers = None if place is None else place.socket_of(place.number)
     server = HttpServer(gateway, door.listening, config, peers)

@@ -115,8 +115,7 @@ def _converted(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
             raise SpaceError(f"{name}: expected numbers of {limits.min} to {limits.max}, found others")
     if not fits:
         raise SpaceError(f"{name}: expected {_KINDS.get(wanted, 'numbers')}, found {_KINDS.get(found, 'others')}")
-    with np.errstate(over="ignore"):  # an infinity is found behind this
-        return array.astype(dtype)
+    return array.astype(dtype)  # an infinity is found behind this
 
 
 def _limits(space: spaces.Space, name: str) -> Callable[[np.ndarray], None] | None:

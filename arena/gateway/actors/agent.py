@@ -54,7 +54,8 @@ class Agent:
         self.name, self.player = name, model.name
         self.episode_return = 0.0
         self._model, self._lane, self._fresh = model, lane, True
-        self._acted_by = ""
+        self._acted_by = self._stamped_by = ""
+        self._stamp = b""
 
     @property
     def version(self) -> str:
@@ -62,9 +63,12 @@ class Agent:
         return self._acted_by or self._model.version
 
     @property
-    def stamp(self) -> str:
-        """``player@version``."""
-        return f"{self.player}@{self.version}"
+    def stamp(self) -> bytes:
+        """``player@version``, as answers are marked."""
+        version = self.version
+        if version is not self._stamped_by:
+            self._stamp, self._stamped_by = f"{self.player}@{version}".encode(), version
+        return self._stamp
 
     @property
     def acted(self) -> bool:

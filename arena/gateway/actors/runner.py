@@ -30,7 +30,8 @@ class ActorRunner:
         """
         self._seconds, self._max_answer, self._on_error = config.tick_timeout, config.max_answer, on_error
         self._threads = ThreadPoolExecutor(config.actor_threads, "actor") if config.actor_threads else None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._deadlines: _Deadlines | None = None
+        self._is_async: dict[Any, bool] = {}  # of functions: to find out takes as long as to answer
         self._late: dict[int, tuple[Any, Future[Any]]] = {}  # actors whose thread goes on after its time was over
 
     async def make(self, cls: Callable[..., Any], *arguments: Any) -> Any:
@@ -61,12 +62,13 @@ class ActorRunner:
         return said
 
     async def _within(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        if self._loop is None:  # to ask which one runs costs a system call
-            self._loop = asyncio.get_running_loop()
-        limit = _Limit(self._loop, self._seconds)
+        deadlines = self._deadlines
+        if deadlines is None:  # to ask which loop runs costs a system call
+            deadlines = self._deadlines = _Deadlines(asyncio.get_running_loop(), self._seconds)
+        limit = deadlines.begin()
         try:
             with limit:
-                if inspect.iscoroutinefunction(function):
+                if self._is_coroutine_function(function):
                     return await function(*arguments)
                 if self._threads is not None:
                     said = await self._in_thread(self._threads, function, *arguments)
@@ -80,6 +82,13 @@ class ActorRunner:
                 raise self._error(504, "tick_timeout", f"no answer within {self._seconds:g} s") from None
             logger.error("%s has failed", name, exc_info=error)
             raise self._failed() from None
+
+    def _is_coroutine_function(self, function: Callable[..., Any]) -> bool:
+        plain = getattr(function, "__func__", function)
+        found = self._is_async.get(plain)
+        if found is None:
+            found = self._is_async[plain] = inspect.iscoroutinefunction(plain)
+        return found
 
     async def _in_thread(self, threads: ThreadPoolExecutor, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a plain function in a thread, after the one that is still busy with the same actor."""
@@ -103,32 +112,61 @@ class ActorRunner:
         return ActorError(status, code, text)
 
 
+class _Deadlines:
+    """Ends calls that take too long. All may take as long, so that one timer, for the oldest, is enough for all."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self._loop, self._seconds = loop, seconds
+        self.running: dict[_Limit, None] = {}  # in the order in which they end
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> "_Limit":
+        """Return the limit of a call that begins now."""
+        limit = _Limit(self, asyncio.current_task(self._loop), self._loop.time() + self._seconds)
+        self.running[limit] = None
+        if self._timer is None:
+            self._timer = self._loop.call_at(limit.until, self._look)
+        return limit
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for limit in list(self.running):
+            if limit.until > now:
+                self._timer = self._loop.call_at(limit.until, self._look)
+                return
+            limit.end()
+
+
 class _Limit:
     """Raises TimeoutError after some seconds in the task that is in it (Python 3.10 has no ``asyncio.timeout``).
 
     Attributes:
+      until: when, by the loop's time.
       over: whether they are over.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        self._loop, self._seconds, self.over = loop, seconds, False
+    def __init__(self, deadlines: _Deadlines, task: "asyncio.Task[Any] | None", until: float) -> None:
+        self._deadlines, self._task, self.until, self.over = deadlines, task, until, False
 
     def is_over(self) -> bool:
         """Whether they are over."""
         return self.over
 
     def __enter__(self) -> None:
-        self._task = asyncio.current_task(self._loop)
-        self._timer = self._loop.call_later(self._seconds, self._cancel)
+        """Begin."""
 
-    def _cancel(self) -> None:
+    def end(self) -> None:
+        """Cancel the task."""
+        self._deadlines.running.pop(self, None)
         self.over = True
         if self._task is not None:
             self._task.cancel()
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        self._timer.cancel()
+        self._deadlines.running.pop(self, None)
         if self.over:  # also where the actor has kept the news to itself
             if self._task is not None and hasattr(self._task, "uncancel"):
                 self._task.uncancel()
             raise TimeoutError from error
+        self._task = None

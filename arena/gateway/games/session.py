@@ -143,4 +143,4 @@ class Session:
     def stamps(self) -> bytes:
         """Return the versions of its players, as answers are marked."""
         stamps = [agent.stamp for agent in self.agents.values()]
-        return (stamps[0] if len(stamps) == 1 else ",".join(dict.fromkeys(stamps))).encode()
+        return stamps[0] if len(stamps) == 1 else b",".join(dict.fromkeys(stamps))
