@@ -22,7 +22,8 @@ UNKNOWN = "?"
 WHOLE_ANSWER = "arena.answer"
 """In the scope: an async function of status, headers (with content-length) and body that sends a whole answer."""
 
-_KEPT = {b"content-length", b"content-encoding", b"authorization", b"origin", b"inference-header-content-length"}
+_KEPT = (b"content-length", b"content-encoding", b"authorization", b"origin", b"inference-header-content-length")
+_KNOWN = {**_READ, **{name: name for name in _KEPT}}
 
 
 class Request:
@@ -42,7 +43,7 @@ class Request:
         self._found: dict[bytes, bytes] = {}
         self._twice: set[bytes] = set()
         for name, value in scope["headers"]:
-            known = _READ.get(name) or (name if name in _KEPT else None)
+            known = _KNOWN.get(name)
             if known is not None and self._found.setdefault(known, value) != value:
                 self._twice.add(known)
 
