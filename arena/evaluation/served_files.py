@@ -37,7 +37,7 @@ def load_file(path: Path, lanes: int) -> LoadedPlayer:
     if check_file(path).is_file():
         tensors = read_check_file(path, content)
         sample, answers = sample_of(tensors, about.spaces, path), answers_from(tensors, about.spaces, path)
-        check(run, about, sample, answers, Tolerance.usual(int8=bool(about.quantized)), path)
+        check(run, about, sample, answers, Tolerance.as_written(about), path)
     else:
         logger.warning("%s is served unchecked: there is no %s beside it", path, check_file(path).name)
     return _served(about, run, lanes, fixed=True)

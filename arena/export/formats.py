@@ -14,6 +14,7 @@ from arena.common.registry import missing_package
 from arena.export.about import KEY, About
 
 OPSET = 20
+TALKATIVE = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
 OLDEST_OPSET, NEWEST_OPSET = 18, 23  # what torch's exporter writes
 
 
@@ -146,11 +147,20 @@ def _examples(inference: Any) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what exporters say of their own insides from the user."""
-    logging.disable(logging.WARNING)
+    """Keep what exporters say of their own insides from the user, and nothing that others log meanwhile."""
+    root, before = logging.getLogger(), {name: logging.getLogger(name).level for name in TALKATIVE}
+    root.addFilter(_is_error)  # of what is logged by the root logger itself, as onnxruntime's quantization does
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(logging.NOTSET)
+        root.removeFilter(_is_error)
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR

@@ -34,6 +34,16 @@ class Tolerance(NamedTuple):
         """Return what is asked where nobody says otherwise: rounded weights say other numbers, rarely other acts."""
         return cls(None, None, 0.98) if int8 else cls()
 
+    @classmethod
+    def as_written(cls, about: About) -> "Tolerance":
+        """Return what a file kept to when it was written, where that was let through with more than is usual."""
+        usual, found = cls.usual(int8=bool(about.quantized)), about.checked
+        absolute, relative = usual.absolute, usual.relative
+        if absolute is not None and relative is not None:
+            absolute = max(absolute, 1.1 * found.get("absolute", 0.0))
+            relative = max(relative, 1.1 * found.get("relative", 0.0))
+        return cls(absolute, relative, min(usual.agreement, found.get("agreement", 1.0)))
+
 
 class Agreement(NamedTuple):
     """How far a file is from the policy.

@@ -237,7 +237,7 @@ class Gateway:
         own = self.metrics.text()
         if self._peers is None or request.client == UNKNOWN:
             return Answer(own, PROMETHEUS)
-        return Answer(await self._peers.metrics(own), PROMETHEUS)
+        return Answer(await self._peers.metrics(request, own), PROMETHEUS)
 
     async def _server(self, request: Request) -> Answer:
         return self._inference.server()

@@ -12,6 +12,7 @@ import pytest
 from arena.common.registry import make_environment
 from arena.config.run import load_config
 from arena.evaluation.observed import record_observations
+from arena.evaluation.served_files import load_file
 from arena.launch import main
 from arena.learning.entity_json import entity_to_json
 from arena.learning.weights import read_tensors, write_tensors
@@ -104,6 +105,9 @@ def test_a_file_is_served_alone(pole, tmp_path):
         assert served.line.startswith(f"serving blue@1000 of {path} at ")
         assert ask(served, rows)["outputs"][0]["data"] == actions_of(pole, 1000, rows).tolist()
         assert served.stop() == 0 and not served.errors()
+    small = tmp_path / "small.onnx"  # as good as it was when it was let through
+    assert main(["export", str(pole), "blue@1000", "--quantize", "int8", "--agreement", "0", "--out", str(small)]) == 0
+    assert load_file(small, 1).version == "1000"
     path.with_name("blue.onnx.check.safetensors").unlink()
     with Served(path) as served:
         assert served.has_said("is served unchecked: there is no blue.onnx.check.safetensors beside it")

@@ -157,7 +157,12 @@ def test_games_that_are_open_end_before_the_processes_do(run):
 
 
 def test_a_process_that_dies_ends_the_server_and_is_named(run):
-    with served(run, "--drain", "1") as server:
+    token = run.path.parent / "token"
+    token.write_text("secret")
+    with served(run, "--drain", "1", "--token-file", str(token)) as server:
+        request = urllib.request.Request(f"{server.url}/metrics", headers={"authorization": "Bearer secret"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert f"arena_gateway_sessions_limit {256.0 * WORKERS}" in answer.read().decode()
         os.kill(processes_of(server)[2], signal.SIGKILL)
         assert server.process.wait(20) == 1
         assert server.has_said("error: process 2 of the server has ended with exit code -9")

@@ -107,13 +107,15 @@ class Peers:
         kind = reply.headers.get("content-type", JSON.decode()).encode()
         return Answer(reply.body, kind, kept, reply.status, handed_on=True)
 
-    async def metrics(self, own: bytes) -> bytes:
-        """Return what all processes count, added up."""
+    async def metrics(self, request: Request, own: bytes) -> bytes:
+        """Return what all processes count, added up; ``own`` is what this one counts."""
+        token = request.header(b"authorization")
+        headers = {} if token is None else {"authorization": token.decode("latin-1")}
         texts = [own.decode()]
         for index in range(self._place.processes):
             if index != self._place.number:
                 connection = _PeerConnection(self._place, index)
-                reply = await connection.get("/metrics", {})
+                reply = await connection.get("/metrics", headers)
                 connection.break_off()
                 texts.append(reply.body.decode() if reply.status == 200 else "")
         return added_up(texts)

@@ -38,11 +38,11 @@ def serve_by_workers(arguments: Sequence[str], config: GatewayConfig, count: int
       ConfigError: the port cannot be opened.
     """
     with tempfile.TemporaryDirectory(prefix="arena-") as directory, contextlib.ExitStack() as stack:
-        supervisor = _Supervisor(arguments, count, directory)
         ports = [stack.enter_context(port) for port in _ports(config, count)]
+        supervisor = _Supervisor(arguments, Path(directory), ports)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, supervisor.close)
-        return supervisor.run([WorkerPlace(n, count, port.fileno(), Path(directory)) for n, port in enumerate(ports)])
+        return supervisor.run()
 
 
 def _ports(config: GatewayConfig, count: int) -> list[socket.socket]:
@@ -55,9 +55,10 @@ def _ports(config: GatewayConfig, count: int) -> list[socket.socket]:
 class _Supervisor:
     """The processes, and what was told to them."""
 
-    def __init__(self, arguments: Sequence[str], count: int, directory: str) -> None:
-        self._arguments, self._count, self._directory = arguments, count, directory
+    def __init__(self, arguments: Sequence[str], directory: Path, ports: Sequence[socket.socket]) -> None:
+        self._arguments, self._directory, self._ports = arguments, directory, ports
         self._workers: list[subprocess.Popen[str]] = []
+        self._told: set[int] = set()  # process ids of those who were told to close: the second time they end at once
         self._told_to_close: float | None = None
 
     def close(self, number: int, frame: FrameType | None) -> None:
@@ -65,51 +66,63 @@ class _Supervisor:
         now = time.monotonic()
         if self._told_to_close is None:
             self._told_to_close = now
-            self._signal(signal.SIGTERM)
+            self._tell_to_close()
         elif now - self._told_to_close > SAME_SIGNAL:
-            self._signal(signal.SIGKILL)
+            for worker in self._workers:
+                worker.kill()
             shutil.rmtree(self._directory, ignore_errors=True)
             os._exit(AFTER_A_SECOND_SIGNAL)
 
-    def _signal(self, number: int) -> None:
-        for worker in self._workers:
-            if worker.poll() is None:
-                worker.send_signal(number)
+    def _is_closing(self) -> bool:
+        return self._told_to_close is not None
 
-    def run(self, places: Sequence[WorkerPlace]) -> int:
+    def _tell_to_close(self) -> None:
+        for worker in self._workers:
+            if worker.pid not in self._told and worker.poll() is None:
+                self._told.add(worker.pid)
+                worker.terminate()
+
+    def run(self) -> int:
         """Start the processes, and return the exit code when the last one has ended."""
-        line = self._start(places[0])
-        if line:
-            lines = [self._start_without_waiting(place) for place in places[1:]]
-            if all(worker.stdout is not None and worker.stdout.readline() for worker in lines):
-                print(line.rstrip().replace(" games)", f" games in each of {self._count} processes)"), flush=True)
+        line = self._started(self._start(0))
+        if line and not self._is_closing():
+            others = [self._start(number) for number in range(1, len(self._ports))]
+            if self._is_closing():  # told while they were started
+                self._tell_to_close()
+            if all(self._started(worker) for worker in others):
+                several = f" games in each of {len(self._ports)} processes)"
+                print(line.rstrip().replace(" games)", several), flush=True)
         while all(worker.poll() is None for worker in self._workers):
             time.sleep(LOOK_EVERY)
         if self._told_to_close is None:  # one has ended by itself, and its games with it
             self._told_to_close = time.monotonic()
-            self._signal(signal.SIGTERM)
-            if line:
-                codes = [worker.poll() for worker in self._workers]
-                index = next(index for index, code in enumerate(codes) if code is not None)
-                print(f"error: process {index} of the server has ended with exit code {codes[index]}", file=sys.stderr)
+            number, code = next(
+                (n, worker.poll()) for n, worker in enumerate(self._workers) if worker.poll() is not None
+            )
+            self._tell_to_close()
+            if line:  # else it has said itself what is wrong
+                print(f"error: process {number} of the server has ended with exit code {code}", file=sys.stderr)
         codes = [worker.wait() for worker in self._workers]
         return next((code if code > 0 else 1 for code in codes if code), 0)
 
-    def _start(self, place: WorkerPlace) -> str:
-        """Start a process, and return what it says once it serves; nothing where it ends instead."""
-        worker = self._start_without_waiting(place)
-        assert worker.stdout is not None
-        return worker.stdout.readline()
-
-    def _start_without_waiting(self, place: WorkerPlace) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "arena.launch", "serve", *self._arguments, OPTION, str(place)]
+    def _start(self, number: int) -> "subprocess.Popen[str]":
+        """Start a process. It alone has its port then: who connects is not left waiting when it has ended."""
+        port = self._ports[number]
+        place = WorkerPlace(number, len(self._ports), port.fileno(), self._directory)
         worker = subprocess.Popen(
-            command,
-            pass_fds=[place.descriptor],
+            [sys.executable, "-m", "arena.launch", "serve", *self._arguments, OPTION, str(place)],
+            pass_fds=[port.fileno()],
             stdin=subprocess.PIPE,  # it ends with this process
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
+        port.close()
         self._workers.append(worker)
         return worker
+
+    @staticmethod
+    def _started(worker: "subprocess.Popen[str]") -> str:
+        """Return what a process says once it serves; nothing where it ends instead."""
+        assert worker.stdout is not None
+        return worker.stdout.readline()
