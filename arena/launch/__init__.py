@@ -38,6 +38,9 @@ COMMANDS = {
 """Commands beside the start of a run, and the modules whose ``main`` they are: it returns an exit code, or raises
 ``ConfigError``."""
 
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C has ended, as shells have it."""
+
 LOST = (
     "error: mpirun ended with exit code 0, but the run had not come to its end: most likely a machine was lost "
     "(mpirun's own words are above); go on from the last checkpoint with --resume"
@@ -51,8 +54,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         description="Train the policies of a configuration file, over MPI.",
         epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun it starts itself. "
         "arena eval runs/NAME plays the trained players of a run, arena tournament runs/NAME rates them, arena serve "
-        "runs/NAME asks them over HTTP, arena league runs/NAME shows a league, arena exploitability runs/NAME says how "
-        "far its players are from an equilibrium, "
+        "runs/NAME asks them over HTTP, arena export runs/NAME PLAYER writes one to a file for others, "
+        "arena league runs/NAME shows a league, arena exploitability runs/NAME says how far its players are from an equilibrium, "
         "arena plots runs/NAME draws its pictures again; arena doctor says what would get in a run's way; arena slurm "
         "CONFIG writes a batch script; arena schema prints the configuration's JSON Schema.",
     )
@@ -98,7 +101,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         if arguments and arguments[0] in COMMANDS:
-            return importlib.import_module(COMMANDS[arguments[0]]).main(arguments[1:])
+            try:
+                return importlib.import_module(COMMANDS[arguments[0]]).main(arguments[1:])
+            except KeyboardInterrupt:
+                return INTERRUPTED
         return start_run(parse(arguments), own_process=argv is None)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)

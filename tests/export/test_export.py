@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -293,3 +295,12 @@ def test_spaces_come_back_from_json(space):
     assert again == space
     if isinstance(space, spaces.Dict):
         assert list(again.spaces) == list(space.spaces)
+
+
+def test_ctrl_c_ends_it_without_a_traceback(pole):
+    line = [sys.executable, "-m", "arena.launch", "export", str(pole), "blue", "--record", "100000000"]
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(6)  # it plays
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr is not None and process.stderr.read() == ""
