@@ -55,7 +55,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun it starts itself. "
         "arena eval runs/NAME plays the trained players of a run, arena tournament runs/NAME rates them, arena serve "
         "runs/NAME asks them over HTTP, arena export runs/NAME PLAYER writes one to a file for others, "
-        "arena league runs/NAME shows a league, arena exploitability runs/NAME says how far its players are from an equilibrium, "
+        "arena league runs/NAME shows a league, arena exploitability runs/NAME says how far its players are from an "
+        "equilibrium, "
         "arena plots runs/NAME draws its pictures again; arena doctor says what would get in a run's way; arena slurm "
         "CONFIG writes a batch script; arena schema prints the configuration's JSON Schema.",
     )
