@@ -49,6 +49,11 @@ class Inference(NamedTuple):
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
 
+    @property
+    def memory(self) -> tuple[int, ...]:
+        """Shape of what a memory keeps of a row; empty without one."""
+        return next((tensor.shape for tensor in self.inputs if tensor.name == STATE), ())
+
 
 def inference_of(spaces: EntitySpaces, network: nn.Module, *, squashed: bool = False) -> Inference:
     """Return a network as others run it.

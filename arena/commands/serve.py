@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,7 +133,9 @@ def _load(
         return loaded, sources
     from arena.evaluation.served_files import OnnxPlayers, OnnxVersions
 
-    by_player = {name.partition("@")[0]: count for name, count in lanes.items()}
+    by_player = Counter[str]()  # as many memories as all its versions together need
+    for name, count in lanes.items():
+        by_player[name.partition("@")[0]] += count
     players = OnnxPlayers(run, run_config, by_player, int8=arguments.quantize == "int8")
     onnx_sources = {name: OnnxVersions(source, players) for name, source in sources.items()}
     return [players.convert(player) for player in loaded], onnx_sources

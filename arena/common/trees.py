@@ -84,6 +84,15 @@ def named_leaves(space: spaces.Space, name: str) -> list[NamedLeaf]:
     return [NamedLeaf(name, leaf_shape(space), leaf_dtype(space), space)]
 
 
+def leaf_names(tree: Tree, name: str) -> list[str]:
+    """Return the names that ``named_leaves`` gives the leaves of a tree of the same nesting."""
+    if isinstance(tree, Mapping):
+        return [found for key, sub in tree.items() for found in leaf_names(sub, f"{name}.{key}")]
+    if isinstance(tree, tuple):
+        return [found for index, sub in enumerate(tree) for found in leaf_names(sub, f"{name}.{index}")]
+    return [name]
+
+
 def nest(space: spaces.Space, leaves: Iterable[Any]) -> Tree:
     """Return leaves, in the order of ``tree_leaves``, as a tree of the space's nesting."""
     left = iter(leaves)

@@ -1,6 +1,7 @@
 """Trained players as files for others: written only where they say what the player says."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,13 +70,8 @@ def load_trained(run: RunDirectory, config: RunConfig, name: str, lanes: int) ->
     loaded, _ = load_players(run, config, [name], lanes={name: lanes}, seed=config.seed)
     (found,) = loaded
     chosen = config.players[player]
-    if not callable(getattr(found.policy, "inference", None)):
-        raise ConfigError(
-            f"player {player!r}: policy {chosen.use!r} cannot be exported: expected a method inference(), as ppo, dqn, "
-            "sac, td3 and ddpg have it"
-        )
     policy: Any = found.policy
-    inference = policy.inference()
+    inference = inference_of_player(policy, player, chosen.use)
     row, block = SeatSpaces(run, config).of(player)
     about = About(
         player=player,
@@ -83,10 +79,24 @@ def load_trained(run: RunDirectory, config: RunConfig, name: str, lanes: int) ->
         policy=chosen.use,
         settings=_plain(chosen.settings),
         spaces=EntitySpaces(player, *block.spaces[1:]),
-        memory=next((tensor.shape for tensor in inference.inputs if tensor.name == "state"), ()),
+        memory=inference.memory,
         weights=digest_of_weights(policy.weights()),
     )
     return Trained(policy, inference, about, row)
+
+
+def inference_of_player(policy: Any, player: str, use: str) -> Any:
+    """Return a player's policy as a module for others (``arena.policies.inference.Inference``).
+
+    Raises:
+      ConfigError: its policy cannot be exported.
+    """
+    if not callable(getattr(policy, "inference", None)):
+        raise ConfigError(
+            f"player {player!r}: policy {use!r} cannot be exported: expected a method inference(), as ppo, dqn, sac, "
+            "td3 and ddpg have it"
+        )
+    return policy.inference()
 
 
 def _plain(settings: Any) -> dict[str, Any]:
@@ -160,22 +170,22 @@ def export(
         model = to_onnx(trained.inference, opset)
         about = about._replace(opset=opset, quantized="int8" if int8 else "")
         model = quantized(model) if int8 else model
-        make = lambda said: onnx_bytes(model, said)  # noqa: E731
+        make = partial(onnx_bytes, model)
     else:
-        make = lambda said: to_torchscript(trained.inference, said)  # noqa: E731
+        make = partial(to_torchscript, trained.inference)
     answers = ask_policy(trained.policy, trained.inference, about, sample)
     run_file, _ = OPEN[SUFFIXES[to]](make(about), path)
     agreement = check(run_file, about, sample, answers, tolerance, path)
     about = about._replace(checked=agreement._asdict())
     content = make(about)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda temporary: _write_bytes(temporary, content))
+    write_atomically(path, partial(_write_bytes, content))
     write_check_file(path, content, {**sample.tensors(), **answers.tensors(spaces)})
     loss = return_loss(run, config, about, run_file, trained.row, episodes, config.seed) if episodes else None
     return Exported(path, len(content), about, agreement, loss)
 
 
-def _write_bytes(path: Path, content: bytes) -> None:
+def _write_bytes(content: bytes, path: Path) -> None:
     path.write_bytes(content)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from arena.common.errors import ConfigError
 from arena.config.run import RunConfig
-from arena.evaluation.exported import find_sample
+from arena.evaluation.exported import find_sample, inference_of_player
 from arena.evaluation.served import RunVersions, SeatSpaces
 from arena.export.about import About, ExportRefused, check_file, read_check_file
 from arena.export.formats import OPSET, onnx_bytes, put_weights, quantized, to_onnx
@@ -81,25 +81,24 @@ class OnnxPlayers:
           ExportRefused: its file says something else.
         """
         policy: Any = loaded.policy
-        if not callable(getattr(policy, "inference", None)):
-            raise ConfigError(f"player {loaded.name!r}: expected a policy that can be exported; serve it without onnx")
-        inference = policy.inference()
+        use = self._config.players[loaded.name].use
+        inference = inference_of_player(policy, loaded.name, use)
         row, block = SeatSpaces(self._run, self._config).of(loaded.name)
         about = About(
             player=loaded.name,
             steps=int(loaded.version),
-            policy=self._config.players[loaded.name].use,
+            policy=use,
             settings={},
             spaces=block.spaces,
-            memory=next((tensor.shape for tensor in inference.inputs if tensor.name == "state"), ()),
+            memory=inference.memory,
             opset=OPSET,
             quantized="int8" if self._int8 else "",
         )
         name = f"{loaded.name}@{loaded.version}"
         if loaded.name not in self._models:
-            self._models[loaded.name] = to_onnx(inference, OPSET)
             sample = find_sample(self._run, self._config, name, row, block.spaces, 0, self._config.seed)
             self._samples[loaded.name] = sample if about.memory else sample.flat()
+            self._models[loaded.name] = to_onnx(inference, OPSET)
         model, sample = self._models[loaded.name], self._samples[loaded.name]
         put_weights(model, inference)
         lanes = self._lanes[loaded.name]

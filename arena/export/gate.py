@@ -1,6 +1,6 @@
 """Compares a file with the policy that it was made of, on observations that were really made, and refuses it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -201,9 +201,8 @@ def check(
     count = sample.starts.shape[1]
     found = [_compare(run, about.state, sample, answers, slice(None), tolerance, place)]
     for size in BATCHES:
-        for start in range(0, min(count, FEWEST), size):
-            lanes = slice(start, min(start + size, count))
-            found.append(_compare(run, about.state, sample, answers, lanes, tolerance, place))
+        batches = [slice(start, min(start + size, count)) for start in range(0, min(count, FEWEST), size)]
+        found.append(_joined(_compare(run, about.state, sample, answers, lanes, tolerance, place) for lanes in batches))
     if answers.others:
         masked = sample._replace(action_mask=_forbid(sample, answers.actions, about.spaces))
         others = answers._replace(actions=answers.others, others=[])
@@ -212,7 +211,7 @@ def check(
         sample.rows,
         max(part.absolute for part in found),
         max(part.relative for part in found),
-        min(part.agreement for part in (found[0], found[-1])) if answers.others else found[0].agreement,
+        min(part.agreement for part in found),
     )
     if whole.agreement < tolerance.agreement:
         raise ExportRefused(
@@ -220,6 +219,13 @@ def check(
             f"found them on {100 * whole.agreement:.2f} %"
         )
     return whole
+
+
+def _joined(parts: Iterable[Agreement]) -> Agreement:
+    """Return the agreement of batches of one size as one."""
+    rows, absolute, relative, agreement = zip(*parts, strict=True)
+    equal = sum(count * share for count, share in zip(rows, agreement, strict=True))
+    return Agreement(sum(rows), max(absolute), max(relative), equal / sum(rows))
 
 
 def _compare(

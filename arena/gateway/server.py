@@ -103,7 +103,6 @@ async def _serve(gateway: Gateway, server: HttpServer, line: str, *, supervised:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, close)
     if supervised:  # the other end of standard input closes when who has started this process is gone
-        os.set_blocking(sys.stdin.fileno(), False)
         loop.add_reader(sys.stdin.fileno(), _close_once, loop, told_to_close)
     serving, clock = loop.create_task(server.serve()), loop.create_task(gateway.look_after())
     starting = loop.create_task(server.started())

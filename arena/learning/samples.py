@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from arena.common.errors import ConfigError
-from arena.common.trees import Tree, map_tree, named_leaves, nest, tree_leaves
+from arena.common.trees import Tree, leaf_names, map_tree, named_leaves, nest, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.learning.weights import read_tensors, write_tensors
 
@@ -55,7 +55,7 @@ class ObservationSample(NamedTuple):
 
     def tensors(self) -> dict[str, np.ndarray]:
         """Return named arrays: ``observation`` or ``observation.key``, ``action_mask``, ``start``."""
-        names = _names(self.observations, "observation")
+        names = leaf_names(self.observations, "observation")
         found = dict(zip(names, tree_leaves(self.observations), strict=True))
         if self.action_mask is not None:
             found[MASK] = self.action_mask
@@ -163,11 +163,3 @@ class SampleKeeper:
 
         mask = None if rollout.action_mask is None else chosen(rollout.action_mask)
         return ObservationSample(map_tree(chosen, rollout.observations), mask, chosen(rollout.starts))
-
-
-def _names(tree: Tree, name: str) -> list[str]:
-    if isinstance(tree, dict):
-        return [found for key, sub in tree.items() for found in _names(sub, f"{name}.{key}")]
-    if isinstance(tree, tuple):
-        return [found for index, sub in enumerate(tree) for found in _names(sub, f"{name}.{index}")]
-    return [name]

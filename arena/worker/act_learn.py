@@ -38,6 +38,7 @@ class ActLearnWorker(Worker):
         self.set_up_torch()
         self.learns = not self.settings.frozen and self.policy.horizon > 0
         self.seen: SampleKeeper | None = None
+        self._spaces_written = False
         if self.policy.horizon > 0 and len(seat.blocks) > 1:
             names = ", ".join(e.name for e in seat.offer.entities)
             raise ConfigError(
@@ -139,8 +140,10 @@ class ActLearnWorker(Worker):
         if self.channel.rank or not self.learns:
             return
         try:
-            run.spaces(self.player).parent.mkdir(parents=True, exist_ok=True)
-            write_text(run.spaces(self.player), json.dumps(entity_to_json(self.seat.blocks[0].spaces), indent=1))
+            if not self._spaces_written:
+                run.spaces(self.player).parent.mkdir(parents=True, exist_ok=True)
+                write_text(run.spaces(self.player), json.dumps(entity_to_json(self.seat.blocks[0].spaces), indent=1))
+                self._spaces_written = True
             if self.seen is not None and self.updates:
                 self.seen.sample().write(run.observations(self.player))
         except OSError as error:

@@ -26,7 +26,6 @@ from arena.launch import main
 from arena.learning.entity_json import entity_to_json
 from arena.learning.samples import ObservationSample
 from arena.learning.weights import read_metadata, read_tensors, write_tensors
-from arena.policies.inference import STATE
 from benchmarks.tools.trained import POLE, give_weights, make_run
 from tests.policies.policy_cases import CASES, ROWS, Case, masks, observed, trained
 
@@ -44,17 +43,22 @@ def sample_for(case: Case) -> ObservationSample:
 
 def about_of(case: Case, inference, **others) -> About:
     entity = EntitySpaces("blue", case.observation, case.action, case.mask)
-    memory = next((tensor.shape for tensor in inference.inputs if tensor.name == STATE), ())
-    return About("blue", 12, case.use, dict(case.settings), entity, memory, **others)
+    return About("blue", 12, case.use, dict(case.settings), entity, inference.memory, **others)
+
+
+def prepared(name: str):
+    """Return a case's module, what its file says of itself, a sample, and what the policy says of that."""
+    case = CASES[name]
+    policy = trained(case)
+    inference, sample = policy.inference(), sample_for(case)
+    about = about_of(case, inference, opset=OPSET)
+    return inference, about, sample, ask_policy(policy, inference, about, sample)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_files_say_what_the_policy_does(name):
     case = CASES[name]
-    policy = trained(case)
-    inference, sample = policy.inference(), sample_for(case)
-    about = about_of(case, inference, opset=OPSET)
-    answers = ask_policy(policy, inference, about, sample)
+    inference, about, sample, answers = prepared(name)
     assert (len(answers.others) > 0) == (case.mask > 0)
     files = {
         open_onnx: onnx_bytes(to_onnx(inference, OPSET), about),
@@ -69,11 +73,8 @@ def test_files_say_what_the_policy_does(name):
 
 @pytest.mark.parametrize("name", ["vector, masked", "lstm", "sac"])
 def test_a_weight_that_is_off_is_refused(name):
-    case = CASES[name]
-    policy = trained(case)
-    inference, sample = policy.inference(), sample_for(case)
-    about = about_of(case, inference, opset=OPSET)
-    answers = ask_policy(policy, inference, about, sample)
+    CASES[name]
+    inference, about, sample, answers = prepared(name)
     model = to_onnx(inference, OPSET)
     _move_a_weight(model)
     run, _ = open_onnx(onnx_bytes(model, about), "x")
@@ -84,11 +85,7 @@ def test_a_weight_that_is_off_is_refused(name):
 
 
 def test_a_file_without_the_masks_is_refused():
-    case = CASES["vector, masked"]
-    policy = trained(case)
-    inference, sample = policy.inference(), sample_for(case)
-    about = about_of(case, inference, opset=OPSET)
-    answers = ask_policy(policy, inference, about, sample)
+    inference, about, sample, answers = prepared("vector, masked")
     run, _ = open_onnx(onnx_bytes(to_onnx(inference, OPSET), about), "x")
 
     def without_masks(inputs):
@@ -103,11 +100,7 @@ def test_a_file_without_the_masks_is_refused():
 
 
 def test_a_file_for_one_batch_size_is_refused():
-    case = CASES["vector"]
-    policy = trained(case)
-    inference, sample = policy.inference(), sample_for(case)
-    about = about_of(case, inference, opset=OPSET)
-    answers = ask_policy(policy, inference, about, sample)
+    inference, about, sample, answers = prepared("vector")
     run, _ = open_onnx(onnx_bytes(to_onnx(inference, OPSET), about), "x")
 
     def only_large_batches(inputs):

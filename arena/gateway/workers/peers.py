@@ -16,6 +16,7 @@ from arena.gateway.request import Request
 
 HANDED_ON = (b"game_id", b"step_kind", b"tick_id", b"authorization")
 KEPT = ("version", "replayed", "retry-after")
+COUNTING = 5  # seconds for which another process is asked what it counts
 STARTING = 60  # seconds for which a process that starts is waited for
 NOT_SUMMED = ("arena_gateway_version_info", "arena_gateway_loop_lag_seconds", "process_start_time_seconds")
 
@@ -115,9 +116,13 @@ class Peers:
         for index in range(self._place.processes):
             if index != self._place.number:
                 connection = _PeerConnection(self._place, index)
-                reply = await connection.get("/metrics", headers)
-                connection.break_off()
-                texts.append(reply.body.decode() if reply.status == 200 else "")
+                try:
+                    reply = await asyncio.wait_for(connection.get("/metrics", headers), COUNTING)
+                    texts.append(reply.body.decode() if reply.status == 200 else "")
+                except (TimeoutError, asyncio.TimeoutError):  # one that hangs must not hide what the others count
+                    pass
+                finally:
+                    connection.break_off()
         return added_up(texts)
 
     async def all_drained(self, seconds: float) -> None:

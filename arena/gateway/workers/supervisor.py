@@ -46,10 +46,16 @@ def serve_by_workers(arguments: Sequence[str], config: GatewayConfig, count: int
 
 
 def _ports(config: GatewayConfig, count: int) -> list[socket.socket]:
-    """Return sockets that share a port. A first one, which does not share it, finds out whether it is in use."""
-    with listen(config.host, config.port) as alone:
-        port = alone.getsockname()[1]
-    return [listen(config.host, port, shared=True) for _ in range(count)]
+    """Return sockets that share a port; a given one that another server has is refused, even where it could be shared.
+
+    Raises:
+      ConfigError: it is in use, or cannot be opened.
+    """
+    if config.port:
+        listen(config.host, config.port).close()  # which does not share it
+    first = listen(config.host, config.port, shared=True)  # of port 0, one that nobody has
+    port = first.getsockname()[1]
+    return [first, *(listen(config.host, port, shared=True) for _ in range(count - 1))]
 
 
 class _Supervisor:
