@@ -65,6 +65,9 @@ EXTRAS["dev"] = [
     "codespell>=2.4",
     "pre-commit>=4",
     "types-PyYAML>=6.0.12",
+    "mkdocs>=1.6",  # the site of docs/
+    "mkdocs-material>=9.6",
+    "mkdocstrings[python]>=0.29",
 ]
 
 setup(

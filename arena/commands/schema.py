@@ -3,23 +3,14 @@
 import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
-from arena.config.schema import json_schema, key_table, write_table
+from arena.config.schema import json_schema, key_table
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``arena schema``; return the exit code.
-
-    Raises:
-      ConfigError: the page of ``--write`` has no markers, or cannot be read.
-    """
+    """Run ``arena schema``; return the exit code."""
     parser = argparse.ArgumentParser("arena schema", description="Print the JSON Schema of the configuration file.")
-    parser.add_argument("--table", action="store_true", help="print the Markdown table of keys instead")
-    parser.add_argument("--write", type=Path, metavar="README.md", help="put the table between the markers of a page")
+    parser.add_argument("--table", action="store_true", help="print Markdown tables of all keys instead")
     arguments = parser.parse_args(argv)
-    if arguments.write is not None:
-        write_table(arguments.write)
-    else:
-        print(key_table() if arguments.table else json.dumps(json_schema(), indent=2))
+    print(key_table() if arguments.table else json.dumps(json_schema(), indent=2))
     return 0

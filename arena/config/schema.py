@@ -1,23 +1,20 @@
-"""The configuration file described for others: a JSON Schema for editors, the README's table of keys for people."""
+"""The configuration file described for others: a JSON Schema for editors, tables of keys for people."""
 
 import json
+import re
 import types
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from arena.common import registry
-from arena.common.errors import ConfigError
 from arena.config.league import MANAGED
 from arena.config.run import TABLES, RunConfig
 from arena.config.sections import EnvOverride
 from arena.league.catalog import PLAYERS, player_type
 from arena.league.settings import BattlePlayerConfig, LeagueConfig, PlayerConfig, SoloPayoffConfig
-
-BEGIN, END = "<!-- config keys: begin -->", "<!-- config keys: end -->"
 
 
 def json_schema() -> dict[str, Any]:
@@ -55,52 +52,38 @@ def _allow_underscores(number: dict[str, Any]) -> None:
     ]
 
 
-def key_table() -> str:
-    """Return the keys of the file, then the settings of each built-in policy, as Markdown tables."""
-    parts = [_table(_rows(RunConfig, "", set()))]
-    for name in registry.POLICIES:
-        rows = list(_rows(_settings(name), "", set()))
+def key_table(*, anchors: bool = False) -> str:
+    """Return the keys of the file, then the settings of policies and leagues, as Markdown tables under headings.
+
+    Args:
+      anchors: whether each key can be linked to, as ``#env.num_envs`` or ``#ppo.gamma``, in Python-Markdown's notation.
+    """
+    parts = []
+
+    def add(title: str, prefix: str, rows: Iterable[Sequence[str]]) -> None:
+        rows = list(rows)
         if rows:
-            parts.append(f"`settings` of the policy `{name}`:\n\n{_table(rows)}")
-        else:
-            parts.append(f"The policy `{name}` has no settings.")
-    rows = [row for row in _rows(LeagueConfig, "", set()) if row[0].strip("`") not in MANAGED]
-    parts.append(f"`settings` of `league`:\n\n{_table(rows)}")
+            parts.append(f"## {title}\n\n{_table(rows, f'{prefix}.' if prefix else '', anchors=anchors)}")
+
+    add("The file", "", _rows(RunConfig, "", set()))
+    for name in registry.POLICIES:
+        add(f"Settings of the policy `{name}`", name, _rows(_settings(name), "", set()))
+    rows = [row for row in _rows(LeagueConfig, "", set()) if row[0] not in MANAGED]
+    add("Settings of a league", "league.settings", rows)
     solo = SoloPayoffConfig.model_fields["type"].default
-    parts.append(f"`payoff` of a league of the type `{solo}`:\n\n{_table(_rows(SoloPayoffConfig, '', set()))}")
-    parts.append(f"Settings of every player type (`players.<type>`):\n\n{_table(_rows(PlayerConfig, '', set()))}")
-    battle = [row for row in _rows(BattlePlayerConfig, "", set()) if row[0][1:-1] not in _keys(PlayerConfig)]
-    parts.append(f"And of those that are given opponents:\n\n{_table(battle)}")
+    add(f"`payoff` of a league of the type `{solo}`", solo, _rows(SoloPayoffConfig, "", set()))
+    add("Settings of every player type", "player", _rows(PlayerConfig, "", set()))
+    battle = [row for row in _rows(BattlePlayerConfig, "", set()) if row[0] not in _keys(PlayerConfig)]
+    add("Settings of player types that have opponents", "player", battle)
     usual = list(_rows(BattlePlayerConfig, "", set()))
     for name in PLAYERS:
         rows = [row for row in _rows(player_type(name).Config, "", set()) if row not in usual]
-        if rows:
-            parts.append(f"The player type `{name}` has besides, or has another default for:\n\n{_table(rows)}")
+        add(f"What is different for the player type `{name}`", name, rows)
     return "\n\n".join(parts)
 
 
-def write_table(page: Path) -> None:
-    """Replace what is between the markers of a page by the table.
-
-    Raises:
-      ConfigError: the page has no such markers, or cannot be read or written.
-    """
-    try:
-        text = page.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{page}: expected a page of text, which cannot be read: {error}") from error
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ConfigError(f"{page}: expected the lines {BEGIN} and {END}, found none or only one")
-    try:
-        page.write_text(f"{before}{BEGIN}\n\n{key_table()}\n\n{END}{after}", "utf-8")
-    except OSError as error:
-        raise ConfigError(f"{page}: expected to write the table of keys, which failed: {error}") from error
-
-
 def _keys(model: type[BaseModel]) -> set[str]:
-    return {row[0].strip("`") for row in _rows(model, "", set())}
+    return {row[0] for row in _rows(model, "", set())}
 
 
 def _settings(policy: str) -> type[BaseModel]:
@@ -109,9 +92,12 @@ def _settings(policy: str) -> type[BaseModel]:
     return model
 
 
-def _table(rows: Iterable[Sequence[str]]) -> str:
+def _table(rows: Iterable[Sequence[str]], prefix: str, *, anchors: bool) -> str:
     lines = ["| key | type | default | what it means |", "| --- | --- | --- | --- |"]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    for key, *cells in rows:
+        anchor = re.sub(r"[^\w.-]", "", f"{prefix}{key}")
+        first = f"`{key}`{{ #{anchor} }}" if anchors else f"`{key}`"
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in (first, *cells)) + " |")
     return "\n".join(lines)
 
 
@@ -124,7 +110,7 @@ def _rows(model: type[BaseModel], prefix: str, shown: set[type[BaseModel]]) -> I
         if section is EnvOverride:
             again, section = " Its keys are those of `env`, and each may be left out.", None
         meaning = (field.description or "").replace("<", "\\<")  # Markdown takes <id> for a tag
-        yield f"`{key}`", _type(field.annotation), _default(field), f"{meaning}{again}"
+        yield key, _type(field.annotation), _default(field), f"{meaning}{again}"
         if section is not None and section not in shown:
             shown.add(section)
             yield from _rows(section, f"{key}{inside}.", shown)

@@ -45,7 +45,7 @@ def refuse_bare_srun() -> None:
     if launcher_env.started_by_mpi() is None and tasks > 1:
         raise ConfigError(
             f"srun has started {tasks} tasks that do not know of each other; start them with srun --mpi=pmix or "
-            "--mpi=pmi2, whichever your MPI library speaks (docs/hpc.md), or start mpirun without srun"
+            "--mpi=pmi2, whichever your MPI library speaks (docs/guides/clusters.md), or start mpirun without srun"
         )
 
 

@@ -92,7 +92,7 @@ ANY = Script(
         "Submit it from the checkout; options of sbatch given before the script's name override those below. How many",
         "tasks a configuration needs, and how its matches fall on nodes, tells `arena slurm CONFIG`, which writes a",
         "script like this one with the numbers in it. Arguments behind CONFIG go to `python -m arena.launch`.",
-        "docs/hpc.md has the whole way from the login node to the results.",
+        "docs/guides/clusters.md has the whole way from the login node to the results.",
     ),
     options=("--job-name=arena", "--nodes=1", "--ntasks-per-node=6", "--time=04:00:00", "--output=%x-%j.out"),
     prepare=(

@@ -1,17 +1,11 @@
-"""The file's description for editors and for the README: it follows the models."""
+"""The file's description for editors and for people: it follows the models."""
 
 import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
-import pytest
-
-from arena.common.errors import ConfigError
-from arena.config.schema import BEGIN, END, json_schema, key_table, write_table
-
-README = Path(__file__).parents[2] / "README.md"
+from arena.config.schema import json_schema, key_table
 
 
 def references(node):
@@ -20,14 +14,6 @@ def references(node):
         if key == "$ref":
             yield value
         yield from references(value)
-
-
-def test_the_readme_shows_the_keys_as_they_are():
-    text = README.read_text("utf-8")
-    assert BEGIN in text, f"README.md lost the line {BEGIN}"
-    assert END in text, f"README.md lost the line {END}"
-    shown = text.partition(BEGIN)[2].partition(END)[0].strip()
-    assert shown == key_table(), "renew it: arena schema --write README.md"
 
 
 def test_every_reference_leads_somewhere():
@@ -73,22 +59,10 @@ def test_the_table_explains_every_key():
     assert "| `steps` | whole number | required |" in table
 
 
-def test_writing_changes_only_what_is_between_the_markers(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(f"above\n{BEGIN}\nold\n{END}\nbelow\n")
-    write_table(page)
-    once = page.read_text()
-    assert once == f"above\n{BEGIN}\n\n{key_table()}\n\n{END}\nbelow\n"
-    write_table(page)
-    assert page.read_text() == once
-
-
-def test_a_page_without_markers_is_left_alone(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("nothing")
-    with pytest.raises(ConfigError, match="expected the lines"):
-        write_table(page)
-    assert page.read_text() == "nothing"
+def test_every_key_has_an_anchor_of_its_own():
+    anchors = re.findall(r"\{ #(\S+) \}", key_table(anchors=True))
+    assert len(anchors) == len(set(anchors)), [each for each in anchors if anchors.count(each) > 1]
+    assert {"env.num_envs", "policies.name.use", "matches.seats", "ppo.gamma", "dqn.gamma"} <= set(anchors)
 
 
 def test_the_command_prints_the_schema():

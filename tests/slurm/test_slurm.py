@@ -1,4 +1,4 @@
-"""Under a real SLURM the scripts in launch/ place, checkpoint, requeue, resume and give up as docs/hpc.md says."""
+"""Under a real SLURM the scripts in launch/ place, checkpoint, requeue, resume and give up as docs/guides/clusters.md says."""
 
 import itertools
 import json
