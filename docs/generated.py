@@ -10,6 +10,7 @@ import importlib
 import io
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / ".site-sources"
 COPIES = "repository"
 """The folder of the site that holds the linked files of the repository."""
 
@@ -59,7 +61,7 @@ def page_of_repository(path: str) -> str:
     """Return a Markdown file of the repository without its title, its links as seen from ``docs/FOLDER/``."""
     text = (ROOT / path).read_text("utf-8").partition("\n")[2]
     folder = Path("../..") / Path(path).parent
-    return re.sub(LINK, lambda found: os.path.normpath(folder / found[1]), text)
+    return LINK.sub(lambda found: os.path.normpath(folder / found[1]).replace("../../docs/", "../"), text)
 
 
 PARTS: dict[str, Callable[[], str]] = {
@@ -89,6 +91,14 @@ def _outside(text: str, page: str) -> dict[str, Path]:
 def _copy_of(place: Path) -> str:
     """Return where the site has a file of the repository."""
     return f"{COPIES}/{place.as_posix()}{'.txt' if place.suffix in TEXTS else ''}"
+
+
+def on_startup(**_: object) -> None:
+    """Lay out the package as it is once installed, for mkdocstrings: ``envs`` and ``policies`` lie inside ``arena``."""
+    shutil.rmtree(SOURCES, ignore_errors=True)
+    (SOURCES / "arena").mkdir(parents=True)
+    for place in (*(ROOT / "arena").iterdir(), ROOT / "envs", ROOT / "policies"):
+        (SOURCES / "arena" / place.name).symlink_to(place)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

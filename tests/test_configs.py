@@ -1,5 +1,6 @@
 """The configurations that come with the arena: a file that does not run as it stands greets every newcomer."""
 
+import json
 import re
 import sqlite3
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from arena.config.run import load_config
+from arena.config.schema import json_schema
 from arena.launch.preflight import check_environments
 from arena.plan.layout import plan, ranks_of_run
 
@@ -73,6 +75,19 @@ def test_it_loads_and_every_round_has_a_plan_that_its_header_counts_rightly(path
         planned = plan(round_.rows, [0] * ranks_of_run(config))
         assert not [a for a in planned.assignments if a.role == "idle"]
         assert set(planned.groups) == set(config.players)  # nobody is configured and never plays
+
+
+def test_the_index_has_a_line_for_each_file_with_its_ranks():
+    index = (ROOT / "configs" / "README.md").read_text("utf-8")
+    lines = dict(re.findall(r"^\| \[`(\w+)\.yaml`\]\(\1\.yaml\) \| .+? \| (\d+) \| .+ \| .+ \|$", index, re.MULTILINE))
+    assert lines == {path.stem: str(ranks_of_run(load_config(path))) for path in FILES}
+
+
+def test_editors_find_the_schema_of_today():
+    schema = (ROOT / "configs" / "schema.json").read_text("utf-8")
+    assert json.loads(schema) == json_schema(), "renew it: arena schema > configs/schema.json"
+    for path in FILES:
+        assert path.read_text("utf-8").startswith("# yaml-language-server: $schema=schema.json\n"), path.name
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

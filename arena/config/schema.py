@@ -109,7 +109,7 @@ def _rows(model: type[BaseModel], prefix: str, shown: set[type[BaseModel]]) -> I
         again = " Its keys are those above." if section in shown else ""
         if section is EnvOverride:
             again, section = " Its keys are those of `env`, and each may be left out.", None
-        meaning = (field.description or "").replace("<", "\\<")  # Markdown takes <id> for a tag
+        meaning = (field.description or "").replace("<", "&lt;")  # Markdown takes <id> for a tag
         yield key, _type(field.annotation), _default(field), f"{meaning}{again}"
         if section is not None and section not in shown:
             shown.add(section)

@@ -21,6 +21,8 @@ LABELLED = 40
 ANNOTATED = 16
 """Players up to which each cell of a heat map also holds its number."""
 
+LETTER = 0.075
+"""Inches that a letter of a name takes along an axis, at the size of the labels."""
 
 FROZEN = "snapshots, when frozen"
 
@@ -39,8 +41,9 @@ def draw_heat_map(title: str, note: str, names: Sequence[str], matrix: np.ndarra
       rates: whether these are win rates, 0 to 1; returns are coloured around 0.
     """
     count = len(names)
-    side = min(max(0.42 * count + 2.6, 4.6), 13.0)
-    figure, (axes,) = new_figure(1, 1, (side + 1.0, side))
+    cells = min(max(0.42 * count, 2.4), 10.4)
+    labels = LETTER * max(map(len, names), default=0)
+    figure, (axes,) = new_figure(1, 1, (max(cells + labels + 1.6, 6.0), cells + labels + 1.5))
     known = matrix[np.isfinite(matrix)]
     reach = 0.5 if rates else max(float(np.abs(known).max(initial=0)), 1e-9)
     middle = 0.5 if rates else 0.0
