@@ -1,6 +1,7 @@
 """Metadata and dependencies; ``pyproject.toml`` configures the tools, ``constraints.txt`` pins the versions."""
 
 import re
+import subprocess
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -26,6 +27,23 @@ def version() -> str:
     if found is None:
         raise RuntimeError('arena/__init__.py: expected a line __version__ = "..."')
     return found.group(1)
+
+
+def repository() -> str:
+    """Return the web address of the repository that this checkout was cloned from; empty for a copy on this machine."""
+    asked = ["git", "-C", str(HERE), "config", "--get", "remote.origin.url"]
+    try:
+        address = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:  # no git
+        return ""
+    found = re.fullmatch(r"(?:https://|ssh://git@|git@)([\w.-]+)[/:]([\w./~-]+?)(?:\.git)?/?", address)
+    return f"https://{found[1]}/{found[2]}" if found else ""
+
+
+def readme() -> str:
+    """Return the README; its links lead to the repository, for the package index shows it without the other files."""
+    text = (HERE / "README.md").read_text("utf-8") if (HERE / "README.md").is_file() else ""
+    return re.sub(r"\]\((?!https?:|#)", f"]({repository()}/raw/HEAD/", text) if repository() else text
 
 
 EXTRAS = {
@@ -71,13 +89,16 @@ EXTRAS["dev"] = [
 ]
 
 setup(
-    name="arena",
+    name="arena-mpi",  # "arena" on the package index is somebody else's; the import and the command are called arena
     version=version(),
     description="Many reinforcement-learning policies learn at once, with and against each other, over MPI",
-    long_description=(HERE / "README.md").read_text("utf-8") if (HERE / "README.md").is_file() else "",
+    long_description=readme(),
     long_description_content_type="text/markdown",
     author="The arena authors",
     license="MIT",
+    keywords="reinforcement-learning multi-agent league self-play mpi hpc slurm",
+    url=repository(),
+    project_urls={"Issues": f"{repository()}/issues"} if repository() else {},
     python_requires=">=3.10",
     packages=packages(),
     package_dir={"": ".", **MAPPED},
@@ -109,8 +130,13 @@ setup(
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["arena = arena.launch:main"]},
     classifiers=[
-        "Operating System :: POSIX",
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 15)),
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Typing :: Typed",
     ],

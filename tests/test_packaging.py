@@ -15,6 +15,7 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 from arena.common import registry
@@ -159,6 +160,46 @@ def test_pygame_is_installed_once(metadata: Message) -> None:
     assert "pygame" not in pins()
 
 
+def test_what_the_package_says_of_itself_is_said_alike_everywhere(metadata: Message) -> None:
+    """A badge, an error text or the citation would name another package, version or Python."""
+    import arena
+
+    assert metadata["Name"] == "arena-mpi"
+    assert f"pip install '{metadata['Name']}[" in (ROOT / "arena/common/registry.py").read_text("utf-8")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert metadata["Version"] == citation["version"] == arena.__version__
+    assert metadata["License"] == citation["license"]
+    versions = [line.rpartition(" ")[2] for line in metadata.get_all("Classifier") or [] if "Python :: 3." in line]
+    badges = re.findall(r"^\[!\[(.+?)\]\(", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert badges[0] == f"Python {versions[0]} to {versions[-1]}"
+    assert badges[1] == "MPI: Open MPI, MPICH, Intel MPI"  # those that tests/mpi/test_other_mpis.py starts
+    assert badges[2] == f"License: {citation['license']}"
+
+
+@pytest.mark.parametrize(
+    ("origin", "address"),
+    [
+        ("https://example.org/group/arena.git", "https://example.org/group/arena"),
+        ("git@example.org:group/arena.git", "https://example.org/group/arena"),
+        ("ssh://git@example.org/group/arena", "https://example.org/group/arena"),
+        ("/home/somebody/arena", None),
+    ],
+)
+def test_addresses_are_those_of_the_clone(origin: str, address: str | None, tmp_path: Path) -> None:
+    """The package index would show no repository, or a folder of whoever built the package."""
+    for name in ("setup.py", "pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "arena").mkdir()
+    shutil.copy(ROOT / "arena" / "__init__.py", tmp_path / "arena")
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "policies").mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "remote", "add", "origin", origin], cwd=tmp_path, check=True)
+    asked = [sys.executable, "setup.py", "-q", "--url"]
+    said = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    assert said == (address or "")
+
+
 def test_extras_that_errors_suggest_exist_and_bring_the_package(metadata: Message) -> None:
     brought: dict[str, set[str]] = {}
     for text in metadata.get_all("Requires-Dist") or []:
@@ -167,9 +208,9 @@ def test_extras_that_errors_suggest_exist_and_bring_the_package(metadata: Messag
             brought.setdefault(extra, set()).add(canonical(requirement.name))
     provided = importlib.metadata.packages_distributions()
     for package, extra in registry.EXTRAS.items():
-        assert extra in brought, f"registry.EXTRAS suggests arena[{extra}], which setup.py does not have"
+        assert extra in brought, f"registry.EXTRAS suggests arena-mpi[{extra}], which setup.py does not have"
         names = {canonical(name) for name in provided.get(package, [package])}
-        assert names & brought[extra], f"arena[{extra}] does not install {package}"
+        assert names & brought[extra], f"arena-mpi[{extra}] does not install {package}"
 
 
 def test_whatever_is_imported_is_declared(metadata: Message) -> None:

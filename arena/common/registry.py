@@ -60,7 +60,7 @@ def missing_package(error: ImportError, wanted_by: str) -> ConfigError:
     """Turn a failed import into an error that says what to install."""
     package = (error.name or "").split(".")[0]
     if package in EXTRAS:
-        remedy = f"pip install 'arena[{EXTRAS[package]}]'"
+        remedy = f"pip install 'arena-mpi[{EXTRAS[package]}]'"
     elif package:
         remedy = f"pip install {package}"
     else:

@@ -149,17 +149,17 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
 
 def test_a_missing_package_names_the_extra_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "mpe2", "ale_py", "pyspiel")
-    with pytest.raises(ConfigError, match=r"needs the package 'mpe2'.*pip install 'arena\[mpe\]'"):
+    with pytest.raises(ConfigError, match=r"needs the package 'mpe2'.*pip install 'arena-mpi\[mpe\]'"):
         make_environment("pettingzoo:mpe2.simple_tag_v3")
-    with pytest.raises(ConfigError, match=r"needs the package 'pyspiel'.*pip install 'arena\[openspiel\]'"):
+    with pytest.raises(ConfigError, match=r"needs the package 'pyspiel'.*pip install 'arena-mpi\[openspiel\]'"):
         make_environment("openspiel:kuhn_poker")
-    with pytest.raises(ConfigError, match=r"needs the package 'ale_py'.*pip install 'arena\[atari\]'"):
+    with pytest.raises(ConfigError, match=r"needs the package 'ale_py'.*pip install 'arena-mpi\[atari\]'"):
         make_environment("gymnasium:ALE/Pong-v5")
 
 
 def test_a_missing_package_behind_gymnasium_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "cv2")
-    with pytest.raises(ConfigError, match=r"'AtariPreprocessing' needs the package 'cv2'.*arena\[atari\]"):
+    with pytest.raises(ConfigError, match=r"'AtariPreprocessing' needs the package 'cv2'.*arena-mpi\[atari\]"):
         make_environment("gymnasium:ALE/Pong-v5", {"frameskip": 1}, [("AtariPreprocessing", {})])
 
 

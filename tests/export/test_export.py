@@ -279,7 +279,9 @@ def test_a_missing_package_is_named(pole):
         f"from arena.launch import main\nsys.exit(main(['export', {str(pole)!r}, 'blue', '--record', '64']))"
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    assert found.returncode == 2 and "pip install 'arena[export]'" in found.stderr and "Traceback" not in found.stderr
+    assert (
+        found.returncode == 2 and "pip install 'arena-mpi[export]'" in found.stderr and "Traceback" not in found.stderr
+    )
 
 
 @pytest.mark.parametrize("space", [case.observation for case in CASES.values()] + [c.action for c in CASES.values()])
