@@ -35,7 +35,7 @@ class OpenSpielEnvironment:
             raise ConfigError(f"{kind.short_name} is a mean field game; expected one with a player for each entity")
         if kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC:
             raise ConfigError(
-                f"{kind.short_name} draws its chances itself; expected a game whose chances can be seeded"
+                f"{kind.short_name} samples its chance events itself; expected a game whose chance events can be seeded"
             )
         if not (kind.provides_information_state_tensor or kind.provides_observation_tensor):
             raise ConfigError(f"{kind.short_name} has no tensor to observe; expected an information state tensor")
@@ -45,7 +45,7 @@ class OpenSpielEnvironment:
         try:
             shape = game.information_state_tensor_shape() if remembers else game.observation_tensor_shape()
         except pyspiel.SpielError as error:
-            raise ConfigError(f"{kind.short_name} says nothing of its tensors: {error}") from error
+            raise ConfigError(f"{kind.short_name} does not give the shapes of its tensors: {error}") from error
         self._shape = tuple(shape)
         self._observe = "information_state_tensor" if remembers else "observation_tensor"
         # Other games pay at the end alone, and nobody need look before.

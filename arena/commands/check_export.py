@@ -37,9 +37,15 @@ def main(argv: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "arena check-export", description="Say whether an exported file is whole and says what its player says."
+        "arena check-export",
+        description="Check that an exported file is complete and that its outputs equal those of its player.",
     )
-    parser.add_argument("file", type=Path, help="a file of arena export; its check file lies beside it")
-    parser.add_argument("run", type=Path, nargs="?", help="the run that it comes from: compare with the player itself")
+    parser.add_argument("file", type=Path, help="a file that arena export wrote; its check file is beside it")
+    parser.add_argument(
+        "run",
+        type=Path,
+        nargs="?",
+        help="the run that the file comes from; the file is then compared with the player itself",
+    )
     add_tolerance(parser)
     return parser

@@ -51,14 +51,21 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("arena eval", description="Play the trained players of a run against each other.")
     parser.add_argument("run", type=Path, help="a run directory, such as runs/quickstart")
-    parser.add_argument("--episodes", type=positive, default=100, help="how many to play (%(default)s)")
-    parser.add_argument("--seats", help="who plays, separated by commas: a name for each seat, or for each player")
+    parser.add_argument("--episodes", type=positive, default=100, help="number of episodes (%(default)s)")
+    parser.add_argument(
+        "--seats",
+        help="names of the players, separated by commas: one for each seat, or one for each player of the row",
+    )
     parser.add_argument("--row", default="0", help="which row of the table to play, from 0, or all (%(default)s)")
     parser.add_argument("--deterministic", action="store_true", help="take the most likely actions")
-    parser.add_argument("--seed", type=int, help="seed of the episodes; the run's own if left out")
-    parser.add_argument("--copies", type=positive, default=8, help="environments side by side (%(default)s)")
-    parser.add_argument("--video", type=Path, metavar="FILE", help="film it: out.mp4 or out.gif")
-    parser.add_argument("--video-episodes", type=positive, default=1, help="how many are filmed (%(default)s)")
+    parser.add_argument("--seed", type=int, help="seed of the episodes (default: the seed of the run)")
+    parser.add_argument(
+        "--copies", type=positive, default=8, help="number of environments at the same time (%(default)s)"
+    )
+    parser.add_argument("--video", type=Path, metavar="FILE", help="write a film: out.mp4 or out.gif")
+    parser.add_argument(
+        "--video-episodes", type=positive, default=1, help="number of episodes in the film (%(default)s)"
+    )
     return parser
 
 

@@ -33,7 +33,9 @@ def main(argv: Sequence[str]) -> int:
     if not OLDEST_OPSET <= arguments.opset <= NEWEST_OPSET:
         raise ConfigError(f"--opset: expected {OLDEST_OPSET} to {NEWEST_OPSET}, found {arguments.opset}")
     if arguments.episodes and arguments.to == "safetensors":
-        raise ConfigError("--episodes: expected a file that acts, found --to safetensors")
+        raise ConfigError(
+            "--episodes: expected --to onnx or torchscript, found --to safetensors, which contains weights only"
+        )
     if arguments.quantize and arguments.to != "onnx":
         raise ConfigError(f"--quantize: expected --to onnx, found --to {arguments.to}")
     run = RunDirectory.existing(arguments.run)
@@ -67,9 +69,18 @@ def main(argv: Sequence[str]) -> int:
 
 def add_tolerance(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how far a file may be from its policy."""
-    parser.add_argument("--absolute", type=float, metavar="X", help="greatest error of a number (1e-4; int8: any)")
-    parser.add_argument("--relative", type=float, metavar="X", help="or as a share of it (1e-3; int8: any)")
-    parser.add_argument("--agreement", type=float, metavar="SHARE", help="of equal actions (1.0; int8: 0.98)")
+    parser.add_argument(
+        "--absolute", type=float, metavar="X", help="largest allowed error of an output (1e-4; int8: any)"
+    )
+    parser.add_argument(
+        "--relative",
+        type=float,
+        metavar="X",
+        help="largest allowed error as a fraction of the output (1e-3; int8: any)",
+    )
+    parser.add_argument(
+        "--agreement", type=float, metavar="SHARE", help="smallest allowed fraction of equal actions (1.0; int8: 0.98)"
+    )
 
 
 def tolerance_of(arguments: argparse.Namespace, *, int8: bool) -> "Tolerance":
@@ -90,24 +101,34 @@ def tolerance_of(arguments: argparse.Namespace, *, int8: bool) -> "Tolerance":
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "arena export",
-        description="Write a trained player to a file that others run, and compare the file with the player on "
-        "observations of its matches; where it says something else, nothing is written.",
+        description="Write a trained player to a file for other programs, and compare the file with the "
+        "player on observations of its matches. If their outputs differ, no file is written.",
     )
     parser.add_argument("run", type=Path, help="a run directory, such as runs/quickstart")
-    parser.add_argument("player", metavar="PLAYER[@STEPS]", help="with its newest weights, or a snapshot's")
-    parser.add_argument("--to", choices=("onnx", "torchscript", "safetensors"), default="onnx", help="(%(default)s)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="(default: RUN/players/PLAYER/STEPS[.int8].onnx)")
+    parser.add_argument(
+        "player", metavar="PLAYER[@STEPS]", help="the player, with its newest weights or those of a snapshot"
+    )
+    parser.add_argument(
+        "--to", choices=("onnx", "torchscript", "safetensors"), default="onnx", help="format of the file (%(default)s)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="path of the file (default: RUN/players/PLAYER/STEPS[.int8].onnx)"
+    )
     parser.add_argument("--opset", type=int, default=20, help="version of ONNX's operators (%(default)s)")
-    parser.add_argument("--quantize", choices=("int8",), help="weights as whole numbers of eight bits")
+    parser.add_argument("--quantize", choices=("int8",), help="store the weights as 8-bit integers")
     parser.add_argument(
         "--record",
         type=positive,
         default=0,
         metavar="N",
-        help="play the run's environment for N observations instead of taking those that training has kept",
+        help="collect N observations in the run's environment instead of using those that training has stored",
     )
     parser.add_argument(
-        "--episodes", type=positive, default=0, metavar="N", help="play N episodes with both: what return is lost"
+        "--episodes",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="play N episodes with the file and with the player, and print the loss of return",
     )
     add_tolerance(parser)
     return parser

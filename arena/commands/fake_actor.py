@@ -60,13 +60,17 @@ def main(argv: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "arena fake-actor", description="Answer every tick alike, to try out a game's client."
+        "arena fake-actor", description="Give every tick the same answer, to test the client of a game."
     )
     parser.add_argument(
         "--tick", default="fake_actor_tick_return", metavar="TEXT", help="answer to ticks (%(default)s)"
     )
     parser.add_argument("--end", default="fake_actor_end_return", metavar="TEXT", help="answer to an end (%(default)s)")
-    parser.add_argument("--delay", type=float, default=0.0, metavar="SECONDS", help="before each answer (%(default)s)")
-    parser.add_argument("--fail-every", type=int, default=0, metavar="N", help="fail each Nth tick of a game (0)")
+    parser.add_argument(
+        "--delay", type=float, default=0.0, metavar="SECONDS", help="seconds before each answer (%(default)s)"
+    )
+    parser.add_argument(
+        "--fail-every", type=int, default=0, metavar="N", help="fail at every Nth tick of a game (0: never)"
+    )
     add_gateway_options(parser, but=("actor", "settings", "agents", "max_batch", "max_wait", "actor_threads"))
     return parser

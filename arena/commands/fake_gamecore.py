@@ -37,30 +37,40 @@ def main(argv: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "arena fake-gamecore", description="Play the game's side against a server: start, ticks, end."
+        "arena fake-gamecore", description="Play the side of a game against a server: start, ticks, end."
     )
-    parser.add_argument("url", help="of the server, such as http://localhost:8000")
-    parser.add_argument("--games", type=positive, default=1, metavar="N", help="games side by side (%(default)s)")
+    parser.add_argument("url", help="address of the server, such as http://localhost:8000")
     parser.add_argument(
-        "--rounds", type=positive, default=1, metavar="N", help="games one after the other (%(default)s)"
+        "--games", type=positive, default=1, metavar="N", help="number of games at the same time (%(default)s)"
     )
-    parser.add_argument("--ticks", type=positive, default=100, metavar="N", help="of each game (%(default)s)")
+    parser.add_argument(
+        "--rounds",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="number of games, one after the other, in each place (%(default)s)",
+    )
+    parser.add_argument("--ticks", type=positive, default=100, metavar="N", help="ticks of each game (%(default)s)")
     parser.add_argument("--start", default="", metavar="TEXT", help="body of the start")
     parser.add_argument("--tick", default="fake_gamecore_tick", metavar="TEXT", help="body of each tick (%(default)s)")
     parser.add_argument("--end", default="", metavar="TEXT", help="body of the end")
-    parser.add_argument("--data", type=Path, metavar="FILE", help="bodies of ticks, one for each line, over and over")
-    parser.add_argument("--no-tick-id", action="store_true", help="send no tick_id, so that nothing can be sent again")
+    parser.add_argument(
+        "--data", type=Path, metavar="FILE", help="a file with bodies of ticks, one in each line; they are repeated"
+    )
+    parser.add_argument("--no-tick-id", action="store_true", help="send no tick_id; a request can then not be repeated")
     parser.add_argument("--new-connection", action="store_true", help="open a connection for each request")
     parser.add_argument(
         "--kill", type=float, default=0.0, metavar="P", help="probability that a game vanishes before a tick (0)"
     )
     parser.add_argument(
-        "--rate", type=float, metavar="N", help="ticks per second of each game (as many as there can be)"
+        "--rate", type=float, metavar="N", help="ticks per second of each game (default: as fast as possible)"
     )
     parser.add_argument(
         "--token-file", type=Path, metavar="FILE", help="the server's token; else ARENA_TOKEN, if it is set"
     )
-    parser.add_argument("--seed", type=int, default=1, help="of which games vanish (%(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the random choice of games that vanish (%(default)s)"
+    )
     return parser
 
 

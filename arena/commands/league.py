@@ -162,13 +162,17 @@ def league_json(league: League, curve: Curve | None) -> dict[str, object]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("arena league", description="Show the standing of a run's league.")
+    parser = argparse.ArgumentParser(
+        "arena league", description="Show the players of a run's league, their ratings, and the win rate of each pair."
+    )
     parser.add_argument("run", type=Path, help="a run directory, such as runs/psro_kuhn")
     parser.add_argument("--all", action="store_true", help=f"every player, not only the {SHOWN} that tell most")
     parser.add_argument("--returns", action="store_true", help="show mean returns in place of win rates")
-    parser.add_argument("--exploitability", action="store_true", help="how far snapshots are from a Nash equilibrium")
     parser.add_argument(
-        "--plot", nargs="?", const="png", choices=("png", "svg"), help="draw into the run's plots/ (%(const)s)"
+        "--exploitability", action="store_true", help="also compute NashConv of the snapshots (0 at a Nash equilibrium)"
+    )
+    parser.add_argument(
+        "--plot", nargs="?", const="png", choices=("png", "svg"), help="draw pictures into the run's plots/ (%(const)s)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser

@@ -14,7 +14,7 @@ def main(argv: Sequence[str]) -> int:
     Raises:
       ConfigError: there is no such run, or its records are damaged.
     """
-    parser = argparse.ArgumentParser("arena plots", description="Draw the pictures of a run again, from its records.")
+    parser = argparse.ArgumentParser("arena plots", description="Draw the plots of a run again, from its records.")
     parser.add_argument("run", type=Path, help="a run directory, such as runs/quickstart")
     for picture in draw_plots(RunDirectory.existing(parser.parse_args(argv).run)):
         print(picture)

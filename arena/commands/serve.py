@@ -64,11 +64,14 @@ def _check(arguments: argparse.Namespace) -> None:
     if _is_file(arguments):
         for option in ("player", "backend", "quantize"):
             if getattr(arguments, option):
-                raise ConfigError(f"--{option}: expected a run, found the file {arguments.run}, which says it itself")
+                raise ConfigError(
+                    f"--{option}: expected a run directory, found the exported file {arguments.run}, "
+                    "which fixes this option"
+                )
     if arguments.quantize and arguments.backend != "onnx":
         raise ConfigError("--quantize: expected --backend onnx beside it")
     if arguments.sample and (_is_file(arguments) or arguments.backend == "onnx"):
-        raise ConfigError("--sample: expected the run's own policies: files know the most likely actions alone")
+        raise ConfigError("--sample: expected a run directory; an exported file contains the most likely actions only")
 
 
 def _is_file(arguments: argparse.Namespace) -> bool:
@@ -143,23 +146,38 @@ def _load(
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "arena serve", description="Answer over HTTP with what the players of a run have learned."
+        "arena serve", description="Serve the trained players of a run over HTTP: observations in, actions out."
     )
-    parser.add_argument("run", type=Path, metavar="RUN|FILE.onnx", help="a run directory, or a file of arena export")
+    parser.add_argument(
+        "run", type=Path, metavar="RUN|FILE.onnx", help="a run directory, or a file that arena export wrote"
+    )
     parser.add_argument(
         "--player",
         action="append",
         default=[],
         metavar="NAME[@STEPS]",
-        help="whom to serve, with the newest weights or a snapshot's; may be repeated (default: every player)",
+        help="a player to serve, with its newest weights or those of a snapshot; may be repeated "
+        "(default: every player)",
     )
     parser.add_argument("--sample", action="store_true", help="draw actions instead of taking the most likely ones")
-    parser.add_argument("--no-reload", action="store_true", help="serve no newer weights when there are some")
-    parser.add_argument("--seed", type=int, help="seed of drawn actions; the run's own if left out")
-    parser.add_argument("--backend", choices=("native", "onnx"), help="what computes: our own, or onnxruntime")
-    parser.add_argument("--quantize", choices=("int8",), help="with onnx: weights as whole numbers of eight bits")
     parser.add_argument(
-        "--workers", type=positive, default=1, metavar="N", help="processes behind the port, each with --sessions games"
+        "--no-reload", action="store_true", help="keep the first weights, also when the run writes newer ones"
+    )
+    parser.add_argument("--seed", type=int, help="seed of drawn actions (default: the seed of the run)")
+    parser.add_argument(
+        "--backend",
+        choices=("native", "onnx"),
+        help="library that computes the actions: the arena's own code, or onnxruntime",
+    )
+    parser.add_argument(
+        "--quantize", choices=("int8",), help="with --backend onnx: store the weights as 8-bit integers"
+    )
+    parser.add_argument(
+        "--workers",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="number of server processes behind the port, each with --sessions games",
     )
     parser.add_argument("--as-worker", help=argparse.SUPPRESS)  # how one of them is started
     add_gateway_options(parser)

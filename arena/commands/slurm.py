@@ -70,17 +70,30 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Return the parsed command line."""
     parser = argparse.ArgumentParser(
         prog="arena slurm",
-        description="Write the SLURM batch script of a configuration: it checkpoints before its time is up, goes back "
-        "into the queue and resumes. Says how matches fall on nodes, and warns before the queue does.",
+        description="Write the SLURM batch script of a configuration. The job writes a checkpoint before its "
+        "time limit, goes back into the queue and resumes. The command also prints which matches "
+        "run on which nodes, and warns of problems before you submit.",
     )
     parser.add_argument("config", type=Path, help="the YAML file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key, as in a run")
-    parser.add_argument("--nodes", type=positive, metavar="N", help="default: as few as hold the ranks")
     parser.add_argument(
-        "--ntasks-per-node", type=positive, metavar="N", help="ranks on each node; default: as few as needed"
+        "--nodes",
+        type=positive,
+        metavar="N",
+        help="number of nodes (default: the smallest number that has room for the ranks)",
     )
-    parser.add_argument("--time", default="04:00:00", help="of one attempt, e.g. 8:00:00 or 1-00:00:00 (%(default)s)")
-    parser.add_argument("--mem", type=_gigabytes, metavar="GB", help="memory per node, e.g. 8G (default: by estimate)")
+    parser.add_argument(
+        "--ntasks-per-node",
+        type=positive,
+        metavar="N",
+        help="ranks on each node (default: the smallest number that is enough)",
+    )
+    parser.add_argument(
+        "--time", default="04:00:00", help="time limit of one attempt, e.g. 8:00:00 or 1-00:00:00 (%(default)s)"
+    )
+    parser.add_argument(
+        "--mem", type=_gigabytes, metavar="GB", help="memory of each node, e.g. 8G (default: an estimate)"
+    )
     parser.add_argument("--gpus-per-node", type=positive, metavar="N")
     parser.add_argument("--cpus-per-task", type=positive, metavar="N", help="cores for each rank")
     parser.add_argument("--partition")
@@ -88,8 +101,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--sbatch", action="append", default=[], metavar="OPTION", help="any other option, e.g. --sbatch=--qos=long"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="where to write it (default: <name>.sbatch)")
-    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="path of the script (default: <name>.sbatch)")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     return parser.parse_args(argv)
 
 

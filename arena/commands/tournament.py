@@ -102,22 +102,31 @@ def _parser() -> argparse.ArgumentParser:
         "arena tournament", description="Play a round robin between players of one or several runs, and rate them."
     )
     parser.add_argument(
-        "runs", type=Path, nargs="+", metavar="run", help="run directories; the first one's game is played"
+        "runs",
+        type=Path,
+        nargs="+",
+        metavar="run",
+        help="run directories; the matches are played in the environment of the first one",
     )
     parser.add_argument(
         "--players",
-        help="who takes part, separated by commas: name (its newest weights), name@steps (a snapshot), run:name, "
-        "historical (every one of a league that rests); all players of all runs if left out",
+        help="players of the tournament, separated by commas: name (with its newest weights), "
+        "name@steps (a snapshot), run:name, historical (all historical players of a league); "
+        "default: all players of all runs",
     )
     parser.add_argument(
-        "--first-meets-all", action="store_true", help="leave out games that the first of the players is not in"
+        "--first-meets-all", action="store_true", help="play only games in which the first of the players takes part"
     )
-    parser.add_argument("--games", type=positive, default=200, help="of each two players (%(default)s)")
+    parser.add_argument(
+        "--games", type=positive, default=200, help="number of games of each pair of players (%(default)s)"
+    )
     parser.add_argument("--row", type=int, default=0, help="which row of the table is played, from 0 (%(default)s)")
     parser.add_argument("--deterministic", action="store_true", help="take the most likely actions")
-    parser.add_argument("--seed", type=int, help="seed of the games; the first run's own if left out")
-    parser.add_argument("--copies", type=positive, default=16, help="environments side by side (%(default)s)")
+    parser.add_argument("--seed", type=int, help="seed of the games (default: the seed of the first run)")
+    parser.add_argument(
+        "--copies", type=positive, default=16, help="number of environments at the same time (%(default)s)"
+    )
     parser.add_argument("--returns", action="store_true", help="show mean returns in place of win rates")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the matrix: out.png or out.svg")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the matrix of results: out.png or out.svg")
     return parser

@@ -20,4 +20,4 @@ class MatchOver(Exception):
     """Raised by a proxy inside a policy's ``run`` when the match it sits in has ended; the worker catches it."""
 
 
-GO_ON = "the last checkpoint stands: go on with --resume"
+GO_ON = "the last checkpoint stands: continue with --resume"

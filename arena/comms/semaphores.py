@@ -37,8 +37,9 @@ class Semaphore:
             if name is None:
                 raise
             raise ConfigError(
-                "pin_matches: expected the ranks of a machine to share its semaphores (/dev/shm), found one that does "
-                f"not see another's ({error}), as in containers of their own; set pin_matches: false"
+                "pin_matches: expected the ranks of a machine to share its semaphores (/dev/shm), found a rank that "
+                f"cannot open those of another rank ({error}), for example since each rank runs in its own container; "
+                "set pin_matches: false"
             ) from error
         self.name: str = self._semaphore.name
         self.release = self._semaphore.release

@@ -30,7 +30,7 @@ class LeagueSection(Model):
 
     use: str = Field(
         "alphastar",
-        description="The kind: alphastar, self_play, round_robin, psro, solo, package.module:Class or "
+        description="Kind of league: alphastar, self_play, round_robin, psro, solo, package.module:Class or "
         "path/to/file.py:Class.",
     )
     policy: str | dict[str, str] | None = Field(
@@ -38,22 +38,24 @@ class LeagueSection(Model):
         description="The policy that active players learn with: one name, or {player type: name}; null where there is "
         "only one policy.",
     )
-    team_size: Count = Field(1, description="Entities of each side; the first side has the environment's first ones.")
+    team_size: Count = Field(
+        1, description="Entities on each side; the first side has the first entities of the environment."
+    )
     matches: CountOrAuto = Field(
-        1, description="Matches of each active player at once; auto: as many as the ranks allow."
+        1, description="Number of matches of each active player at the same time; auto: as many as the ranks allow."
     )
     episodes: Count = Field(
-        32, description="Episodes of a job; a player's settings may say otherwise by env: {episodes: n}."
+        32, description="Episodes of a job; the settings of a player may change it with env: {episodes: n}."
     )
     publish_every: Annotated[Number, Field(ge=0)] = Field(
         1.0,
-        description="Seconds between two files of an active player's weights: what others meet and snapshots are "
-        "made from. 0 writes one after every update.",
+        description="Seconds between two files with the weights of an active player. Opponents and snapshots "
+        "use these files. 0 writes a file after every update.",
     )
-    cache: Count = Field(8, description="Opponents' policies that each worker keeps in memory.")
-    env: EnvOverride | None = Field(None, description="Put over the file's env.")
+    cache: Count = Field(8, description="Number of opponents' policies that each worker keeps in memory.")
+    env: EnvOverride | None = Field(None, description="Changes of the file's env for the matches of the league.")
     settings: Settings = Field(
-        {}, description="The league's own settings (categories, players, payoff, pretrained, ...), listed below."
+        {}, description="Settings of the league (categories, players, payoff, pretrained, ...), listed below."
     )
 
     @field_validator("use")

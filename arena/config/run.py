@@ -104,60 +104,64 @@ class Round(NamedTuple):
 class RunConfig(Model):
     """The whole file."""
 
-    name: Annotated[str, BeforeValidator(file_name)] = Field(description="Names the run: its directory is runs/<name>.")
-    seed: Index = Field(1, description="All random streams derive from it.")
-    steps: Count = Field(description="Transition steps for each learning policy, pooled over its workers.")
+    name: Annotated[str, BeforeValidator(file_name)] = Field(
+        description="Name of the run; its directory is runs/<name>."
+    )
+    seed: Index = Field(1, description="Seed that all random streams derive from.")
+    steps: Count = Field(description="Transition steps of each learning policy, summed over its workers.")
     env: EnvConfig = Field(description="The environment.")
     policies: Annotated[dict[Annotated[str, BeforeValidator(player_name)], PolicyConfig], AfterValidator(not_empty)] = (
-        Field(description="The policies by name; each one is a player.")
+        Field(description="The policies, by name. Each policy is a player.")
     )
-    matches: Matches | None = Field(None, description="Who plays whom: one item for each match.")
+    matches: Matches | None = Field(None, description="The table of matches: one item for each match.")
     round_robin: RoundRobinConfig | None = Field(
-        None, description="Instead of matches: each listed policy against each other one."
+        None, description="Instead of matches: each listed policy plays against each other listed policy."
     )
     rounds: Annotated[tuple[RoundConfig, ...], AfterValidator(not_empty)] | None = Field(
-        None, description="Instead of one table: several, played one after the other."
+        None, description="Instead of one table: several tables, played one after the other."
     )
     league: LeagueSection | None = Field(
-        None, description="Instead of a table: a league says what every match plays next."
+        None, description="Instead of a table: a league decides what each match plays next."
     )
     checkpoint: CheckpointConfig = Field(CheckpointConfig(), description="Checkpoints.")
-    waits: WaitConfig = Field(WaitConfig(), description="How ranks wait for each other.")
+    waits: WaitConfig = Field(WaitConfig(), description="Settings of the waits between ranks.")
     records: RecordsConfig = Field(RecordsConfig(), description="Logs and scalars.")
-    run_root: str = Field("runs", description="Where run directories are made, from the current directory.")
+    run_root: str = Field(
+        "runs", description="Directory in which run directories are created, relative to the current directory."
+    )
     device: Annotated[str, AfterValidator(device_name)] = Field(
         "auto",
-        description="What learns: auto (a GPU of the node if it has any), cpu, cuda or cuda:<n>.",
+        description="Device of the workers that learn: auto (a GPU if the node has one, else the CPU), cpu, "
+        "cuda or cuda:<n>.",
     )
     verify_replicas: bool = Field(
         False,
         strict=True,
-        description="Compare the weights of a group's workers after every update; for debugging, it costs time.",
+        description="Compare the weights of all workers of a policy after every update. For debugging; it costs time.",
     )
     deterministic: bool = Field(
         False,
         strict=True,
-        description="Make everything a function of counts: a run that was interrupted and resumed then ends with the "
-        "weights and records, bit for bit, of one that was not. Not for a league, nor for policies that run "
-        "themselves.",
+        description="Make the run independent of the clock. A run that was interrupted and resumed then ends "
+        "with the same weights and records, bit for bit, as a run that was not. Not for leagues, "
+        "nor for policies with a loop of their own.",
     )
     fault_tolerance: Literal["none", "ulfm"] = Field(
         "none",
-        description="What happens when a rank dies: the job ends (none), or the others go on without it (ulfm, which "
-        "takes Open MPI, started with --with-ft ulfm). Not with deterministic.",
+        description="Reaction to the death of a rank: none ends the job; ulfm lets the other ranks continue "
+        "(needs Open MPI, started with --with-ft ulfm). Not with deterministic.",
     )
-    spares: Index = Field(
-        0, description="Ranks that stay idle until one dies whose place they take; needs fault_tolerance: ulfm."
-    )
+    spares: Index = Field(0, description="Number of idle ranks that replace dead ranks; needs fault_tolerance: ulfm.")
     threads_per_rank: CountOrAuto = Field(
         "auto",
-        description="Threads of a worker's torch; auto is its share of the cores that its node's ranks were given.",
+        description="Threads of torch in a worker. auto: the cores of the node, divided by its ranks.",
     )
     pin_matches: bool = Field(
         True,
         strict=True,
-        description="Where a machine has at least as many matches as cores, all much alike, keep each on one core, "
-        "where its ranks wake each other and the matches take turns; false leaves them to the kernel.",
+        description="On a machine with at least as many matches as cores, all of one kind, keep each match on"
+        " one core; the matches of a core then take turns. false leaves the scheduling to the "
+        "kernel.",
     )
 
     @model_validator(mode="after")
@@ -202,7 +206,7 @@ class RunConfig(Model):
             text = f"expected none in a deterministic run, which no death may change, found {self.fault_tolerance}"
             return [Problem(("fault_tolerance",), text, self.fault_tolerance)]
         if self.checkpoint.replay is False:
-            text = "expected auto or true in a deterministic run, which goes on from every checkpoint, found false"
+            text = "expected auto or true in a deterministic run, which resumes from every checkpoint, found false"
             return [Problem(("checkpoint", "replay"), text, False)]
         if self.league is not None:
             text = "expected a table of matches, found a league, which goes by what it hears first"

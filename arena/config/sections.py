@@ -94,7 +94,7 @@ class WrapperConfig(Model):
     use: str = Field(
         description="The wrapper: a name in gymnasium.wrappers, package.module:Class or path/to/file.py:Class."
     )
-    settings: Settings = Field({}, description="Its keyword arguments.")
+    settings: Settings = Field({}, description="Keyword arguments of the environment or the wrapper.")
 
     _use = field_validator("use")(located)
 
@@ -106,33 +106,36 @@ class EnvironmentKeys(Model):
         description="The environment: a registered name (touchdown, matrix_game), gymnasium:<id>, pettingzoo:<module>, "
         "openspiel:<game>, package.module:make_env or path/to/file.py:make_env."
     )
-    settings: Settings = Field({}, description="Its keyword arguments.")
+    settings: Settings = Field({}, description="Keyword arguments of the environment or the wrapper.")
     num_envs: Count = Field(
-        1, description="Copies in each environment process; 1 is what most environments are written for."
+        1,
+        description="Number of copies in each environment process. The default is 1, since most environments "
+        "are written for it.",
     )
     in_worker: bool = Field(
         False,
         strict=True,
-        description="Whether the worker of a match of one seat steps the copies itself, between its own decisions, "
-        "instead of an environment process: a match then takes one rank, and hands nothing to another core. For copies "
-        "that take microseconds; they share the worker's process, its random generators and its crashes.",
+        description="Whether the worker of a match with one seat steps the copies itself, without an "
+        "environment process. The match then takes one rank, and no data goes to another core. "
+        "For environments whose steps take microseconds. They share the worker's process, its "
+        "random generators and its crashes.",
     )
     batches: Count | None = Field(
         None,
-        description="How many parts the copies step in by turns: while workers decide for one, the next one steps. "
-        "Null: 2 where there is more than one copy, and the match has more than one core (pin_matches, in_worker), "
-        "else 1.",
+        description="Number of parts that the copies are divided into. While the workers decide for one part,"
+        " the environment process steps the next one. Null: 2 if there are several copies and the"
+        " match has more than one core (pin_matches, in_worker), else 1.",
     )
     manager: Literal["serial", "subprocess"] = Field(
         "serial",
-        description="What holds the copies: serial steps them one after another, subprocess gives each a process, for "
-        "slow environments and such as crash or hang.",
+        description="Manager of the copies. serial steps them one after another; subprocess gives each copy a"
+        " process, for environments that are slow, crash or hang.",
     )
     wrappers: tuple[WrapperConfig, ...] = Field((), description="Wrappers around each copy, the first one innermost.")
     autoreset: Literal["next_step", "same_step"] = Field(
         "next_step",
-        description="When a copy starts its next episode: with the step after the last one of an episode "
-        "(Gymnasium's default), or within it.",
+        description="Step in which a copy starts its next episode: the step after the last step of an episode"
+        " (next_step, the default of Gymnasium), or the last step itself (same_step).",
     )
 
     @field_validator("use")
@@ -249,25 +252,32 @@ class PolicyConfig(Model):
     """A policy, and the player that it makes."""
 
     use: str = Field(
-        description="Its algorithm: random, ppo, dqn, sac, td3, ddpg, sb3, module:Class or path/to/file.py:Class."
+        description="Algorithm of the policy: random, ppo, dqn, sac, td3, ddpg, sb3, module:Class or "
+        "path/to/file.py:Class."
     )
     settings: Settings = Field(
-        {}, validate_default=True, description="Its settings, listed below for the built-in ones."
+        {},
+        validate_default=True,
+        description="Settings of the algorithm; those of the built-in algorithms are listed below.",
     )
     color: str | None = Field(
         None,
-        description="Its colour in plots and on the terminal, a name or #rrggbb; null takes the next of a palette.",
+        description="Colour of the policy in plots and on the terminal, a name or #rrggbb; null takes the "
+        "next colour of a palette.",
     )
     frozen: bool = Field(
-        False, strict=True, description="Play without learning, for evaluation or as a fixed opponent."
+        False, strict=True, description="Whether the policy plays without learning, as a fixed opponent."
     )
     deterministic_actions: bool = Field(
         False,
         strict=True,
-        description="Take the most likely action instead of drawing one; false since learning needs to explore.",
+        description="Whether the policy takes the most likely action instead of drawing one. The default is "
+        "false, since learning needs exploration.",
     )
     warm_start: str | None = Field(
-        None, description="A .safetensors file to take the first weights from, from here or beside the config file."
+        None,
+        description="A .safetensors file with the first weights. The path is looked up in the current "
+        "directory, then beside the configuration file.",
     )
 
     @property
@@ -311,17 +321,20 @@ class CheckpointConfig(Model):
     """Checkpoints: what resume needs."""
 
     every: Annotated[Number, Field(gt=0)] = Field(
-        60.0, description="Seconds between them: what an interruption costs at most."
+        60.0, description="Seconds between two checkpoints; an interruption loses at most this time."
     )
     updates: Count = Field(
         20,
-        description="In a deterministic run, which has no clock: updates between them. Matches begin anew at each.",
+        description="In a deterministic run: updates between two checkpoints. All matches start new episodes "
+        "at each checkpoint.",
     )
-    keep: Count = Field(3, description="How many are kept; more than one, in case the newest is damaged.")
+    keep: Count = Field(
+        3, description="Number of checkpoints that are kept; more than one, in case the newest is damaged."
+    )
     replay: Literal["auto"] | bool = Field(
         "auto",
-        description="Whether they hold the replays of off-policy algorithms, so that a resumed run goes on with them. "
-        "auto keeps those of at most 256 MB for each worker.",
+        description="Whether checkpoints contain the replays of off-policy algorithms. auto: replays of at "
+        "most 256 MB for each worker.",
     )
 
 
@@ -330,19 +343,20 @@ class WaitConfig(Model):
 
     spin_us: Annotated[Number, Field(ge=0)] | None = Field(
         None,
-        description="Microseconds to spin. Null decides by whether cores are fewer than ranks beside the root.",
+        description="Microseconds that a wait spins. Null: the value depends on whether there are fewer cores"
+        " than ranks, without the root.",
     )
     yield_us: Annotated[Number, Field(ge=0)] | None = Field(
         None,
-        description="Microseconds to let others run between looks, at least 2,000 for workers of one player that "
-        "wait for each other; null decides likewise.",
+        description="Microseconds in which a wait gives its core to other processes between two checks, at "
+        "least 2,000 for workers of one player that wait for each other. Null: as for spin.",
     )
     max_sleep_ms: Annotated[Number, Field(ge=0)] | None = Field(
         None,
-        description="Longest pause between looks in milliseconds; null decides likewise, more for long waits.",
+        description="Longest pause between two checks, in milliseconds. Null: as for spin, and more for long waits.",
     )
     warn_after: Annotated[Number, Field(gt=0)] = Field(
-        60.0, description="Seconds after which a rank says what it waits for; slow resets take tens of seconds."
+        60.0, description="Seconds after which a waiting rank says what it waits for. Slow resets take tens of seconds."
     )
     abort_after: Annotated[Number, Field(gt=0)] = Field(
         1800.0, description="Seconds after which the job ends with a report, so that no allocation is lost to a hang."
@@ -364,12 +378,14 @@ class RecordsConfig(Model):
     )
     tensorboard: bool = Field(True, strict=True, description="Whether to write TensorBoard scalars.")
     plots: bool = Field(
-        True, strict=True, description="Whether to draw plots at the end: about a second; `arena plots` can later."
+        True,
+        strict=True,
+        description="Whether plots are drawn at the end, which takes about a second; `arena plots` draws them later.",
     )
     observations: int = Field(
         1024,
         ge=0,
         le=1024,
-        description="Observations of each learning player that are kept with its snapshots, 8 MiB at most, so that an "
-        "exported file can be compared with the player; 0 for none.",
+        description="Number of observations of each learning player that are kept with its snapshots, at most"
+        " 8 MiB. arena export compares an exported file with the player on them. 0 keeps none.",
     )

@@ -31,14 +31,17 @@ class MatchConfig(Model):
         description="The policy on each seat. A nested list [blue, blue] is one worker that plays several entities.",
         json_schema_extra={"items": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}},
     )
-    replicas: CountOrAuto = Field(1, description="How many such matches at once; auto: as many as the ranks allow.")
+    replicas: CountOrAuto = Field(
+        1, description="Number of such matches at the same time; auto: as many as the ranks allow."
+    )
     entities: tuple[Index, ...] | None = Field(
-        None, description="Which entity each listed name plays, by index; null: 0, 1, 2, ... in the order of seats."
+        None,
+        description="Index of the entity that each listed name plays; null: 0, 1, 2, ... in the order of the seats.",
     )
     env: EnvOverride | None = Field(
         None,
-        description="Put over the file's env for this match: settings key by key, everything else as a whole; another "
-        "use leaves the file's settings and wrappers behind.",
+        description="Changes of the file's env for this match. settings are merged key by key, other keys are"
+        " replaced. Another use drops the file's settings and wrappers.",
     )
 
     @model_validator(mode="after")
@@ -78,12 +81,14 @@ class MatchConfig(Model):
 class RoundRobinConfig(Model):
     """Every listed policy against every other one."""
 
-    policies: tuple[str, ...] = Field(description="Who plays, two or more; each pair of them makes a match.")
-    team_size: Count = Field(1, description="Seats of each side; the first of a pair takes the first ones.")
-    replicas: CountOrAuto = Field(
-        1, description="How many matches of each pair at once; auto: as many as the ranks allow."
+    policies: tuple[str, ...] = Field(description="Names of two or more policies; each pair of them makes a match.")
+    team_size: Count = Field(
+        1, description="Number of seats on each side; the first policy of a pair takes the first seats."
     )
-    env: EnvOverride | None = Field(None, description="Put over the file's env for these matches.")
+    replicas: CountOrAuto = Field(
+        1, description="Number of matches of each pair at the same time; auto: as many as the ranks allow."
+    )
+    env: EnvOverride | None = Field(None, description="Changes of the file's env for these matches.")
 
     @field_validator("policies")
     @classmethod
@@ -151,18 +156,19 @@ class RoundConfig(Model):
     """A period in which ranks keep their assignment."""
 
     matches: Matches | None = Field(None, description="The table of this round.")
-    round_robin: RoundRobinConfig | None = Field(None, description="Instead of matches, as for the whole file.")
+    round_robin: RoundRobinConfig | None = Field(None, description="A round robin instead of matches, as in the file.")
 
     steps: Count | None = Field(
-        None, description="Transition steps for each learning policy in this round; null: the file's."
+        None, description="Transition steps of each learning policy in this round; null: the number of the file."
     )
     copy_weights: dict[str, str] = Field(
         {},
         alias="copy",
-        description="{to: from}, weights to copy when the round ends and another follows. From may be best (the "
-        "learning policy with the highest mean return in this round), to may be others (all learning ones but that).",
+        description="A mapping {to: from}: weights that are copied when the round ends and another round "
+        "follows. from may be best (the learning policy with the highest mean return in this "
+        "round), to may be others (all other learning policies).",
     )
-    repeat: Count = Field(1, description="How many such rounds, one after the other.")
+    repeat: Count = Field(1, description="Number of such rounds, one after the other.")
 
     @model_validator(mode="after")
     def _has_a_table(self) -> "RoundConfig":

@@ -56,7 +56,7 @@ class Pipe:
                 raise GoneError(str(error)) from error
             left = until - time.monotonic()
             if left <= 0:
-                raise GoneError(f"the other process has taken no message for {timeout:g} s")
+                raise GoneError(f"the other process has received no message for {timeout:g} s")
             select.select((), (self.socket,), (), left)
 
     def poll(self) -> Message | None:
@@ -74,7 +74,7 @@ class Pipe:
             except OSError as error:
                 raise GoneError(str(error)) from error
             if not chunk:
-                raise GoneError("the other process is gone")
+                raise GoneError("the other process has ended")
             self._inbox += chunk
             message = self._take()
         return message
@@ -91,7 +91,7 @@ class Pipe:
             except OSError as error:
                 raise GoneError(str(error)) from error
             if not chunk:
-                raise GoneError("the manager is gone")
+                raise GoneError("the environment manager has ended")
             self._inbox += chunk
         return message
 
@@ -126,7 +126,7 @@ class Pipe:
         """
         data, descriptors, _, _ = socket.recv_fds(self.socket, 1, 1)
         if not data or not descriptors:
-            raise GoneError("the manager is gone")
+            raise GoneError("the environment manager has ended")
         return descriptors[0]
 
     def close(self) -> None:

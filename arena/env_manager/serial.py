@@ -410,7 +410,9 @@ class BaseEnvManager:
 
     def _check_settled(self, env_id: int) -> None:
         if self.pending(env_id) or self._outcomes[env_id] is not None:
-            raise RuntimeError(f"environment copy {env_id} is still under way; expected a step that returns it first")
+            raise RuntimeError(
+                f"environment copy {env_id} has not answered its last step; call step until it returns this copy"
+            )
 
     def _ids(self, env_id: EnvIds) -> list[int]:
         if self._closed:

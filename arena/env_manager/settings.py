@@ -14,26 +14,30 @@ class FaultSettings(Model):
 
     retry: Literal["renew", "reset"] = Field(
         "renew",
-        description="What follows when a copy fails: renew makes a new one; reset goes on with the old one where it is "
-        "still there (it raised, or returned something wrong).",
+        description="Reaction to a fault of a copy: renew makes a new copy; reset keeps the old copy if it "
+        "still exists (it raised, or returned something wrong).",
     )
     max_retry: Index = Field(
         10,
-        description="Faults of one copy in a row, without a finished episode between them, after which the run ends: "
-        "one that only fails teaches nothing.",
+        description="Number of faults of one copy in a row, without a finished episode in between, after "
+        "which the run ends.",
     )
     start_timeout: Seconds = Field(
-        60.0, description="Seconds in which a copy must be made; simulators take tens. Subprocesses only, as below."
+        60.0,
+        description="Seconds in which a copy must be created; simulators take tens of seconds. For manager: "
+        "subprocess only, like the next four keys.",
     )
-    reset_timeout: Seconds = Field(60.0, description="Seconds that a reset may take; fractions count.")
-    step_timeout: Seconds = Field(60.0, description="Seconds that a step may take; fractions count.")
+    reset_timeout: Seconds = Field(60.0, description="Seconds that a reset may take; a fraction is allowed.")
+    step_timeout: Seconds = Field(60.0, description="Seconds that a step may take; a fraction is allowed.")
     wait_timeout: Seconds | None = Field(
         None,
-        description="Seconds after which the others play on without a copy that has not answered, which rests until it "
-        "does: for environments of uneven speed, or that hang. Null: all wait for it.",
+        description="Seconds after which the other copies continue without a copy that has not answered; that"
+        " copy takes part again when it has answered. For environments of uneven speed, or that "
+        "hang. Null: all copies wait.",
     )
     memory_limit: Annotated[Number, Field(gt=0)] | None = Field(
-        None, description="Megabytes that a copy's process may hold, for environments that leak; null for no limit."
+        None,
+        description="Megabytes that the process of a copy may use, for environments that leak memory; null: no limit.",
     )
 
 

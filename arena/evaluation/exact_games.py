@@ -198,7 +198,9 @@ def _walk(game: Any, places: dict[str, int]) -> Iterator[tuple[Any, tuple[Choice
             waiting += [(state.child(action), last, chance * likely) for action, likely in state.chance_outcomes()]
             continue
         if state.is_simultaneous_node():
-            raise ConfigError(f"in {name} several choose at once; expected turns, or a matrix game")
+            raise ConfigError(
+                f"in {name} several players act at the same time; expected a turn-based game or a matrix game"
+            )
         if not state.is_terminal():
             mover = state.current_player()
             place = places.setdefault(state.information_state_string(), len(places))

@@ -157,11 +157,11 @@ class SeatSpaces:
                 if len(blocks) > 1:
                     names = ", ".join(entities[seated[block.positions[0]]].name for block in blocks)
                     raise ConfigError(
-                        f"player {player!r} plays entities that see or do different things ({names}), "
-                        "and a server serves one kind"
+                        f"player {player!r} plays entities with different spaces ({names}), "
+                        "and arena serve needs the same spaces for all of them"
                     )
                 return row, Block((0,), blocks[0].spaces)
-        raise ConfigError(f"player {player!r} sits in no match of the table, so that nothing says what it sees")
+        raise ConfigError(f"player {player!r} has no seat in the table of matches, so its spaces are not known")
 
     def _entities(self, row: TableRow) -> tuple[EntitySpaces, ...]:
         for known, entities in self._made:

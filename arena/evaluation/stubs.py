@@ -14,7 +14,7 @@ class StandInError(RuntimeError):
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
-    raise StandInError("there is no match to step: the policy is only asked to act")
+    raise StandInError("this environment cannot be stepped: outside a run, a policy can only act")
 
 
 class _Env(gymnasium.Env):

@@ -71,7 +71,7 @@ def sides_of(row: TableRow) -> list[list[int]]:
       ConfigError: there is a single seat.
     """
     if len(row.seats) < 2:
-        raise ConfigError("expected a match with two seats or more, found one: nobody to play against")
+        raise ConfigError("expected a match with two seats or more, found a match with one seat, which has no opponent")
     names = list(dict.fromkeys(seat.player for seat in row.seats))
     if len(names) == 1:
         return [[seat] for seat in range(len(row.seats))]

@@ -97,7 +97,7 @@ def answers_from(tensors: dict[str, np.ndarray], spaces_: EntitySpaces, place: o
     others = [OTHER + name for name in names] if spaces_.mask_size else []
     missing = [name for name in ("outputs", *names, *others) if name not in tensors]
     if missing:
-        raise ExportRefused(f"{place}: expected what the policy says, found no {missing[0]}")
+        raise ExportRefused(f"{place}: expected the outputs of the policy, found no {missing[0]}")
     return Answers(tensors["outputs"], [tensors[name] for name in names], [tensors[name] for name in others])
 
 

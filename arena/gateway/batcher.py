@@ -191,7 +191,7 @@ class Batcher:
             if ask.answer.cancelled():
                 pass
             elif answered is None:
-                ask.answer.set_exception(error or RuntimeError("the forward pass has said nothing"))
+                ask.answer.set_exception(error or RuntimeError("the forward pass has returned no actions"))
             else:
                 part = slice(rows, rows + ask.rows)
                 mine = map_tree(lambda leaf, part=part: leaf[part], answered.rows)

@@ -54,7 +54,9 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(f"port: {host}:{port} is in use; choose another, or 0 for any free one") from error
         if error.errno == errno.EACCES:
-            raise ConfigError(f"port: {host}:{port} is not ours to open; choose one of 1024 to 65535") from error
+            raise ConfigError(
+                f"port: {host}:{port} may not be opened by this user; choose a port from 1024 to 65535"
+            ) from error
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise ConfigError(f"host: expected an address of this machine, found {host!r} ({reason})") from error
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # connections inherit it

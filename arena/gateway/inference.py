@@ -118,7 +118,9 @@ class _Ask:
         _only(parameters, {"deterministic", "binary_data_output"}, "parameters")
         self.deterministic = _flag(parameters.get("deterministic"), "deterministic")
         if model.greedy and self.deterministic is False:
-            raise SpaceError("parameters.deterministic: expected true: this model knows the most likely actions alone")
+            raise SpaceError(
+                "parameters.deterministic: expected true: this model computes the most likely actions only"
+            )
         self._all_binary = _flag(parameters.get("binary_data_output"), "binary_data_output") or False
         self._outputs = _outputs_of(asked.get("outputs"), named_leaves(model.action, "action"), self._all_binary)
         given = _inputs_of(asked.get("inputs"), binary)

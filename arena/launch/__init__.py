@@ -43,7 +43,7 @@ INTERRUPTED = 130
 
 LOST = (
     "error: mpirun ended with exit code 0, but the run had not come to its end: most likely a machine was lost "
-    "(mpirun's own words are above); go on from the last checkpoint with --resume"
+    "(see the message of mpirun above); continue from the last checkpoint with --resume"
 )
 
 
@@ -52,47 +52,53 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="arena",
         description="Train the policies of a configuration file, over MPI.",
-        epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun it starts itself. "
-        "arena eval runs/NAME plays the trained players of a run, arena tournament runs/NAME rates them, arena serve "
-        "runs/NAME asks them over HTTP, arena export runs/NAME PLAYER writes one to a file for others, "
-        "arena league runs/NAME shows a league, arena exploitability runs/NAME says how far its players are from an "
-        "equilibrium, "
-        "arena plots runs/NAME draws its pictures again; arena doctor says what would get in a run's way; arena slurm "
-        "CONFIG writes a batch script; arena schema prints the configuration's JSON Schema.",
+        epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun, the "
+        "command starts mpirun itself. Other commands: arena eval runs/NAME plays the trained "
+        "players of a run; arena tournament runs/NAME rates them; arena serve runs/NAME serves "
+        "them over HTTP; arena export runs/NAME PLAYER writes one of them to a file for other "
+        "programs; arena league runs/NAME shows a league; arena exploitability runs/NAME measures"
+        " the distance of its players from an equilibrium; arena plots runs/NAME draws its plots "
+        "again; arena doctor checks the machine before a run; arena slurm CONFIG writes a batch "
+        "script; arena schema prints the JSON Schema of the configuration. Each command has its "
+        "own --help.",
     )
     parser.add_argument("config", type=Path, help="the YAML file")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key, e.g. policies.blue.use=random"
     )
     beginning = parser.add_mutually_exclusive_group()
-    beginning.add_argument("--resume", action="store_true", help="go on from the newest checkpoint of the run")
+    beginning.add_argument("--resume", action="store_true", help="continue from the newest checkpoint of the run")
     beginning.add_argument(
-        "--resume-or-start", action="store_true", help="go on where there is a checkpoint, else start: for batch jobs"
+        "--resume-or-start",
+        action="store_true",
+        help="continue from the newest checkpoint if there is one, else start: for batch jobs",
     )
     parser.add_argument(
         "--stopped-code",
         type=int,
         default=0,
         metavar="CODE",
-        help="exit code where a signal ended the run before its budgets were spent (default: 0)",
+        help="exit code if a signal stopped the run before its budget was spent (default: 0)",
     )
     parser.add_argument(
         "--restarts",
         type=int,
         default=0,
         metavar="K",
-        help="start again from the newest checkpoint where the run fails, K times at most (default: 0)",
+        help="start again from the newest checkpoint if the run fails, at most K times (default: 0)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print who would do what, and stop; needs no MPI")
-    parser.add_argument("--diagram", type=Path, metavar="OUT.svg", help="with --dry-run: draw the plan")
+    parser.add_argument("--dry-run", action="store_true", help="print which rank would do what, and stop; needs no MPI")
+    parser.add_argument(
+        "--diagram", type=Path, metavar="OUT.svg", help="with --dry-run: also draw the plan to this file"
+    )
     parser.add_argument(
         "-n", "--ranks", type=int, metavar="N", help="number of ranks (default: what the configuration needs)"
     )
     parser.add_argument(
-        "--hosts", metavar="A:N,B:N", help="start on these machines over ssh, N ranks at most on each (Open MPI)"
+        "--hosts", metavar="A:N,B:N", help="start on these machines over ssh, at most N ranks on each (Open MPI)"
     )
     parser.add_argument(
-        "--ranks-per-node", type=int, metavar="N", help="with --dry-run: how many ranks a node has (default: all)"
+        "--ranks-per-node", type=int, metavar="N", help="with --dry-run: number of ranks on each node (default: all)"
     )
     return parser.parse_args(argv)
 

@@ -69,7 +69,7 @@ case $code in
         ;;
 esac
 scontrol requeue "$SLURM_JOB_ID" || {{
-    echo "job $SLURM_JOB_ID: cannot be requeued; submit it again, it goes on where it was"
+    echo "job $SLURM_JOB_ID: cannot be requeued; submit it again, and it continues from its last checkpoint"
     exit $code
 }}
 """

@@ -94,8 +94,8 @@ def check(cfg: LeagueConfig, players: Sequence[ActivePlayer], history: Sequence[
         for kind in player.needs_active:
             if not any(isinstance(other, kind) for other in players):
                 raise ConfigError(
-                    f"{player.player_id}: expected a {kind.__name__} among the active players, found none; it would be "
-                    f"measured against nobody for ever; add {player_type_id(kind.__name__)}: 1 to a category"
+                    f"{player.player_id}: expected a {kind.__name__} among the active players, found none; "
+                    f"without one it could never be measured; add {player_type_id(kind.__name__)}: 1 to a category"
                 )
         if player.needs_history and not history:
             raise ConfigError(

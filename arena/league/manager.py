@@ -175,7 +175,9 @@ class BaseLeagueManager:
         if anew:
             if job["job_id"] != self._late_job:  # reports of a job come one after the other
                 self._late_job = job["job_id"]
-                logger.info("late results of job %d do not count: %s has started anew", job["job_id"], ", ".join(anew))
+                logger.info(
+                    "late results of job %d do not count: %s was reset after them", job["job_id"], ", ".join(anew)
+                )
             return False
         return self.payoff.update({**job, "results": job_info.get("results"), "returns": job_info.get("returns")})
 
@@ -251,8 +253,8 @@ class BaseLeagueManager:
             )
         for key, was, now in changes(state["settings"], self._settings()) if "settings" in state else ():
             logger.warning(
-                "the league's setting %s was %r when the league was saved and is %r now: it holds from here on, what "
-                "was counted before stays as it is", key, was, now,
+                "the league's setting %s was %r when the league was saved and is %r now: the new value "
+                "holds from now on, earlier counts stay as they are", key, was, now,
             )  # fmt: skip
         for saved in state["historical"]:
             if saved["player_id"] not in self.payoff.roster:

@@ -45,9 +45,11 @@ class ExplorationConfig(Model):
     """How epsilon falls with a player's steps."""
 
     start: Probability = Field(0.95, description="epsilon at step 0")
-    end: Probability = Field(0.05, description="what epsilon falls to")
-    decay_len: Count = Field(10_000, description="steps over which it falls: to 1/e of the way, or all of it if linear")
-    shape: Literal["exponential", "linear"] = Field("exponential", description="how it falls")
+    end: Probability = Field(0.05, description="lower limit of epsilon")
+    decay_len: Count = Field(
+        10_000, description="steps in which the distance to the limit falls to 1/e, or to 0 if linear"
+    )
+    shape: Literal["exponential", "linear"] = Field("exponential", description="shape of the decrease")
 
     def epsilon(self, step: int) -> float:
         """Return epsilon after ``step`` steps."""
@@ -59,37 +61,47 @@ class ExplorationConfig(Model):
 class ForwardConfig(Model):
     """What a job tells the policy about acting."""
 
-    exploration: ExplorationConfig | None = Field(None, description="epsilon of the job; null: the policy's own")
+    exploration: ExplorationConfig | None = Field(
+        None, description="schedule of epsilon in the job; null: that of the policy"
+    )
 
 
 class PlayerConfig(Model):
     """What every active player has."""
 
-    one_phase_step: Count = Field(2_000, description="steps before a snapshot is considered; twice that forces one")
+    one_phase_step: Count = Field(
+        2_000, description="steps after which a snapshot may be made; after twice as many steps one is made in any case"
+    )
     forward: ForwardConfig = Field(ForwardConfig(), description="settings of acting that go into each job")
     data: dict[str, Any] = Field({}, description="settings of data handling that go into each job")
     env: dict[str, Any] = Field({}, description="settings of the environment that go into each job")
-    job: dict[str, Any] = Field({}, description="what each job holds besides; wins over forward, data and env")
+    job: dict[str, Any] = Field(
+        {}, description="further content of each job; it replaces that of forward, data and env"
+    )
 
 
 class BattlePlayerConfig(PlayerConfig):
     """A player that is given opponents."""
 
     branch_probs: dict[str, Probability] = Field(
-        {"uniform": 1.0}, description="way of choosing an opponent -> its probability; they sum to 1"
+        {"uniform": 1.0},
+        description="mapping from a way of choosing an opponent to its probability; the probabilities sum to 1",
     )
     strong_win_rate: Annotated[Number, Field(ge=0, lt=1)] = Field(
-        0.7, description="a lowest win rate strictly above it ends a phase early"
+        0.7, description="a phase ends early if the lowest win rate is larger than this"
     )
     strong_against: Count | None = Field(
         16,
-        description="of those that it is measured against, so many that it met last decide on that (all, where there "
-        "are fewer); null: all of them (AlphaStar), which a long league hardly ever knows",
+        description="number of opponents, those met last, whose win rates decide whether a phase ends early "
+        "(all, if there are fewer); null: all opponents, as in AlphaStar, whose win rates a long "
+        "league seldom knows",
     )
     mixture_size: Count = Field(
-        64, description="mixture: only so many of the newest historical players are in the game"
+        64, description="mixture: number of historical players, the newest ones, that the game is solved for"
     )
-    mixture_games: Count = Field(100, description="mixture: games after which the game is solved again")
+    mixture_games: Count = Field(
+        100, description="mixture: number of played games after which the mixture is solved again"
+    )
 
     @field_validator("branch_probs")
     @classmethod
@@ -105,27 +117,36 @@ class MainPlayerConfig(BattlePlayerConfig):
 
     branch_probs: dict[str, Probability] = Field(
         {"pfsp": 0.5, "sp": 0.35, "verification": 0.15},
-        description="pfsp: history; sp: main players; verification: exploited or forgotten ones; they sum to 1",
+        description="pfsp: historical players; sp: main players; verification: players that exploit it or "
+        "that it has forgotten; the probabilities sum to 1",
     )
     exploited_win_rate: Probability = Field(
-        0.3, description="verification: a lowest win rate below it is worked on first"
+        0.3, description="verification: an opponent against which the win rate is below this comes first"
     )
 
 
 class MainExploiterConfig(BattlePlayerConfig):
     """A main exploiter."""
 
-    branch_probs: dict[str, Probability] = Field({"main_players": 1.0}, description="they sum to 1")
+    branch_probs: dict[str, Probability] = Field(
+        {"main_players": 1.0},
+        description="mapping from a way of choosing an opponent to its probability; the probabilities sum to 1",
+    )
     min_valid_win_rate: Probability = Field(
-        0.2, description="below it against a main player, that player's history comes first (AlphaStar: 0.1)"
+        0.2,
+        description="if the win rate against a main player is below this, historical versions of that player "
+        "come first (AlphaStar: 0.1)",
     )
 
 
 class LeagueExploiterConfig(BattlePlayerConfig):
     """A league exploiter."""
 
-    branch_probs: dict[str, Probability] = Field({"pfsp": 1.0}, description="they sum to 1")
-    weighting: Weighting = Field("squared", description="weighting of all history (AlphaStar: linear_capped)")
+    branch_probs: dict[str, Probability] = Field(
+        {"pfsp": 1.0},
+        description="mapping from a way of choosing an opponent to its probability; the probabilities sum to 1",
+    )
+    weighting: Weighting = Field("squared", description="weighting of historical players (AlphaStar: linear_capped)")
     mutate_prob: Probability = Field(0.25, description="probability of a reset after each snapshot")
 
 
@@ -133,12 +154,13 @@ class BestResponderConfig(BattlePlayerConfig):
     """A player that responds to the mixture of all before it."""
 
     branch_probs: dict[str, Probability] = Field(
-        {"mixture": 1.0}, description="mixture: history by its Nash equilibrium; they sum to 1"
+        {"mixture": 1.0},
+        description="mixture: historical players, drawn from their Nash mixture; the probabilities sum to 1",
     )
     mutate_prob: Probability = Field(
         1.0,
-        description="probability of a reset after each snapshot; a response that starts anew is not held back by what "
-        "the last one has unlearned",
+        description="probability of a reset after each snapshot; a player that starts from new weights can "
+        "still learn what the last one has unlearned",
     )
 
 
@@ -146,9 +168,10 @@ class SelfPlayerConfig(BattlePlayerConfig):
     """A player that meets itself and its own history."""
 
     branch_probs: dict[str, Probability] = Field(
-        {"self": 0.5, "history": 0.5}, description="self: its present weights; history: its snapshots; they sum to 1"
+        {"self": 0.5, "history": 0.5},
+        description="self: its newest weights; history: its snapshots; the probabilities sum to 1",
     )
-    weighting: Weighting = Field("uniform", description="weighting of its own history")
+    weighting: Weighting = Field("uniform", description="weighting of its own snapshots")
 
 
 class RatingConfig(Model):
@@ -157,23 +180,27 @@ class RatingConfig(Model):
     mu: Number = Field(25.0, description="rating of a new player")
     sigma: Annotated[Number, Field(gt=0)] = Field(25.0 / 3, description="uncertainty of a new player's rating")
     tau: Annotated[Number, Field(ge=0)] = Field(
-        25.0 / 300, description="uncertainty that an active player gains with each game, for it learns"
+        25.0 / 300, description="uncertainty that is added for an active player with each game, since the player learns"
     )
     elo: Number = Field(1500.0, description="Elo of a new player")
-    elo_k: Annotated[Number, Field(gt=0)] = Field(16.0, description="what a game moves Elo by, at most")
+    elo_k: Annotated[Number, Field(gt=0)] = Field(16.0, description="largest change of Elo in one game")
 
 
 class BattlePayoffConfig(Model):
     """Win rates between players."""
 
-    type: Literal["battle"] = Field("battle", description="which payoff")
-    decay: Annotated[Number, Field(gt=0, le=1)] = Field(0.99, description="what a pair's record is scaled by per game")
+    type: Literal["battle"] = Field("battle", description="type of payoff")
+    decay: Annotated[Number, Field(gt=0, le=1)] = Field(
+        0.99, description="factor by which the record of a pair is multiplied with each game"
+    )
     reset_keep: Probability = Field(
         0.0,
-        description="what a player's records are scaled by when its weights start anew: 0 clears them, 1 keeps them "
-        "(as published for AlphaStar)",
+        description="factor by which the records of a player are multiplied when it is reset: 0 clears them, "
+        "1 keeps them (as published for AlphaStar)",
     )
-    min_win_rate_games: Number = Field(8.0, ge=0, description="decayed games below which a win rate is taken as 0.5")
+    min_win_rate_games: Number = Field(
+        8.0, ge=0, description="number of decayed games below which a win rate counts as 0.5"
+    )
     ratings: RatingConfig = Field(RatingConfig(), description="ratings of players")
 
     @model_validator(mode="after")
@@ -181,8 +208,8 @@ class BattlePayoffConfig(Model):
         most = math.inf if self.decay == 1 else 1 / (1 - self.decay)
         if self.min_win_rate_games > most * (1 - 1e-9):  # counts only come near the limit
             raise ValueError(
-                f"min_win_rate_games: expected less than {most:g}, which is all that counts decayed by {self.decay:g} "
-                f"ever reach, found {self.min_win_rate_games:g}; no win rate would ever leave 0.5"
+                f"min_win_rate_games: expected less than {most:g}, the largest number of games that a decay of "
+                f"{self.decay:g} can reach, found {self.min_win_rate_games:g}; every win rate would stay at 0.5"
             )
         return self
 
@@ -190,8 +217,8 @@ class BattlePayoffConfig(Model):
 class SoloPayoffConfig(Model):
     """The latest results of one player."""
 
-    type: Literal["solo"] = Field("solo", description="which payoff")
-    buffer_size: Count = Field(100, description="how many of the latest results are kept")
+    type: Literal["solo"] = Field("solo", description="type of payoff")
+    buffer_size: Count = Field(100, description="number of results that are kept, the newest ones")
 
 
 PayoffConfig = Annotated[BattlePayoffConfig | SoloPayoffConfig, Field(discriminator="type")]
@@ -200,16 +227,22 @@ PayoffConfig = Annotated[BattlePayoffConfig | SoloPayoffConfig, Field(discrimina
 class LeagueConfig(Model):
     """A league."""
 
-    use: str = Field("alphastar", description="kind of league: a registered name, or a place in code")
+    use: str = Field(
+        "alphastar", description="kind of league: a registered name, package.module:Class or path/to/file.py:Class"
+    )
     seed: Index = Field(1, description="all random choices of the league derive from it")
     categories: dict[str, dict[str, Index]] | None = Field(
-        None, description="category -> player type -> how many are active; null: one category, as the kind has it"
+        None,
+        description="mapping from category to player type to number of active players; null: one category, "
+        "with the players of the kind",
     )
-    players: dict[str, dict[str, Any]] = Field({}, description="player type -> its settings")
-    pretrained: dict[str, str] = Field({}, description="category -> weights file that its players start from")
-    payoff: PayoffConfig | None = Field(None, description="payoff; null: as the kind has it")
-    max_active_player_job: Count = Field(1, description="jobs in flight for each active player")
-    sides: Annotated[Count, Field(ge=2)] = Field(2, description="sides of a battle")
+    players: dict[str, dict[str, Any]] = Field({}, description="mapping from player type to its settings")
+    pretrained: dict[str, str] = Field(
+        {}, description="mapping from category to the weights file that its players start from"
+    )
+    payoff: PayoffConfig | None = Field(None, description="payoff; null: that of the kind")
+    max_active_player_job: Count = Field(1, description="number of jobs of each active player at the same time")
+    sides: Annotated[Count, Field(ge=2)] = Field(2, description="number of sides of a game")
 
     @field_validator("payoff", mode="before")
     @classmethod

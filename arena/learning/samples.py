@@ -92,7 +92,7 @@ def sample_of(tensors: dict[str, np.ndarray], spaces: EntitySpaces, place: objec
             described = "none" if found is None else f"{found.dtype} {list(found.shape)}"
             raise ConfigError(
                 f"{place}: expected {name} as {dtype} {[*grid, *shape]}, found {described}; "
-                "record observations anew, by training on or by --record"
+                "record observations again, by more training or with --record"
             )
     starts = tensors[START].copy()
     starts[:1] = True

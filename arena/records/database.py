@@ -136,7 +136,7 @@ class Database:
             aside = path.with_name(f"{path.stem}.damaged-{time.time_ns()}{path.suffix}")
             path.rename(aside)
             self.aside = aside
-            logger.warning("the records %s are damaged (%s): moved to %s, new ones are begun", path, error, aside)
+            logger.warning("the records %s are damaged (%s): moved to %s, new records are started", path, error, aside)
             self._connection = self._open(OPEN_TIMEOUT)
 
     def _open(self, timeout: float) -> sqlite3.Connection:
@@ -237,4 +237,4 @@ class Database:
         if time.monotonic() >= self._next_warning:
             self._next_warning = time.monotonic() + WARN_EVERY
             kept = f"{len(self._waiting)} rows wait" + (f", {self._dropped} were dropped" if self._dropped else "")
-            logger.warning("the records %s cannot be written, training goes on (%s): %s", self.path, kept, error)
+            logger.warning("the records %s cannot be written, training continues (%s): %s", self.path, kept, error)

@@ -112,4 +112,4 @@ class EventFiles:
         self._dirty.discard(player)
         if time.monotonic() >= self._next_warning:
             self._next_warning = time.monotonic() + WARN_EVERY
-            logger.warning("TensorBoard files in %s cannot be written, training goes on: %s", self._directory, error)
+            logger.warning("TensorBoard files in %s cannot be written, training continues: %s", self._directory, error)

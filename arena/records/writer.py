@@ -299,7 +299,7 @@ class RecordWriter:
         """Take a worker's report: the player's counts, and its metrics."""
         statistics = self.players.get(message.player)
         if statistics is None:
-            logger.warning("a report names %r, who is no player of this run", message.player)
+            logger.warning("a report names %r, which is not a player of this run", message.player)
             return
         now = time.monotonic()
         statistics.progress(now, message.worker, int(message.steps), int(message.updates), message.pooled)

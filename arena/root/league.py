@@ -129,7 +129,7 @@ class LeagueCoordinator:
         if pending is not None:
             self._restarts[player] = message.restarts, message.steps
             self._manager.begin_phase(player, message.steps)
-            self._note("INFO", f"{player} starts anew after {message.steps:,} steps")
+            self._note("INFO", f"{player} is reset after {message.steps:,} steps")
             del self._pending[player]
             for job, episodes in self._waiting.pop(player, ()):
                 self._send(job, episodes)
@@ -209,7 +209,7 @@ class LeagueCoordinator:
             return
         self._finished.add(player)
         if player in self._pending:
-            self._note("INFO", f"{player} has stopped before it could start anew; it does so when the run goes on")
+            self._note("INFO", f"{player} has stopped before its reset; it is reset when the run is resumed")
 
     def _complain(self, text: str) -> None:
         """Warn of a disk that refuses, now and then; the league goes on and tries again."""

@@ -175,10 +175,12 @@ class Root:
         origins = self._world.origins
         self._roles = {origins[each.rank]: describe_part(each) for each in plan.assignments}
         if len(plan.matches) == 0:
-            raise GivenUpError(f"{self._world.size} ranks are left, with whom no match can be played; {GO_ON}")
+            raise GivenUpError(f"{self._world.size} ranks are left, too few for any match; {GO_ON}")
         away = {seat.player for row in self._rounds[self._round_number].rows for seat in row.seats} - plan.groups.keys()
         if away and self._config.league is not None:
-            raise GivenUpError(f"no match is left for {min(away)}, without whom the league cannot go on; {GO_ON}")
+            raise GivenUpError(
+                f"no match is left for {min(away)}, and the league cannot continue without this player; {GO_ON}"
+            )
         for player in sorted(away):
             self._records.note("WARNING", f"no match is left for {player}: it learns no more")
         services = RootServices(

@@ -18,45 +18,49 @@ Extras = dict[str, tuple[tuple[int, ...], Any]]
 class ReplaySettings(EncoderSettings, ABC):
     """What is kept, and how often it is learned from."""
 
-    activation: Activation = Field(
-        "relu", description="Activation of the hidden layers; relu, as in all of the papers."
-    )
+    activation: Activation = Field("relu", description="Activation of the hidden layers; relu as in the papers.")
     gamma: float = Field(0.99, ge=0, le=1, description="Discount: 0.99 looks about 100 steps ahead.")
     n_step: int = Field(
         1,
         gt=0,
-        description="Actions whose rewards are added up before a value is asked for the rest; 1 as in the papers, 3 to "
-        "10 where what an action brings shows late.",
+        description="Number of actions whose rewards are summed before the value of the next state is used; 1"
+        " as in the papers, 3 to 10 if the effect of an action shows late.",
     )
     ratio: float = Field(
         1.0,
         gt=0,
-        description="Gradient steps per transition, over all copies and workers, exactly. Stable-Baselines3's is "
-        "gradient_steps / (train_freq * copies).",
+        description="Gradient steps per transition, exactly, over all copies and workers. In Stable-"
+        "Baselines3 this is gradient_steps / (train_freq * copies).",
     )
-    batch_size: int = Field(256, gt=0, description="Rows of a gradient step, of all workers together.")
+    batch_size: int = Field(256, gt=0, description="Transitions in a gradient step, of all workers together.")
     capacity: int = Field(
-        1_000_000, gt=0, description="Transitions that are kept, the newest ones, of all workers together."
+        1_000_000, gt=0, description="Transitions in the replay, of all workers together; the oldest are overwritten."
     )
     warmup: int = Field(
         1_000,
         ge=0,
-        description="Transitions that are collected by random actions before learning begins, of all workers together.",
+        description="Transitions with random actions before learning starts, of all workers together.",
     )
     target_every: int | None = Field(
         None,
         gt=0,
-        description="Transitions between two copies of the learned networks to their targets, looked at once per "
-        "rollout; null where target_average is set.",
+        description="Transitions between two copies of the learned networks to the target networks, checked "
+        "once per rollout; null if target_average is set.",
     )
     target_average: float | None = Field(
-        0.005, gt=0, le=1, description="Instead: how much of the networks enters their targets at each gradient step."
+        0.005,
+        gt=0,
+        le=1,
+        description="Instead of target_every: fraction of the networks that enters the target networks at "
+        "each gradient step.",
     )
     learning_rate_schedule: Schedule = Field(
-        "constant", description="linear falls to 0 over the budget, which settles the policy at the end; or constant."
+        "constant",
+        description="linear: the learning rate falls to 0 over the budget, so that the policy settles at the "
+        "end; constant: it stays.",
     )
-    max_grad_norm: float | None = Field(None, gt=0, description="Bound on the length of the gradient; null for none.")
-    adam_epsilon: float = Field(1e-8, gt=0, description="Adam's epsilon; torch's own.")
+    max_grad_norm: float | None = Field(None, gt=0, description="Bound on the norm of the gradient; null: no bound.")
+    adam_epsilon: float = Field(1e-8, gt=0, description="Epsilon of Adam; the default of torch.")
 
     @abstractmethod
     def check_spaces(self, use: str, spaces: EntitySpaces) -> None:
@@ -95,63 +99,75 @@ class DQNSettings(ReplaySettings):
 
     hidden: tuple[Width, ...] | None = Field(
         None,
-        description="Widths of the hidden layers. Null decides by the observation: two of 64, enough for vectors; none "
-        "where there is nothing but images, since a convolution ends with a layer of its own.",
+        description="Widths of the hidden layers. Null: two layers of 64 for vectors; no layer if the "
+        "observation contains only images, since a convolution ends with a layer of its own.",
     )
     learning_rate: float = Field(1e-3, gt=0, description="Step size of Adam; 1e-4 for images.")
     learning_rate_schedule: Schedule = Field(
-        "linear", description="linear falls to 0 over the budget, which settles the policy at the end; or constant."
+        "linear",
+        description="linear: the learning rate falls to 0 over the budget, so that the policy settles at the "
+        "end; constant: it stays.",
     )
     horizon: int = Field(
-        16, gt=0, description="Exchanges per rollout; the gradient steps that a rollout pays for follow it at once."
+        16, gt=0, description="Steps of each copy per rollout; the gradient steps for a rollout follow it at once."
     )
     ratio: float = Field(
         0.25,
         gt=0,
-        description="Gradient steps per transition, over all copies and workers, exactly; 0.25 as published. "
-        "Stable-Baselines3's is gradient_steps / (train_freq * copies).",
+        description="Gradient steps per transition, exactly, over all copies and workers; 0.25 as published. "
+        "In Stable-Baselines3 this is gradient_steps / (train_freq * copies).",
     )
-    batch_size: int = Field(64, gt=0, description="Rows of a gradient step, of all workers together.")
+    batch_size: int = Field(64, gt=0, description="Transitions in a gradient step, of all workers together.")
     capacity: int = Field(
-        100_000, gt=0, description="Transitions that are kept, the newest ones, of all workers together."
+        100_000, gt=0, description="Transitions in the replay, of all workers together; the oldest are overwritten."
     )
     double: bool = Field(
         True,
-        description="Whether the network chooses the action whose value the target network gives (van Hasselt, 2016); "
-        "false takes the target's greatest, as first published, which overestimates.",
+        description="Whether the network chooses the action whose value the target network computes (double "
+        "DQN, van Hasselt 2016); false takes the largest value of the target network, as first "
+        "published, which overestimates.",
     )
     target_every: int | None = Field(
         500,
         gt=0,
-        description="Transitions between two copies of the network to its target, looked at once per rollout; null "
-        "where target_average is set.",
+        description="Transitions between two copies of the network to the target network, checked once per "
+        "rollout; null if target_average is set.",
     )
     target_average: float | None = Field(
-        None, gt=0, le=1, description="Instead: how much of the network enters its target at each gradient step."
+        None,
+        gt=0,
+        le=1,
+        description="Instead of target_every: fraction of the network that enters the target network at each "
+        "gradient step.",
     )
     dueling: bool = Field(
         False,
-        description="Whether values are the sum of a state's value and each action's advantage; it helps where many "
-        "actions do much the same, and takes torch's path, which is slower.",
+        description="Whether the values are the sum of a state value and an advantage of each action (dueling"
+        " DQN). It helps if many actions have similar effects; it is computed by torch, which is "
+        "slower.",
     )
     priority: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="How much rows with large errors are drawn more often: null for evenly, 0.6 as published.",
+        description="Exponent of prioritised replay: transitions with larger errors are drawn more often; 0.6"
+        " as published. Null: all transitions are drawn equally often.",
     )
     priority_weight: float = Field(
-        0.4, ge=0, le=1, description="With priority: how far weights make up for it at first; wholly at the end."
+        0.4, ge=0, le=1, description="With priority: exponent of the importance weights at the start; it rises to 1."
     )
     exploration_initial: float = Field(
-        1.0, ge=0, le=1, description="Probability of a random action after the warm-up; it falls linearly."
+        1.0,
+        ge=0,
+        le=1,
+        description="Probability of a random action after the warm-up; it falls linearly to exploration_final.",
     )
-    exploration_final: float = Field(0.05, ge=0, le=1, description="Where that probability stays.")
+    exploration_final: float = Field(0.05, ge=0, le=1, description="Lower limit of the probability of a random action.")
     exploration_fraction: float = Field(
-        0.2, gt=0, le=1, description="Share of the budget over which it falls; 0.1 to 0.5 is customary."
+        0.2, gt=0, le=1, description="Fraction of the budget in which that probability falls; 0.1 to 0.5 is usual."
     )
     max_grad_norm: float | None = Field(
-        10.0, gt=0, description="Bound on the length of the gradient; 10 is customary. Null for none."
+        10.0, gt=0, description="Bound on the norm of the gradient; 10 is usual. Null: no bound."
     )
 
     def check_spaces(self, use: str, spaces: EntitySpaces) -> None:
@@ -180,14 +196,14 @@ class ActorSettings(ReplaySettings):
 
     hidden: tuple[Width, ...] | None = Field(
         None,
-        description="Widths of the hidden layers of actor and critics. Null decides by the observation: two of 256; "
-        "none where there is nothing but images, since a convolution ends with a layer of its own.",
+        description="Widths of the hidden layers of actor and critics. Null: two layers of 256; no layer if "
+        "the observation contains only images, since a convolution ends with a layer of its own.",
     )
     learning_rate: float = Field(3e-4, gt=0, description="Step size of Adam, for actor and critics.")
     horizon: int = Field(
-        8, gt=0, description="Exchanges per rollout; the gradient steps that a rollout pays for follow it at once."
+        8, gt=0, description="Steps of each copy per rollout; the gradient steps for a rollout follow it at once."
     )
-    policy_delay: int = Field(1, gt=0, description="Gradient steps of the critics for each of the actor.")
+    policy_delay: int = Field(1, gt=0, description="Gradient steps of the critics for each gradient step of the actor.")
 
     def check_spaces(self, use: str, spaces: EntitySpaces) -> None:
         """See ``ReplaySettings``."""
@@ -204,17 +220,17 @@ class SACSettings(ActorSettings):
     entropy_coefficient: float | None = Field(
         None,
         gt=0,
-        description="How much entropy counts beside reward. Null adjusts it so that the policy's entropy stays at "
-        "target_entropy.",
+        description="Weight of the entropy beside the reward. Null: the weight is adjusted so that the "
+        "entropy of the policy stays at target_entropy.",
     )
-    entropy_initial: float = Field(1.0, gt=0, description="Where the adjusted coefficient begins.")
+    entropy_initial: float = Field(1.0, gt=0, description="First value of the adjusted entropy coefficient.")
     target_entropy: float | None = Field(
-        None, description="Entropy of the policy that is aimed at, in nats; null for minus the number of actions."
+        None, description="Target of the policy's entropy, in nats; null: minus the number of action dimensions."
     )
     noise: Literal["white", "pink"] = Field(
         "white",
-        description="What the actions are drawn with: pink noise is correlated over time and explores further where an "
-        "action must be held to show anything.",
+        description="Noise of the drawn actions. Pink noise is correlated over time; it explores further in "
+        "tasks in which an action must be held for a while.",
     )
 
 
@@ -222,25 +238,33 @@ class TD3Settings(ActorSettings):
     """Settings of ``td3``; the defaults are the paper's. DDPG is policy_delay: 1, target_noise: 0, twin: false."""
 
     learning_rate: float = Field(1e-3, gt=0, description="Step size of Adam, for actor and critics.")
-    policy_delay: int = Field(2, gt=0, description="Gradient steps of the critics for each of the actor.")
+    policy_delay: int = Field(2, gt=0, description="Gradient steps of the critics for each gradient step of the actor.")
     exploration_noise: float = Field(
-        0.1, ge=0, description="Standard deviation of what is added to actions, which go from -1 to 1."
+        0.1, ge=0, description="Standard deviation of the noise on the actions, whose range is -1 to 1."
     )
     noise: Literal["white", "pink"] = Field(
-        "white", description="Its kind: pink noise is correlated over time and explores further."
+        "white",
+        description="Kind of the noise on the actions: pink noise is correlated over time and explores further.",
     )
     target_noise: float = Field(
-        0.2, ge=0, description="Standard deviation of what is added to the target's actions, so that values are smooth."
+        0.2,
+        ge=0,
+        description="Standard deviation of the noise on the actions of the target network, which makes the "
+        "values smooth.",
     )
-    target_noise_clip: float = Field(0.5, ge=0, description="Bound on that noise.")
+    target_noise_clip: float = Field(0.5, ge=0, description="Bound on the noise of the target network's actions.")
     twin: bool = Field(
-        True, description="Whether there are two critics and the lower value counts; one overestimates, as in DDPG."
+        True,
+        description="Whether there are two critics, of which the lower value counts; a single critic "
+        "overestimates, as in DDPG.",
     )
 
 
 class DDPGSettings(TD3Settings):
     """Settings of ``ddpg``: those of ``td3``, with the defaults that make it DDPG."""
 
-    policy_delay: int = Field(1, gt=0, description="Gradient steps of the critic for each of the actor.")
-    target_noise: float = Field(0.0, ge=0, description="Standard deviation of what is added to the target's actions.")
-    twin: bool = Field(False, description="Whether there are two critics and the lower value counts.")
+    policy_delay: int = Field(1, gt=0, description="Gradient steps of the critic for each gradient step of the actor.")
+    target_noise: float = Field(
+        0.0, ge=0, description="Standard deviation of the noise on the actions of the target network."
+    )
+    twin: bool = Field(False, description="Whether there are two critics, of which the lower value counts.")

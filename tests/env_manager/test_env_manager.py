@@ -536,9 +536,9 @@ def test_copies_step_side_by_side_and_the_first_are_not_kept_waiting(make_apart,
     assert sorted(manager.step([LEFT] * 3)) == [0, 2]
     assert manager.ready == [0, 2]
     assert sorted(manager.step([LEFT] * 2, env_id=[0, 2])) == [0, 2]
-    with pytest.raises(RuntimeError, match="copy 1 is still under way"):
+    with pytest.raises(RuntimeError, match="copy 1 has not answered its last step"):
         manager.step([LEFT], env_id=1)
-    with pytest.raises(RuntimeError, match="copy 1 is still under way"):
+    with pytest.raises(RuntimeError, match="copy 1 has not answered its last step"):
         manager.reset(env_id=1)
     go_on.touch()
     assert sorted(manager.step({}, env_id=[])) == [1]

@@ -95,7 +95,7 @@ def test_what_is_drawn_follows_from_the_seed(tmp_path):
 
 
 def test_the_documented_topology_can_be_played(tmp_path):
-    document = (Path(__file__).parents[2] / "docs" / "ecr.md").read_text("utf-8")
+    document = (Path(__file__).parents[2] / "docs" / "guides" / "container_repositioning.md").read_text("utf-8")
     path = tmp_path / "mine.yaml"
     path.write_text(re.search(r"```yaml\n(.*?)```", document, re.DOTALL)[1], "utf-8")
     steps = play(EmptyContainers(str(path)), anything)

@@ -82,7 +82,7 @@ def test_whatever_is_named_is_adapted_by_what_it_is(use: str, settings: dict, ki
         ("openspiel:khun_poker", r"did you mean 'openspiel:kuhn_poker'\?\); expected one of OpenSpiel's games"),
         ("openspiel:coin_game", "coin_game has no tensor to observe"),
         ("openspiel:mfg_garnet", "a mean field game"),
-        ("openspiel:tarok", "draws its chances itself"),
+        ("openspiel:tarok", "samples its chance events itself"),
         (f"{NESTED}:Nestd", r"has no 'Nestd' \(did you mean 'Nested'\?\)"),
         (f"{HERE}/absent.py:Nested", "there is no file"),
         (f"{__file__}:NOT_A_FUNCTION", "expected a function or class that makes an environment, found 3"),

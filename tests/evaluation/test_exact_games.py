@@ -179,7 +179,7 @@ def test_a_strategy_is_what_the_policy_does_in_the_environment() -> None:
     ("use", "settings", "text"),
     [
         ("touchdown", {}, "in games of OpenSpiel and in matrix games; found Touchdown"),
-        ("openspiel:goofspiel", {"num_cards": 3}, "several choose at once"),
+        ("openspiel:goofspiel", {"num_cards": 3}, "several players act at the same time"),
         ("openspiel:connect_four", {}, "more than 2,000 nodes"),
         ("matrix_game", {"payoffs": [[1, 2, 3]]}, "as many rows as columns"),
     ],

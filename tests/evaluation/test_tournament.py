@@ -111,7 +111,7 @@ def test_sides_are_the_players_of_the_table_or_each_seat(run: RunDirectory, tmp_
     assert sides_of(row._replace(seats=alone)) == [[0], [1]], "a player that meets itself"
     teams = tuple(row.seats[number] for number in (0, 0, 1, 1))
     assert sides_of(row._replace(seats=teams)) == [[0, 1], [2, 3]]
-    with pytest.raises(ConfigError, match="nobody to play against"):
+    with pytest.raises(ConfigError, match="which has no opponent"):
         sides_of(row._replace(seats=row.seats[:1]))
 
 

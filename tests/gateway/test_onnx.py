@@ -79,7 +79,7 @@ def test_newer_versions_are_compared_before_they_are_served(pole):
         assert found["outputs"][0]["data"] == actions_of(pole, 1000, rows).tolist() and found["model_version"] == "1000"
         with pytest.raises(urllib.error.HTTPError) as refused:
             ask(served, rows, deterministic=False)
-        assert refused.value.code == 400 and "the most likely actions alone" in refused.value.read().decode()
+        assert refused.value.code == 400 and "the most likely actions only" in refused.value.read().decode()
         with urllib.request.urlopen(f"{served.url}/v2/models/blue", timeout=10) as answer:
             assert json.load(answer)["platform"] == "onnxruntime_onnx"
         give_weights(pole, "blue", 2000, seed=6)
@@ -147,7 +147,7 @@ def _step(served, game, kind, tick, body):
     ("arguments", "code", "expected"),
     [
         (["--quantize", "int8"], 2, "--quantize: expected --backend onnx beside it"),
-        (["--backend", "onnx", "--sample"], 2, "--sample: expected the run's own policies"),
+        (["--backend", "onnx", "--sample"], 2, "--sample: expected a run directory"),
     ],
 )
 def test_options_that_do_not_go_together_are_told(pole, capsys, arguments, code, expected):
@@ -159,7 +159,7 @@ def test_bad_files_are_not_served(pole, tmp_path, capsys):
     path = tmp_path / "blue.onnx"
     assert main(["export", str(pole), "blue@1000", "--out", str(path)]) == 0
     assert main(["serve", str(path), "--player", "blue"]) == 2
-    assert "--player: expected a run, found the file" in capsys.readouterr().err
+    assert "--player: expected a run directory, found the exported file" in capsys.readouterr().err
     content = path.read_bytes()
     path.write_bytes(content[:-200])
     assert main(["serve", str(path), "--port", "0"]) == 1

@@ -67,7 +67,7 @@ def test_a_rank_that_was_killed_is_named_with_its_part():
     with standard_error() as written:
         mpirun_output.without_noise(b"step\n" + death, lambda rank: f"part of rank {rank}")
         told = b"error: rank 3 on vm (part of rank 3) was killed by signal 9 (SIGKILL); "
-        assert written() == b"step\n" + told + b"the last checkpoint stands: go on with --resume\n"
+        assert written() == b"step\n" + told + b"the last checkpoint stands: continue with --resume\n"
 
 
 def test_a_line_that_a_rank_has_not_ended_is_shown_at_once():

@@ -469,7 +469,7 @@ def test_psro_asks_for_the_games_that_are_missing_once_however_many_jobs_are_in_
         ({"payoff": {"type": "solo"}}, "main_player_default_0: expected a battle payoff"),
         ({"use": "solo", "payoff": {"type": "battle"}}, "expected a solo payoff"),
         ({"use": "solo", "categories": {"a": {"solo_active_player": 2}}}, "one active player"),
-        ({"payoff": {"type": "battle", "decay": 0.5}}, "no win rate would ever leave 0.5"),
+        ({"payoff": {"type": "battle", "decay": 0.5}}, "every win rate would stay at 0.5"),
         ({"use": "round_robin", "categories": {"a": {"battle_active_player": 1}}}, "two active players"),
         ({"sides": 1}, "sides: expected a number of at least 2"),
         ({"max_active_player_job": 0}, "max_active_player_job: expected a number of at least 1"),

@@ -169,7 +169,7 @@ def test_an_id_is_taken_once():
 @pytest.mark.parametrize("least", [5, 6])
 def test_a_win_rate_that_could_never_be_known_is_refused(least):
     # Counts decayed by 0.8 stay below 1 / (1 - 0.8) = 5 for ever.
-    with pytest.raises(ConfigError, match="less than 5, .*no win rate would ever leave 0.5"):
+    with pytest.raises(ConfigError, match="less than 5, .*every win rate would stay at 0.5"):
         create_payoff({"type": "battle", "decay": 0.8, "min_win_rate_games": least})
     create_payoff({"type": "battle", "decay": 0.8, "min_win_rate_games": 4.9})
 

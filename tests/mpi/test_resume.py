@@ -215,7 +215,7 @@ def test_whichever_rank_is_killed_the_run_ends_soon_and_leaves_nothing(tmp_path,
     _, errors = process.communicate(timeout=60)
     assert process.returncode not in (0, 2), errors
     part = "root" if rank == 0 else "environment process of match 0"
-    assert f"({part}) was killed by signal 9 (SIGKILL); the last checkpoint stands: go on with --resume" in errors
+    assert f"({part}) was killed by signal 9 (SIGKILL); the last checkpoint stands: continue with --resume" in errors
     assert not [pid for pid in ranks.values() if Path(f"/proc/{pid}/exe").exists()]
 
 

@@ -318,9 +318,9 @@ def test_looking_at_the_last_observation_does_not_advance_the_memory():
 def test_weights_with_one_memory_behind_the_hidden_layers_are_refused_with_a_way_out():
     policy = make(lstm=6)
     old = {"memory.read.weight": np.zeros((24, 64), np.float32), "actor.hidden.0.weight": np.zeros((64, 3), np.float32)}
-    with pytest.raises(ConfigError, match="one memory for policy and value.*train anew.*shared: true"):
+    with pytest.raises(ConfigError, match="one memory behind them, for policy and value.*Train again.*shared: true"):
         policy.load_weights(old)
-    with pytest.raises(ConfigError, match="one memory for policy and value.*train anew.*shared: true"):
+    with pytest.raises(ConfigError, match="one memory behind them, for policy and value.*Train again.*shared: true"):
         policy.load_state_dict({f"network.{name}": array for name, array in old.items()})
 
 

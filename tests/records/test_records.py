@@ -279,7 +279,7 @@ def test_a_locked_database_costs_no_row_and_no_crash(run, caplog, monkeypatch):
             assert not records.flush(force=True)
     warnings = [record.message for record in caplog.records]
     assert len(warnings) == 1, "one warning a minute is enough"
-    assert "training goes on" in warnings[0] and "locked" in warnings[0] and str(run.database) in warnings[0]
+    assert "training continues" in warnings[0] and "locked" in warnings[0] and str(run.database) in warnings[0]
     reader.execute("ROLLBACK")
     reader.close()
     assert records.flush(force=True)
@@ -532,7 +532,7 @@ def test_event_files_that_cannot_be_written_are_warned_of_once(tmp_path, caplog)
     for _ in range(3):
         files.scalars("blue", {"kl": 1.0}, 1, time.time())
     files.close()
-    assert len(caplog.records) == 1 and "training goes on" in caplog.records[0].message
+    assert len(caplog.records) == 1 and "training continues" in caplog.records[0].message
 
 
 def test_two_lives_within_a_second_do_not_share_a_file(tmp_path):

@@ -51,7 +51,7 @@ def mismatch(launcher: str, size: int, library: Library) -> Finding:
         f"{size} processes were started by {launcher}, but mpi4py loaded {library.name} ({library.path}): "
         "each takes itself for rank 0 of 1, or ends when MPI starts",
         f"start it with the mpirun of {family}, or set MPI4PY_LIBMPI to the libmpi.so of that launcher; where SLURM's "
-        "srun started it, try srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH, Intel MPI), or mpirun in its place",
+        "srun started it, try srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH, Intel MPI), or use mpirun instead",
     )
 
 

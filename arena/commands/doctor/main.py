@@ -56,14 +56,14 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "arena doctor",
-        description="Say what of MPI, the cores, the memory and the disk would get in the way of a run.",
-        epilog="In a job of your own (mpirun -n N python -m arena.launch doctor) it examines that job.",
+        description="Check MPI, the cores, the memory and the disk before a run.",
+        epilog="In a job of your own (mpirun -n N python -m arena.launch doctor) it checks that job.",
     )
-    parser.add_argument("config", type=Path, nargs="?", help="examine with the ranks and the run_root of this file")
+    parser.add_argument("config", type=Path, nargs="?", help="check with the ranks and the run_root of this file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the file")
     parser.add_argument("-n", "--ranks", type=int, metavar="N", help="number of ranks to start")
     parser.add_argument("--run-root", type=Path, metavar="DIR", help="where runs will be written (default: runs)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the findings there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the findings to this file, as JSON")
     parser.add_argument("--quiet", action="store_true", help=argparse.SUPPRESS)
     return parser
 

@@ -36,7 +36,9 @@ def wait_for(ask: Callable[[], "asyncio.Future[Any]"]) -> Any:
         return current.parent.switch(ask())
     loop = getattr(_here, "loop", None)
     if loop is None:
-        raise RuntimeError("act waits in plain methods of an actor only; in an async one, await act_async(...)")
+        raise RuntimeError(
+            "act can be called in plain methods of an actor only; in an async method, await act_async(...)"
+        )
 
     async def answered() -> Any:
         return await ask()

@@ -50,7 +50,9 @@ class Call:
             if answer is not None:
                 told.set_result(answer)
             else:
-                told.set_exception(error if isinstance(error, Exception) else ConnectionError("it was given up"))
+                told.set_exception(
+                    error if isinstance(error, Exception) else ConnectionError("the connection to the game was closed")
+                )
 
 
 def replayed(answer: Answer) -> Answer:
