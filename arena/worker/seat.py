@@ -45,7 +45,7 @@ class Seat:
         if semaphores is not None and memory is None:
             raise ConfigError(
                 "pin_matches: expected the ranks of a machine to share memory, found a rank that cannot open the "
-                "memory of another rank, for example because each rank runs in its own container; set pin_matches: false"
+                "memory of another rank, for example since each rank runs in its own container; set pin_matches: false"
             )
         self._channel = SeatChannel(world, environment_rank, self.blocks, batch_copies, waiter, memory, semaphores)
         mailbox.answer(environment_rank, SeatAnswer(wants_infos(self.offer), memory is not None))
