@@ -103,7 +103,7 @@ class EnvironmentContract(ABC):
             environment.close()
 
     def test_close_can_be_called_twice(self) -> None:
-        """Whoever cleans up after a failure may close what is closed."""
+        """Closing twice is allowed, for cleaning up after a failure."""
         environment = self.make_environment()
         environment.reset(seed=1)
         environment.close()
@@ -160,7 +160,7 @@ def check_timestep(environment: Environment, timestep: Timestep) -> None:
 
 
 def check_mask(entity: EntitySpaces, mask: np.ndarray | None, acting: bool) -> None:
-    """Assert that an action mask has the form that its entity promises, and leaves whoever acts something to do."""
+    """Assert that an action mask has the form that its entity promises, and allows each acting entity an action."""
     if entity.mask_size == 0:
         assert mask is None, f"{entity.name}: a mask, but mask_size is 0"
         return
@@ -212,7 +212,7 @@ def _overwrite(space: Any, action: Any) -> None:
         for sub, part in zip(space.spaces, action, strict=True):
             _overwrite(sub, part)
     elif isinstance(action, np.ndarray):
-        # A legal action, lest an environment that looks at it refuses it instead of going astray.
+        # A legal action, so that an environment that checks actions does not refuse it.
         action[...] = np.clip(0.5, space.low, space.high) if isinstance(space, spaces.Box) else zeros(space)
 
 

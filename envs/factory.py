@@ -92,7 +92,7 @@ def adapt(native: Any) -> Environment:
     Raises:
       ConfigError: it is none of the accepted kinds, or its spaces are not supported.
     """
-    # Whoever made a PettingZoo environment has imported PettingZoo: nobody else need pay for that.
+    # Code that made a PettingZoo environment has imported PettingZoo; other runs do not pay for the import.
     pettingzoo = sys.modules.get("pettingzoo")
     if pettingzoo is not None and isinstance(native, pettingzoo.ParallelEnv):
         return ParallelEnvironment(native)

@@ -83,7 +83,7 @@ class Environment(Protocol):
         """Step once. ``actions`` has one item per entity; those of entities that do not act are ignored.
 
         An action is a NumPy scalar or array, or a nested dict or tuple of them, and is only valid during the call:
-        whoever keeps one must copy it.
+        a caller that keeps one must copy it.
         """
 
     def render(self) -> np.ndarray | None:

@@ -27,8 +27,8 @@ EVERYBODY, NOBODY, NO_MASKS = (True, True), (False, False), (None, None)
 class MatrixGame:
     """Entity ``row`` chooses a row, ``column`` a column; an episode is that many rounds, and its return their sum.
 
-    Both always see the same: in a game that looks the same from both sides a single 1, so that whoever has learned one
-    side can play the other; in any other game which side they are on, ``[1, 0]`` or ``[0, 1]``.
+    Observations are constant: a single 1 in a game that looks the same from both sides, so that a policy that learned
+    one side can play the other; in any other game the side, ``[1, 0]`` or ``[0, 1]``.
 
     Attributes:
       payoffs: what each entity wins in a round, ``[2, rows, columns]``.

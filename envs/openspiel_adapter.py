@@ -110,7 +110,7 @@ class OpenSpielEnvironment:
             state.apply_action(action)  # the last one where probabilities sum to a hair less than 1
 
     def _turn(self) -> Timestep:
-        """Report to whoever chooses next."""
+        """Return what the entity that chooses next sees."""
         state = self._state
         count = len(self.entities)
         if state.is_simultaneous_node():

@@ -16,7 +16,7 @@ class AECEnvironment:
     What ``env.last()`` says about an agent (observation, reward since its last action, terminated, truncated, info) is
     delivered when it is that agent's turn, or when it is done. The steps with None by which PettingZoo takes done
     agents out happen in here. Only agents that act or are done are observed after the reset: the others keep what
-    they saw last. Masks are those of PettingZoo; whoever does not act has every action allowed.
+    they saw last. Masks are those of PettingZoo; an entity that does not act has every action allowed.
     """
 
     turn_based = True

@@ -11,7 +11,7 @@ from arena.envs.rendering import rgb_array
 
 
 class ParallelEnvironment:
-    """The entities are ``possible_agents``, in that order, whoever is present.
+    """The entities are ``possible_agents``, in that order, also those that are absent.
 
     An agent that is not there yet observes zeros and does not act; one that is done keeps its last observation. An
     agent that leaves without being said to be terminated or truncated counts as truncated: nothing says that the game

@@ -37,7 +37,7 @@ class Touchdown:
        is +x and forward is -y; for red, right is -x and forward is +y. x stays within [-1, 1], and nobody leaves
        through their own end.
     2. Opponents closer than 0.1 touch: both return to their starts. All touches are found before anybody is moved.
-    3. Whoever is past the line has crossed. Every entity of a team gets +1 for each crosser of its own and -1 for each
+    3. An entity past the line has crossed. Every entity of a team gets +1 for each crosser of its own and -1 for each
        of the opponents'; if anybody crossed, the episode terminates. At ``max_steps`` it is truncated.
 
     ``info["outcome"]`` is ``"win"``, ``"draw"`` or ``"loss"`` for everybody in the last step: the sign of its reward.
@@ -199,7 +199,7 @@ class Touchdown:
         # Drawn from the last of the view to the first, so that the observer ends on top.
         for other, side in reversed(self._views[entity]):
             column = round(half * (1.0 + side * self._x[other]))
-            # Whoever has crossed stays visible on the edge.
+            # An entity that has crossed stays visible on the edge.
             row = round(half * (1.0 - min(1.0, max(-1.0, side * self._y[other]))))
             rows = slice(max(row - IMAGE_RADIUS, 0), row + IMAGE_RADIUS + 1)
             columns = slice(max(column - IMAGE_RADIUS, 0), column + IMAGE_RADIUS + 1)
@@ -221,7 +221,7 @@ class Touchdown:
 def _observation_space(image: bool, entities: int) -> spaces.Box:
     if image:
         return spaces.Box(OPPONENT, OWN, (IMAGE_SIZE, IMAGE_SIZE, 1), np.int8)
-    # Whoever crosses is seen up to one pace behind the line.
+    # An entity that crosses is seen up to one pace behind the line.
     return spaces.Box(-1.0 - PACE, 1.0 + PACE, (2 * entities,), np.float32)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 CANVAS = 400
-SCALE = 168  # pixels for a distance of 1; what is left shows the end zones and whoever crossed into them
+SCALE = 168  # pixels for a distance of 1; what is left shows the end zones and the entities that crossed into them
 RUNNER_RADIUS = 8  # half of the touching distance, so that two runners touch when their discs do
 PAPER, LINE, INK = (246, 245, 240), (198, 196, 188), (40, 40, 44)
 # Five rows of three pixels for each glyph, the topmost row first, bit 2 is the left one.

@@ -143,7 +143,7 @@ set_up() {
     wanted=$(fingerprint)
     if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
         take_lock
-        # Whoever held the lock before may have done it all.
+        # The start that held the lock before may have done it all.
         if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
             # A checkout that was moved: the old path is written into the scripts of its environment.
             if grep -qs . "$venv"/.installed-* && ! grep -qsF " $root" "$venv"/.installed-*; then

@@ -1,4 +1,4 @@
-"""``arena league``: the standing of a run's league and who beats whom, on the terminal, as JSON, and in pictures."""
+"""``arena league``: the players of a league and the win rate of each pair, on the terminal, as JSON and in pictures."""
 
 import argparse
 import json
@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def most_telling(league: League, count: int) -> list[str]:
-    """Return whoever learns, and the best snapshots, ``count`` in all if there are so many; by rating."""
+    """Return the players that learn, and the best snapshots, ``count`` in all if there are so many; by rating."""
     ranked = league.by_rating()
     snapshots = [name for name in ranked if not league.members[name].active]
     room = max(count - (len(ranked) - len(snapshots)), 0)
@@ -125,7 +125,7 @@ def exploitability(run: RunDirectory, league: League) -> Curve:
 def all_met(matrix: np.ndarray) -> list[int]:
     """Return rows of a matrix ``[N, N]`` of which each two have met, in ascending order.
 
-    Whoever has missed the most of the others is left out first: a snapshot that was made shortly before the end.
+    The player that has met the fewest others is left out first: a snapshot that was made shortly before the end.
     """
     chosen = list(range(len(matrix)))
     while True:

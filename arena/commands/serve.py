@@ -81,7 +81,7 @@ def _is_file(arguments: argparse.Namespace) -> bool:
 def _gateway(
     arguments: argparse.Namespace, config: GatewayConfig, access: "Access", place: "WorkerPlace | None"
 ) -> "tuple[Gateway, list[str]]":
-    """Return what answers, and whom it serves (``player@version``)."""
+    """Return what answers, and which players it serves (``player@version``)."""
     from arena.evaluation.players import seed_libraries
     from arena.gateway.actors.seats import Seats, assign, load_actor, spaces_of
     from arena.gateway.app import Gateway

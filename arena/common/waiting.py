@@ -46,7 +46,7 @@ def usual_waits(cores_share: float) -> Waits:
 
     A sleep is over some 100 microseconds too late, so that giving the core away is better, while few ranks want it. The
     more ranks a core has, the sooner and the longer they sleep: looking takes microseconds, which must not fill the
-    core. Whoever is about to be answered may give its core away for longer (``Waiter.until``).
+    core. A rank that is about to be answered may give its core away for longer (``Waiter.until``).
     """
     if cores_share >= ALONE:
         return Waits(spin=2e-4, yielding=5e-4, max_sleep=2e-4)
@@ -85,7 +85,7 @@ class Waiter:
       abort_after: seconds after which waiting ends with a HangError.
       on_idle: called before each sleep; may raise to end the wait.
       check: the same, in every wait: lets MPI get on, which not every test does, and raises where a rank has died.
-      current_wait: what this rank waits for just now, for whoever asks from another thread.
+      current_wait: what this rank waits for just now; another thread may read it.
     """
 
     def __init__(

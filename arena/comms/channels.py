@@ -201,7 +201,7 @@ class MatchChannel:
     def _let_leave(self) -> None:
         """Wait for what lies beside records, which would not get on while this rank sleeps.
 
-        Whom it goes to may wait for the next match meanwhile.
+        Its receiver may already wait for the next match.
         """
         leaving = partial(MPI.Request.Testall, self._sides)
         if self._sides and not leaving():

@@ -66,7 +66,7 @@ class GroupChannel:
     """All workers of one player and their sub-communicator.
 
     Members are *active* (their policy runs), *finished* (``run`` returned; they take part with zeros while they keep
-    playing) or *leaving* (their match is over). Whoever meets a leaving member gets MatchOver.
+    playing) or *leaving* (their match is over). A member that meets a leaving member gets MatchOver.
     """
 
     def __init__(self, comm: MPI.Comm, waiter: Waiter) -> None:
@@ -98,18 +98,18 @@ class GroupChannel:
 
     def _meet(self, operation: int, length: int) -> None:
         self._announce(operation, length, leaving=False)
-        self._await(self._whom)
+        self._await(self._missing)
         if self._read().leaving:
             raise MatchOver
 
     def _meet_again(self) -> None:
         """Return once every member has called this; those that meet now have met a moment ago."""
         self._rendezvous.arrive()
-        self._await(self._whom)
+        self._await(self._missing)
 
-    def _await(self, whom: Callable[[], str]) -> None:
+    def _await(self, missing: Callable[[], str]) -> None:
         if not self._rendezvous.all_arrived():
-            self._waiter.until(self._rendezvous.all_arrived, whom, _TOGETHER)
+            self._waiter.until(self._rendezvous.all_arrived, missing, _TOGETHER)
 
     # What members do together -----------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class GroupChannel:
             array *= 1 / total  # half the time of a division
         return total
 
-    def _whom(self) -> str:
+    def _missing(self) -> str:
         return f"the other {self.size - 1} workers of this group"
 
     def broadcast_in_place(self, array: np.ndarray) -> None:
@@ -210,7 +210,7 @@ class GroupChannel:
         Raises:
           RuntimeError: the others wait for a broadcast that this member would have to send.
         """
-        if self.size == 1 or self._takes_part:  # which waits, and whoever waits may call this
+        if self.size == 1 or self._takes_part:  # which waits, and a waiting member may call this
             return
         if not self._finished:
             self._finished = True

@@ -14,7 +14,7 @@ _PIECE = 2**20
 """Numbers that are averaged at once: they stay in the caches from when they are written until they are read."""
 
 _IN_PLACE = 4
-"""Members up to whom each works out its part where its own numbers lie: a meeting more, but less to copy."""
+"""Largest number of members with which each one reduces in its own memory: one more rendezvous, but fewer copies."""
 
 
 _SMALL = 2**15

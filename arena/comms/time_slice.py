@@ -19,7 +19,7 @@ TIME_SLICE = 0.01
 
 GAP = 1e-4
 """Seconds that nobody plays after a turn. Ranks that do nothing but wake each other seem to some kernels (Linux 6.18)
-like a single one that never rests: without a gap, whoever else wants the core may wait for many seconds."""
+like a single one that never rests: without a gap, another process that wants the core may wait for many seconds."""
 
 SOON = 0.002
 """Seconds that a match waits for its seats before it lets others play: they may be learning."""
@@ -57,7 +57,7 @@ class TimeSlice:
             self._semaphore.release()
 
     def give_if_over(self) -> None:
-        """Let the next match play where this one has played for its time; before it, whoever else needs the core."""
+        """Let the next match play if the time of this one is over; other processes that need the core come first."""
         if self.held and time.monotonic() > self._until:
             time.sleep(GAP)
             if self._shared:

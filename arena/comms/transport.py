@@ -51,7 +51,7 @@ class MessageTransport:
     def close(self, waiter: Waiter) -> None:
         """Wait until the last message has left, and free the requests."""
         waiter.until(self._send.Test, lambda: "the last message to leave")
-        if not self._first:  # whoever answers is ready for one more message
+        if not self._first:  # a rank that answers is ready for one more message
             self._receive.Cancel()
             self._receive.Wait()
         self._send.Free()

@@ -24,7 +24,7 @@ ABORTED_WITHIN = 5.0
 
 _LOSSES = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED}
 MAIL, DIRECT, ANSWER, NOTHING = 1, 2, 3, 4
-"""Tags of messages that whoever gets them looks for, of those that it waits for, and of none."""
+"""Tags of messages that their receiver looks for, of those that it waits for, and of none."""
 
 
 class World:
@@ -144,7 +144,7 @@ class World:
                 trial.Revoke()
             until = time.monotonic() + REVOKED_WITHIN
             while not trial.Is_revoked() and time.monotonic() < until:
-                self.stir()  # what has come is looked at by whoever asks for something
+                self.stir()  # a rank that asks for something looks at what has come
                 time.sleep(0.001)
             answer[0] = trial.Is_revoked()
         except (MPI.Exception, NotImplementedError):

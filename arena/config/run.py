@@ -60,7 +60,7 @@ __all__ = [
     "load_config",
 ]
 
-TABLES = ("matches", "round_robin", "rounds", "league")  # the ways to say who plays whom: a file has exactly one
+TABLES = ("matches", "round_robin", "rounds", "league")  # the kinds of table: a file has exactly one of these keys
 
 
 class TableRow(NamedTuple):

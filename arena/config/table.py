@@ -1,4 +1,4 @@
-"""The table in the configuration file: who plays whom, written out, short, or in rounds."""
+"""The table in the configuration file: its matches, written out, short, or in rounds."""
 
 import itertools
 from collections.abc import Sequence
@@ -108,7 +108,7 @@ class RoundRobinConfig(Model):
 
 
 class Table(Protocol):
-    """Who plays whom, written out or short."""
+    """The matches of a table, written out or short."""
 
     @property
     def matches(self) -> tuple[MatchConfig, ...] | None:

@@ -41,7 +41,7 @@ class BaseEnvManager:
     has something else to do meanwhile.
 
     Attributes:
-      environments: the copies. In place for whoever steps them one by one (managers elsewhere have none).
+      environments: the copies. In this process for a caller that steps them one by one (managers elsewhere have none).
       entities: what every copy's entities see and do.
       turn_based: whether entities may skip steps.
       env_num: the number of copies.

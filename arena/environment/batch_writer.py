@@ -240,7 +240,7 @@ class BatchWriter:
                 raise NotANumberError(f"the environment returned an observation that is NaN: {flat.tolist()!s:.200}")
 
     def zero_nan(self, copy: int) -> None:
-        """Take NaN out of a copy's observations, lest it poisons those who only look."""
+        """Take NaN out of a copy's observations, so that it does not spread to the seats that only look."""
         for flat in self._floats(copy):
             np.nan_to_num(flat, copy=False)
 

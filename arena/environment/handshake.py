@@ -67,7 +67,7 @@ def connect_seats(
             memories.append(memory)
             if memory is not None:
                 offers.callback(memory.withdraw)
-        # Whoever acquires a semaphore must find the message then.
+        # A process that acquires the semaphore must find the message then.
         semaphores = create_semaphores(len(worker_ranks)) if core_ranks and None not in memories else []
         for each in semaphores:
             offers.callback(each.unlink)

@@ -340,7 +340,7 @@ class EnvironmentProcess:
             self._begin(batch, copy)
 
     def _order_start(self, batch: int, copy: int) -> bool:
-        """Order the reset that begins the next episode of a copy, with whom the league wants in it; False for none."""
+        """Order the reset of a copy for its next episode, with the players that the league wants; False for none."""
         number = self._slices[batch].start + copy
         options = None
         if self._job_queue is not None:

@@ -33,7 +33,7 @@ def evaluate(
       run: where the weights are.
       config: of the run.
       rows: the matches to play.
-      names: who sits on the seats instead of whom the row names; see ``seat_names``.
+      names: players on the seats, instead of those that the row names; see ``seat_names``.
       episodes: of each row.
       copies: of the environment, side by side.
       seed: the episodes' seeds and the policies' random streams derive from it.

@@ -1,4 +1,4 @@
-"""Batches of forward passes: whoever asks within one turn of the event loop is answered by one of them.
+"""Batches of forward passes: requests of one turn of the event loop are answered by one of them.
 
 No timer is needed: the busier the server, the more sockets are readable in one turn, and the larger the batch.
 """

@@ -265,7 +265,7 @@ class BoundedProtocol(HttpToolsProtocol):
             lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
             self.transport.write(STATUS_LINE[refusal.status] + lines + b"\r\n" + answer.body)
         if under_way:
-            cycle.disconnected = True  # whoever waits for the rest of the body waits no more
+            cycle.disconnected = True  # a wait for the rest of the body ends
             cycle.message_event.set()
         self.receiving = True  # the parser has stopped in the midst of it
         self.transport.close()
@@ -300,7 +300,7 @@ class Bounds:
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to whoever owns the process."""
+        """Leave signals to the owner of the process."""
         yield
 
 

@@ -48,7 +48,7 @@ class FaultTolerance:
         if self.tolerant:
             self._waiter.check = world.check
             if world.rank:
-                # Whoever takes a dead worker's place must not load them then.
+                # A rank that takes a dead worker's place must not load them then.
                 import torch  # noqa: F401
 
     def is_rank_failure(self, error: Exception) -> bool:

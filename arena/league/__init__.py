@@ -1,1 +1,1 @@
-"""The league: who plays whom next, who is frozen, and what every result says; no MPI, no torch, no clock."""
+"""The league: which players play next, which are frozen, and what every result says; no MPI, no torch, no clock."""

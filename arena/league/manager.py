@@ -121,9 +121,9 @@ class BaseLeagueManager:
         self._closed = True
 
     def advance(self, *, freeze: bool = True, finished: Collection[str] = ()) -> Pass:
-        """Make one pass: freeze whoever is trained enough, reset whoever mutates, fill every player's room with jobs.
+        """Make one pass: freeze trained players, reset those that mutate, give every player its jobs.
 
-        Called from within a callback, it does nothing: the pass that is going on goes on.
+        Called from within a callback, it does nothing: the current pass continues.
 
         Args:
           freeze: whether anybody may be frozen or reset; else weights stay what they are.

@@ -82,7 +82,7 @@ class BattleSharedPayoff:
         self.games = 0
         """Games counted so far, not decayed."""
         self._records: dict[tuple[int, int], BattleRecord] = {}  # lower index first; the pair that met last is the last
-        self._met: list[dict[int, None]] = []  # by player whom it has met, likewise
+        self._met: list[dict[int, None]] = []  # by player: the players that it has met, likewise
         self._teams: dict[tuple[tuple[str, ...], tuple[str, ...]], BattleRecord] = {}
         self._margins: dict[tuple[int, int], tuple[float, float]] = {}  # sum and count, as the lower index sees it
         self._rows: dict[int, np.ndarray] = {}

@@ -236,7 +236,7 @@ class BattleActivePlayer(ActivePlayer):
         self._mixture = NashMixture(self.cfg.mixture_size, self.cfg.mixture_games)
 
     def get_job(self, opponents: int = 1) -> dict[str, Any]:
-        """Return what to do next, and against whom.
+        """Return the next kind of job, and its opponents.
 
         Args:
           opponents: how many. One of them is ``job["opponent"]``, an id; several are a list of ids.
@@ -258,7 +258,7 @@ class BattleActivePlayer(ActivePlayer):
             raise ConfigError(f"{self.player_id} finds no opponent by its branch {name!r}: {error}") from error
 
     def yardstick(self) -> np.ndarray:
-        """Return the indices of the players among whom are those that it must beat to end a phase early."""
+        """Return the indices of the players that include those that it must beat to end a phase early."""
         return self.payoff.roster.historical()
 
     def is_strong_enough(self) -> bool:

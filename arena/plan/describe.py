@@ -60,7 +60,7 @@ def summary(plan: Plan) -> str:
 
 
 def versus(seats: Sequence[Seat]) -> str:
-    """Return who plays whom, for example ``blue,blue vs red,[red red]``: brackets are one worker with two entities."""
+    """Return the seats of a match, e.g. ``blue,blue vs red,[red red]``: brackets are one worker with two entities."""
     sides = []
     for player, side in groupby(seats, key=lambda seat: seat.player):
         sides.append(

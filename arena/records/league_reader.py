@@ -1,4 +1,4 @@
-"""Reads the league of a run back from its records: who is in it, who beats whom, and how ratings went."""
+"""Reads the league of a run back from its records: its players, win rates, and the course of ratings."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ class Member(NamedTuple):
     Attributes:
       type: name of its class, or of what it was trained as.
       category: its category.
-      parent: whom it was frozen from; None for active players.
+      parent: player that it was frozen from; None for active players.
       active: whether it learns.
       steps: its transition steps.
       path: its weights, relative to the run directory.
@@ -67,7 +67,7 @@ class Relative(NamedTuple):
     """A player's place in the family tree.
 
     Attributes:
-      parent: whom it was frozen from; None for a founder.
+      parent: player that it was frozen from; None for a founder.
       steps: its transition steps.
       active: whether it still learns.
     """

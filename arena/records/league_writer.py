@@ -48,7 +48,7 @@ class LeagueRecords:
         self.update(league, force=True)
 
     def met(self, casts: Iterable[Sequence[str]]) -> None:
-        """Note who has played whom."""
+        """Note the pairs that have played."""
         for players in casts:
             present = sorted(set(players))
             self._changed.update(present)

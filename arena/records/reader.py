@@ -48,7 +48,7 @@ def open_records(path: Path) -> Iterator[sqlite3.Connection]:
         ):
             if version_of(connection) not in MIGRATIONS:
                 yield connection
-            else:  # whoever reads changes nothing in the file: an earlier version is brought up to date in memory
+            else:  # a reader changes nothing in the file: an earlier version is brought up to date in memory
                 connection.backup(copy)
                 migrate(copy, path)
                 yield copy

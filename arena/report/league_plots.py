@@ -1,4 +1,4 @@
-"""Pictures of who beats whom: the heat map of a payoff, ratings over time, the family tree, and exploitability."""
+"""Pictures of a league: the heat map of a payoff, ratings over time, the family tree, and exploitability."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -70,7 +70,7 @@ def draw_heat_map(title: str, note: str, names: Sequence[str], matrix: np.ndarra
 
 
 def draw_ratings(title: str, curves: Mapping[str, RatingCurve], active: Sequence[str]) -> "Figure":
-    """Return the ratings over time: a line and a band of one deviation for whoever learns, dots for the frozen.
+    """Return the ratings over time: a line and a band of one deviation for players that learn, dots for frozen ones.
 
     Args:
       title: of the picture.
@@ -166,7 +166,7 @@ def draw_exploitability(title: str, alone: Mapping[str, Points], mixtures: Mappi
 
 
 def _lanes(family: Mapping[str, Relative]) -> dict[str, str]:
-    """Return each player's lane, by whoever heads it: whoever learns, and frozen players without such a parent."""
+    """Return each player's lane, by its first player: one that learns, or a frozen player without such a parent."""
     lanes = {}
     for name, relative in family.items():
         parent = relative.parent or ""

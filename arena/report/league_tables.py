@@ -1,4 +1,4 @@
-"""Tables of a league on the terminal: the standing, and who beats whom."""
+"""Tables of a league on the terminal: its players, and the win rate of each pair."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -26,7 +26,7 @@ def find_terminal(stream: TextIO, environment: Mapping[str, str] = os.environ) -
     """Return what ``stream`` goes to.
 
     What rank 0 writes to is no sign of it: some launchers give their ranks a pseudo terminal and write what comes out
-    of it to a file. Whoever started the launcher from a terminal says so with ``ARENA_TERMINAL=120x40``; where nobody
+    of it to a file. A launcher that was started from a terminal says so with ``ARENA_TERMINAL=120x40``; where nobody
     did, the launcher's own output is looked at. Anything but a size (``ARENA_TERMINAL=plain``) asks for plain lines.
     """
     said = environment.get("ARENA_TERMINAL", "")

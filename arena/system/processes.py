@@ -1,4 +1,4 @@
-"""What the operating system knows of processes: who dies with whom, and how much memory one holds."""
+"""What the operating system knows of processes: which ends with which, and how much memory one holds."""
 
 import contextlib
 import ctypes

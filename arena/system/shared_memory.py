@@ -13,14 +13,14 @@ import numpy as np
 
 ORDERED = platform.machine() in ("x86_64", "AMD64")
 """Whether processors of this machine see each other's writes in the order in which they were made, and read in order:
-Intel's and AMD's do (Intel SDM, volume 3A, 9.2.2; streaming stores are not ordered, and whoever uses them ends with a
+Intel's and AMD's do (Intel SDM, volume 3A, 9.2.2; streaming stores are not ordered, and code that uses them ends with a
 fence), those of Arm and IBM do not."""
 
 _fence = Lock()
 
 
 def new_memory(size: int) -> int:
-    """Return the descriptor of ``size`` bytes of memory, all zero; whoever opens it must close it.
+    """Return the descriptor of ``size`` bytes of memory, all zero; the caller must close it.
 
     Raises:
       OSError: there is not enough.

@@ -19,7 +19,7 @@ class Seat:
       offer: what the seat is.
       blocks: its entities, grouped by equal spaces.
       slices: the copies of each batch.
-      steps: transition steps that this seat's entities have taken (counted by whoever drives the seat).
+      steps: transition steps that this seat's entities have taken (counted by the loop that drives the seat).
       messages, records: of each batch.
       in_hand: whether each batch's record has arrived and was not answered yet.
       housekeeping: called in each exchange of the first batch.

@@ -149,4 +149,4 @@ def main(peer: str, name: str, copies: str, seconds: str) -> None:
 if __name__ == "__main__":
     run_as_program(main)
     sys.stdout.flush()
-    os._exit(0)  # whoever measures ends the workers: PufferLib's go on spinning, and a usual exit waits for them
+    os._exit(0)  # the measuring process ends the workers: PufferLib's go on spinning, and a usual exit waits for them

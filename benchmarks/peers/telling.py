@@ -25,7 +25,7 @@ PACKAGES = {
 
 
 def tell(**figures: Any) -> None:
-    """Write figures for whoever started this program, with the versions of what it has loaded.
+    """Write figures for the process that started this program, with the versions of what it has loaded.
 
     Several processes write a line each.
     """

@@ -18,7 +18,7 @@ import yaml
 from benchmarks.tools.measuring import ROOT
 
 MARK = "ARENA_BENCHMARK_MARK"
-"""Environment variable that every process of a run inherits, whoever starts it."""
+"""Environment variable that every process of a run inherits."""
 
 PLANT = f"{ROOT / 'benchmarks' / 'tools' / 'fault_injection.py'}:plant"
 

@@ -139,7 +139,7 @@ def lose_a_rank() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     began = time.perf_counter()
     while comm.Get_failed().size == 0 and not comm.Is_revoked():
-        with contextlib.suppress(MPI.Exception):  # whoever asks learns of the death by an error
+        with contextlib.suppress(MPI.Exception):  # the calling rank learns of the death by an error
             comm.Iprobe(MPI.ANY_SOURCE, _PING)
         time.sleep(0.001)
     comm.Revoke()

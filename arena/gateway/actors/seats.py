@@ -54,7 +54,7 @@ def assign(agents: Sequence[str] | None, players: Sequence[str], said: Mapping[s
     """Return agent -> player.
 
     Args:
-      agents: of the actor; None where it takes whom it is given: then each player is one, or what ``said`` names.
+      agents: of the actor; None where the actor takes any agents: then each player is one, or what ``said`` names.
       players: those that are served.
       said: agent -> player, as the user wants it; an agent that is left out acts by the player of its name, or by the
         only one.
@@ -84,7 +84,7 @@ class _Seat(NamedTuple):
 
     Attributes:
       agent: its name.
-      player: by whom it acts.
+      player: name of the player that acts for the agent.
       version: of the player; None for the newest.
       beside: how many agents act by the same player and version.
       number: of this one among them.

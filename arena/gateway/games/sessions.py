@@ -95,12 +95,12 @@ class Sessions:
             self.ended.popitem(last=False)
 
     async def close(self, session: Session, ending: Ending) -> None:
-        """End a game as the server decides, when its turn has come; whoever waits is told that it has ended."""
+        """End a game as the server decides, when its turn has come; waiting requests are told that it has ended."""
         if session.closing is not None or session.ended is not None:
             return
         session.closing = ending
         if session.busy:
-            return  # whoever has the turn does it when it leaves
+            return  # the request that has the turn does it when it leaves
         await session.enter(Call(None, "close"))
         try:
             await self.close_now(session, ending)
