@@ -19,23 +19,23 @@ BENCHMARKS = ("proxy_latency", "sampling", "training", "gradient", "scale", "mic
 WIDE = 20
 """Times the least figure from which on a plot takes a logarithmic axis; bars tell the truth from zero on only."""
 
-PREFACE = """# How fast it is
+PREFACE = """# Speed
 
-Written by `python -m benchmarks.report`; `benchmarks/NOTES.md` says what was tried, and what came of it. Every
-benchmark runs alone, too (`python -m benchmarks.sampling --help`). Contestants take turns, in training the fast ones up
-to three times in each, between the slow ones; figures are medians, ratios say how many times better the arena is, and
-absolute figures drift from machine to machine and from day to day.
+`python -m benchmarks.report` writes this page; `benchmarks/NOTES.md` lists what was tried and with which effect.
+Each benchmark also runs alone (`python -m benchmarks.sampling --help`). The contestants run in turn, so that all of
+them meet the same load of the machine. Figures are medians; a ratio says how many times better the arena is.
+Absolute figures differ between machines and between days.
 
-Peers run in interpreters of their own, since their requirements exclude each other:
+Each group of peers has its own interpreter, since their requirements exclude each other:
 
     python -m venv peers && peers/bin/pip install -r benchmarks/peers/new_gymnasium.txt
     python -m venv peers-old && peers-old/bin/pip install -r benchmarks/peers/old_gymnasium.txt
     python -m benchmarks.report --peer-python peers/bin/python --peer-python peers-old/bin/python
 
-RLlib pins Gymnasium 1.2.2; Sample Factory and PufferLib's vector pin 0.29. CleanRL's package holds scripts for old
-interpreters, so that its algorithm is written anew in `benchmarks/peers/cleanrl_algorithm.py`. Sample Factory cannot
-lower its learning rate linearly. EnvPool has no simple_tag, and its HalfCheetah is version 4. PufferLib 1.0 knows no
-continuous actions, so that it has no HalfCheetah.
+RLlib requires Gymnasium 1.2.2; Sample Factory and the vector of PufferLib require 0.29. The package of CleanRL
+contains scripts for old interpreters, so its algorithm is written again in `benchmarks/peers/cleanrl_algorithm.py`.
+Sample Factory cannot lower its learning rate linearly. EnvPool has no simple_tag, and its HalfCheetah is version 4.
+PufferLib 1.0 has no continuous actions, so it has no HalfCheetah.
 """
 
 
@@ -210,7 +210,7 @@ def plot(name: str, tables: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 def write(results: Mapping[str, Any], place: Path) -> None:
     """Write the page and its plots."""
-    lines = [PREFACE, "## What was aimed at", "", *bars(results), ""]
+    lines = [PREFACE, "## Targets", "", *bars(results), ""]
     (place / "plots").mkdir(parents=True, exist_ok=True)
     for name, found in results.items():
         where = found["machine"]

@@ -68,7 +68,7 @@ def rates(game: str, copies: int, args: Any) -> Table:
     seconds = 1.0 if args.quick else 2.5
     contestants: dict[str, Contestant] = {}
     batches = 2 if copies > 1 else None
-    contestants["arena: policy behind the inner door"] = arena(game, copies, "DrivenSampler", seconds, batches=batches)
+    contestants["arena: act-learn policy"] = arena(game, copies, "DrivenSampler", seconds, batches=batches)
     if game != "simple_tag" and copies > 1:
         for name, in_worker in (("two environment processes", False), ("environments in two workers", True)):
             contestants[f"arena: {name}"] = arena(

@@ -38,6 +38,23 @@ COMMANDS = {
 """Commands beside the start of a run, and the modules whose ``main`` they are: it returns an exit code, or raises
 ``ConfigError``."""
 
+OTHERS = """Without mpirun, arena CONFIG starts mpirun itself, with the ranks that the configuration needs.
+
+other commands (each has its own --help):
+  arena eval RUN               play the trained players of a run
+  arena tournament RUN...      rate players by a round robin
+  arena league RUN             show the players of a league and the win rate of each pair
+  arena exploitability RUN     measure the distance of players from a Nash equilibrium
+  arena plots RUN              draw the plots of a run again
+  arena serve RUN              serve the players of a run over HTTP
+  arena export RUN PLAYER      write a player to a file for other programs (ONNX)
+  arena check-export FILE      check such a file
+  arena doctor [CONFIG]        check the machine before a run
+  arena slurm CONFIG           write a SLURM batch script
+  arena schema                 print the JSON Schema of the configuration
+  arena fake-gamecore URL      play the side of a game against a server, to test it
+  arena fake-actor             answer every request of a game alike, to test its client"""
+
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended, as shells have it."""
 
@@ -51,16 +68,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Return the parsed command line."""
     parser = argparse.ArgumentParser(
         prog="arena",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Train the policies of a configuration file, over MPI.",
-        epilog="mpirun -n N python -m arena.launch config.yaml runs it on N ranks; without mpirun, the "
-        "command starts mpirun itself. Other commands: arena eval runs/NAME plays the trained "
-        "players of a run; arena tournament runs/NAME rates them; arena serve runs/NAME serves "
-        "them over HTTP; arena export runs/NAME PLAYER writes one of them to a file for other "
-        "programs; arena league runs/NAME shows a league; arena exploitability runs/NAME measures"
-        " the distance of its players from an equilibrium; arena plots runs/NAME draws its plots "
-        "again; arena doctor checks the machine before a run; arena slurm CONFIG writes a batch "
-        "script; arena schema prints the JSON Schema of the configuration. Each command has its "
-        "own --help.",
+        epilog=OTHERS,
     )
     parser.add_argument("config", type=Path, help="the YAML file")
     parser.add_argument(
@@ -100,6 +110,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--ranks-per-node", type=int, metavar="N", help="with --dry-run: number of ranks on each node (default: all)"
     )
+    if not argv:
+        parser.print_help(sys.stderr)
+        raise SystemExit(2)
     return parser.parse_args(argv)
 
 

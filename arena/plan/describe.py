@@ -190,5 +190,5 @@ def _memory(plan: Plan, nodes: _Nodes, replays: Mapping[str, int]) -> str:
         f"memory: about {total / 1000:.1f} GB{where}; an estimate from {MEMORY['root']} MB for the root, "
         f"{MEMORY['environment']} MB for an environment process and {MEMORY['worker']} MB for a worker"
         f"{', and full replays: ' + ', '.join(filled) if filled else ''}; "
-        "what the copies and the networks themselves hold comes on top"
+        "environment copies and networks need memory in addition"
     )

@@ -64,7 +64,7 @@ def test_replays_are_part_of_the_memory_and_divided_among_workers():
     assert {node: full[node] - without[node] for node in full} == {0: 1500, 1: 1500}
     text = describe(planned, config, round_, replays={"blue": 3_000_000_000})
     assert "memory: about 3.6 GB, 1.8 GB of it on node 1" in text
-    assert "and full replays: 3,000 MB of blue; what the copies" in text
+    assert "and full replays: 3,000 MB of blue; environment copies" in text
 
 
 def test_nodes_have_their_names(view):
