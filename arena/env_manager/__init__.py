@@ -1,4 +1,4 @@
-"""Many environment copies in one place."""
+"""Managers of many copies of an environment."""
 
 from collections.abc import Callable
 
@@ -20,10 +20,10 @@ def create_env_manager(
     """Return a manager of ``env_num`` environment copies.
 
     Args:
-      kind: ``serial`` steps the copies one after the other, in this process; ``subprocess`` gives each a process.
+      kind: ``serial`` steps the copies in this process, one after another; ``subprocess`` gives each copy a process.
       make: makes the copy with the given index.
-      env_num: how many copies.
-      settings: timeouts and limits; the defaults where None.
+      env_num: number of copies.
+      settings: timeouts and limits; None for the defaults.
 
     Raises:
       ConfigError: there is no such kind, or the copies differ in their entities.

@@ -1,4 +1,4 @@
-"""How a manager treats its copies: timeouts, limits, and what it does when one fails."""
+"""Settings of environment managers: timeouts, limits, and the reaction to faults."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ Seconds = Annotated[Number, Field(gt=0)]
 
 
 class FaultSettings(Model):
-    """What a fault is and what follows it: keys of ``env:`` in the configuration file. Seconds may be fractions."""
+    """Limits and the reaction to faults: keys of ``env:`` in the configuration file. Seconds may be fractions."""
 
     retry: Literal["renew", "reset"] = Field(
         "renew",

@@ -1,4 +1,4 @@
-"""The members of a league: historical players, frozen for good, and active ones, which get jobs and learn."""
+"""The players of a league: historical players, whose weights are frozen, and active players, which learn."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -32,7 +32,7 @@ class Player:
     Attributes:
       active: whether it learns.
       category: players of one category are interchangeable in the game (a race, a role).
-      payoff: what is known of results, shared by all.
+      payoff: the results of all games, shared by all players.
       checkpoint_path: its weights file, relative to the run directory.
       player_id: its name.
       total_agent_step: transition steps it has learned from.
@@ -103,11 +103,11 @@ class ActivePlayer(Player):
     battle: ClassVar[bool] = False
     """Whether it needs opponents."""
     founds_history: ClassVar[bool] = True
-    """Whether its first weights become a historical player, so that there is somebody to meet from the beginning."""
+    """Whether its first weights become a historical player, so that there is an opponent from the start."""
     needs_active: ClassVar[tuple[type[Player], ...]] = ()
-    """Kinds of active players without which it would wait for ever."""
+    """Types of active players that the league must contain for this player to have opponents."""
     needs_history: ClassVar[bool] = False
-    """Whether it would have no opponent in a league without a first historical player."""
+    """Whether it needs a historical player at the start of the league as an opponent."""
 
     def __init__(
         self,
@@ -129,17 +129,17 @@ class ActivePlayer(Player):
         self.cfg = checked(self.Config, cfg, player_id)
         self._rng = np.random.Generator(np.random.PCG64(derive_seed(seed, "league", player_id)))
         self.last_enough_step = 0
-        """The step at which the present phase began."""
+        """Step at which the current phase started."""
         self.version = 0
-        """How often its weights have started anew. What one version has reached says nothing about the next."""
+        """Number of resets of its weights. Results of one version say nothing about the next version."""
 
     @property
     def life(self) -> int | None:
-        """Steps from one new beginning to the next, where that is known: schedules then run over so many."""
+        """Steps between two resets, if that number is fixed: schedules then run over so many steps."""
         return None
 
     def is_trained_enough(self) -> bool:
-        """Whether it is time for a snapshot. A yes is remembered: the next phase begins at the present step."""
+        """Return whether a snapshot is due. If so, the next phase starts at the current step."""
         passed = self.total_agent_step - self.last_enough_step
         if passed < self.cfg.one_phase_step or not (passed >= 2 * self.cfg.one_phase_step or self.is_strong_enough()):
             return False
@@ -147,15 +147,15 @@ class ActivePlayer(Player):
         return True
 
     def is_strong_enough(self) -> bool:
-        """Whether a phase may end before it has lasted twice as long as it must."""
+        """Return whether a phase may end before twice its shortest length."""
         return True
 
     def snapshot(self) -> HistoricalPlayer:
-        """Return what this player is now as a historical player, with a weights file of its own."""
+        """Return the current player as a historical player, with its own weights file."""
         return self.frozen(f"{self.player_id}_{self.total_agent_step}", self.sibling(str(self.total_agent_step)))
 
     def frozen(self, player_id: str, checkpoint_path: str) -> HistoricalPlayer:
-        """Return a historical player of this one's kind, step and parentage."""
+        """Return a historical player with the type, steps and parent of this player."""
         return HistoricalPlayer(
             self.category,
             self.payoff,
@@ -172,7 +172,7 @@ class ActivePlayer(Player):
         return str(own.with_name(name + own.suffix))
 
     def mutate(self) -> bool:
-        """Whether its weights go back to where they started, now that they have been frozen."""
+        """Return whether the player is reset to its first weights after a snapshot."""
         return False
 
     def chance(self, probability: float) -> bool:
@@ -180,14 +180,14 @@ class ActivePlayer(Player):
         return bool(self._rng.random() < probability)
 
     def get_job(self) -> dict[str, Any]:
-        """Return what to do next: settings of acting, of data and of the environment, under the configured job."""
+        """Return the next job: settings of acting, data and environment, merged with the configured job."""
         forward: dict[str, Any] = {}
         if self.cfg.forward.exploration is not None:
             forward["eps"] = self.cfg.forward.exploration.epsilon(self.total_agent_step)
         return merged({"forward": forward, "data": self.cfg.data, "env": self.cfg.env}, self.cfg.job)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that changes, random state included, as JSON values."""
+        """Return the state of the player, with its random state, as JSON values."""
         return {
             "total_agent_step": self.total_agent_step,
             "last_enough_step": self.last_enough_step,
@@ -313,7 +313,7 @@ class BattleActivePlayer(ActivePlayer):
         return self._index
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that changes, random state included, as JSON values."""
+        """Return the state of the player, with its random state, as JSON values."""
         return super().state_dict() | {"turn": self._turn, "mixture": self._mixture.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

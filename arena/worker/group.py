@@ -1,4 +1,4 @@
-"""All workers of one player, as a policy sees them."""
+"""The object ``group`` of policies with a loop of their own: all workers of one player."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,9 @@ if TYPE_CHECKING:  # a policy that does without torch is not made to load it
 
 
 class Group:
-    """What a policy may ask of the other workers of its player. All workers make the same calls in the same order.
+    """Collective calls among the workers of one player. All workers make the same calls in the same order.
 
-    A worker whose ``run`` has returned takes part with zeros until its match is over, so the others never wait for it.
+    A worker whose ``run`` has returned takes part with zeros until its match is over, so that no worker waits for it.
     When the match of one member ends, the others' next call raises ``MatchOver``.
 
     Attributes:
@@ -37,10 +37,10 @@ class Group:
         self.updates = 0
 
     def average_gradients(self, model: "torch.nn.Module", weight: float = 1.0) -> None:
-        """Replace every parameter's ``.grad`` by its mean over the group, each worker's counted ``weight`` times.
+        """Replace every parameter's ``.grad`` by its mean over the group, weighted by ``weight``.
 
-        Call it between ``backward`` and the optimizer's step. Give the number of samples behind the gradient as the
-        weight where it differs between workers; a parameter without a gradient counts as zeros.
+        Call it between ``backward`` and the optimizer's step. If the number of samples differs between
+        workers, pass it as the weight. A parameter without a gradient counts as zeros.
         """
         flat = self._gradients.get(model)
         if flat is None:
@@ -85,6 +85,6 @@ class Group:
     def log(self, **scalars: float) -> None:
         """Record scalars under this player's name: each call is a row, the mean over the workers that make it.
 
-        It is no collective: calls with the same name are counted on each worker, and those of one number go together.
+        Not a collective call: each worker counts its calls of each name, and calls of equal number are averaged.
         """
         self._log({name: float(value) for name, value in scalars.items()})

@@ -1,4 +1,4 @@
-"""What users write for a game: an actor turns the game's bytes into observations, and actions into bytes."""
+"""The class that users extend for a game: it converts bytes of the game to observations, and actions to bytes."""
 
 from collections.abc import Awaitable, Mapping
 from typing import Any, NamedTuple
@@ -9,12 +9,13 @@ from arena.gateway.actors.agent import Agents
 
 
 class AgentSpaces(NamedTuple):
-    """What one agent of a game sees and does.
+    """The spaces of one agent of a game.
 
     Attributes:
-      observation: its observation space; any nesting of Dict and Tuple over Box, Discrete, MultiDiscrete, MultiBinary.
-      action: its action space, likewise.
-      masked: whether it has an action mask, which its action space must then allow: Discrete or MultiDiscrete.
+      observation: observation space of the agent; any nesting of Dict and Tuple over Box, Discrete, MultiDiscrete and
+        MultiBinary.
+      action: action space of the agent; any nesting of the same.
+      masked: whether it has an action mask; its action space is then Discrete or MultiDiscrete.
     """
 
     observation: spaces.Space
@@ -26,14 +27,14 @@ class Actor:
     """One game. Its methods may be plain or ``async``; in each game one call runs at a time.
 
     Class attributes:
-      content_type: of what ``tick`` and ``end`` return.
+      content_type: content type of the bytes that ``tick`` and ``end`` return.
     """
 
     content_type = "application/octet-stream"
 
     @classmethod
     def spaces(cls, config: Mapping[str, Any]) -> dict[str, AgentSpaces]:
-        """Return the agents of a game and what they see and do.
+        """Return the agents of a game with their spaces.
 
         Args:
           config: ``gateway.settings`` of the configuration.
@@ -41,25 +42,25 @@ class Actor:
         raise NotImplementedError(f"{cls.__name__} needs a class method spaces(config)")
 
     def __init__(self, agents: Agents, config: Mapping[str, Any], game_id: str, data: bytes) -> None:
-        """Begin a game.
+        """Start a game.
 
         Args:
-          agents: by name; they act.
+          agents: the agents, by name.
           config: ``gateway.settings`` of the configuration.
-          game_id: what the client calls the game.
+          game_id: id of the game, as the client sent it.
           data: the body of the request that starts it.
 
         Raises:
-          BadRequest: the bytes cannot be read; the client is told why, and no game begins.
+          BadRequest: the bytes cannot be read; the client gets the message, and no game starts.
         """
 
     def tick(self, data: bytes) -> "bytes | Awaitable[bytes]":
         """Answer one request of the game.
 
         Raises:
-          BadRequest: the bytes cannot be read; the client is told why, and the game stays open.
+          BadRequest: the bytes cannot be read; the client gets the message, and the game stays open.
         """
         raise NotImplementedError(f"{type(self).__name__} needs a method tick(data)")
 
     def end(self, data: bytes) -> "bytes | Awaitable[bytes] | None":
-        """Take the last bytes of the game; ``agents.ending`` says why it ends. They are empty where it has vanished."""
+        """Handle the last bytes of the game, empty for a game that has vanished; ``agents.ending`` has the reason."""

@@ -1,4 +1,4 @@
-"""What an actor calls: an agent acts by the weights of a player, and is told what its actions have earned."""
+"""Agents of a game: an agent acts with the weights of a player, and receives the rewards of its actions."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ NO_MASKS: Mapping[str, Any] = {}
 
 
 class Seen(NamedTuple):
-    """What an agent sees, read and checked.
+    """A checked observation of an agent.
 
     Attributes:
       observation: ``[1, ...]``, nested as the space.
@@ -35,9 +35,9 @@ class Agent:
 
     Attributes:
       name: of the agent.
-      player: whose weights it acts by.
-      learning: whether its actions are learned from.
-      episode_return: what it has been told to have earned in its episode, or in the last one.
+      player: name of the player that acts for the agent.
+      learning: whether the player learns from the actions of this agent.
+      episode_return: sum of the rewards of its current episode, or of the last one.
     """
 
     learning = False
@@ -59,12 +59,12 @@ class Agent:
 
     @property
     def version(self) -> str:
-        """The transition steps that the weights have learned from by which it has acted last, or will act."""
+        """Version of the weights that it has acted with last, or will act with: transition steps of training."""
         return self._acted_by or self._model.version
 
     @property
     def stamp(self) -> bytes:
-        """``player@version``, as answers are marked."""
+        """``player@version``, the header ``version`` of answers."""
         version = self.version
         if version is not self._stamped_by:
             self._stamp, self._stamped_by = f"{self.player}@{version}".encode(), version
@@ -72,7 +72,7 @@ class Agent:
 
     @property
     def acted(self) -> bool:
-        """Whether its episode has begun: it has acted in it."""
+        """Whether the agent has acted in its current episode."""
         return not self._fresh
 
     def act(self, observation: Any, mask: Any = None) -> Any:
