@@ -4,7 +4,7 @@
  *     printf '[0, 0, 0, 0]\n[0.1, 0, 0, 0]\n' | ./ask 127.0.0.1 8000 my-game
  *
  * Every request carries a tick_id. So a request whose answer was lost may be sent again: the server answers it from
- * memory, and the game goes on. It needs POSIX sockets. The token, if there is one, is read from ARENA_TOKEN.
+ * memory, and the game continues. It needs POSIX sockets. The token, if there is one, is read from ARENA_TOKEN.
  */
 #include <netdb.h>
 #include <stdio.h>

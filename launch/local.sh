@@ -4,7 +4,7 @@
 #   launch/local.sh configs/quickstart.yaml
 #   launch/local.sh configs/quickstart.yaml --set steps=1_000_000 --resume
 #   launch/local.sh configs/round_robin_2v2.yaml --dry-run
-#   launch/local.sh configs/quickstart.yaml --restarts 3     # goes on by itself where a rank crashes, three times
+#   launch/local.sh configs/quickstart.yaml --restarts 3     # resumes by itself after a failure, at most three times
 #
 # The first start makes .venv beside this checkout and installs the pinned packages (constraints.txt) into it; later
 # starts install nothing until setup.py or constraints.txt change. CONFIG is looked for from where you are, then from

@@ -399,7 +399,7 @@ class Rank:
     def _report_failure(self, error: BaseException) -> None:
         """Tell the root why this rank cannot go on; the root prints it and ends the job."""
         failure = self._failure(error)
-        self.log.error("cannot go on: %s", failure.text)
+        self.log.error("cannot continue: %s", failure.text)
         patience = time.monotonic() + ABORT_GRACE
         try:
             self.mailbox.post(0, failure)

@@ -51,7 +51,7 @@ failures=arena-$SLURM_JOB_ID.failures # how many attempts have failed, while the
 python -m arena.launch "${{arguments[@]}}" -n "$SLURM_NTASKS" --resume-or-start --stopped-code {STOPPED} &
 arena=$!
 trap 'kill -USR1 $arena' USR1
-trap 'ended=yes' TERM # cancelled, or requeued by somebody else: what comes next is not ours to say
+trap 'ended=yes' TERM # cancelled, or requeued from outside: this script does not requeue it then
 while kill -0 $arena 2>/dev/null; do wait $arena; done
 wait $arena
 code=$?
@@ -112,7 +112,7 @@ ARRAY = Script(
         "  sbatch --array=1-2 launch/slurm-array.sbatch configs/cartpole.yaml configs/pendulum.yaml [ARGUMENT...]",
         "",
         "With one configuration, the number of the array's task is the seed, and the run is <file>-seed<number>. With",
-        "several, task 1 runs the first, and so on. Each task checkpoints, requeues and resumes by itself. The rest is",
+        "several, task 1 runs the first one. Each task checkpoints, requeues and resumes by itself. The rest is",
         "as in launch/slurm.sbatch.",
     ),
     options=(

@@ -44,7 +44,7 @@ def battle_report(job_info: Mapping[str, Any], known: Container[str]) -> BattleR
         raise Malformed(f"expected at least two sides, found {len(teams)}")
     for player_id in (member for team in teams for member in team):
         if player_id not in known:
-            raise Malformed(f"expected ids of players, found {player_id!r}, which nobody has")
+            raise Malformed(f"expected ids of players, found {player_id!r}, which no match plays")
     games = tuple(_ranks(result, len(teams)) for result in results)
     if job_info.get("returns") is None:
         return BattleReport(teams, games)

@@ -157,7 +157,7 @@ class LeagueCoordinator:
                 of_jobs.setdefault(episode.job, []).append(episode)
         for job_id, found in of_jobs.items():
             if job_id not in self._left:
-                self._note("WARNING", f"match {message.match} reports on job {job_id}, which nobody has")
+                self._note("WARNING", f"match {message.match} reports on job {job_id}, which no match plays")
                 continue
             valid = [episode for episode in found if not episode.faulted]
             if self._manager.report({"job_id": job_id, **_results(valid)}):
