@@ -383,8 +383,8 @@ class Rank:
         ):
             if asked:
                 raise ConfigError(
-                    f"{key}: expected policies that separate act from learn (such as ppo), found {use}, which runs "
-                    f"itself{why}"
+                    f"{key}: expected policies that separate act from learn (such as ppo), found {use}, which has "
+                    f"a loop of its own{why}"
                 )
 
     # Failing --------------------------------------------------------------------------------------------------

@@ -59,11 +59,11 @@ CASES = {
     ),
     "a policy that runs itself in a deterministic run": (
         changed(deterministic=True, policies=OWN),
-        ["deterministic", "separate act from learn", "runs itself"],
+        ["deterministic", "separate act from learn", "a loop of its own"],
     ),
     "a policy that runs itself beside copies that may be late": (
         changed(env={**GOOD["env"], "num_envs": 2, "manager": "subprocess", "wait_timeout": 0.1}, policies=OWN),
-        ["env.wait_timeout", "separate act from learn", "runs itself"],
+        ["env.wait_timeout", "separate act from learn", "a loop of its own"],
     ),
     "a copy that is to be left alone in a serial manager": (
         changed(env={**GOOD["env"], "wait_timeout": 0.1}),

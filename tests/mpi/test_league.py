@@ -94,7 +94,7 @@ def test_players_are_frozen_restarted_and_met_again(tmp_path):
     }
     assert met & set(frozen) and "main_player_default_0" in met
     log = log_of(directory)
-    assert "main_exploiter_default_0 starts anew" in log and "main_player_default_0 starts anew" not in log
+    assert "main_exploiter_default_0 is reset" in log and "main_player_default_0 is reset" not in log
     assert told(directory, "SELECT count(*) FROM ratings WHERE sigma > 0")[0][0] >= len(players)
     assert told(directory, "SELECT what FROM faults") == []
 
@@ -152,11 +152,11 @@ def test_whoever_has_spent_its_budget_rests_and_learns_again_when_the_run_goes_o
     directory = succeed(run_arena(tmp_path, config)).directory
     first = log_of(directory)
     assert "main_player_default_0 is finished" in first.split(f"{name} is finished after 2,")[1]
-    assert f"{name} starts anew" not in first and f"{name} is frozen" not in first
+    assert f"{name} is reset" not in first and f"{name} is frozen" not in first
 
     succeed(run_arena(tmp_path, {**config, "steps": 7_500}, "--resume"))
     later = log_of(directory).removeprefix(first)
-    assert f"{name} is frozen as {name}_2" in later and later.count(f"{name} starts anew after") >= 2
+    assert f"{name} is frozen as {name}_2" in later and later.count(f"{name} is reset after") >= 2
     check_learning(directory, name, attempt=2)
 
     # A restart that was ordered, but came too late to be carried out, is carried out when the run goes on.
@@ -177,10 +177,10 @@ def test_whoever_has_spent_its_budget_rests_and_learns_again_when_the_run_goes_o
     assert list(manifest["league"]["pending_restarts"]) == [name], "without steps to learn in it stays what it is"
     assert (last / f"{name}.safetensors").read_bytes() == (path / f"{name}.safetensors").read_bytes()
     succeed(run_arena(tmp_path, {**config, "steps": 10_500}, "--resume"))
-    assert f"{name} starts anew after {steps:,} steps" in log_of(directory)
+    assert f"{name} is reset after {steps:,} steps" in log_of(directory)
     check_learning(directory, name, attempt=4)
     began = 0  # each phase is as long as its schedule, however long it took to start anew
-    for what, step in re.findall(rf"{name} (is frozen as {name}_|starts anew after )([\d,]+)", log_of(directory)):
+    for what, step in re.findall(rf"{name} (is frozen as {name}_|is reset after )([\d,]+)", log_of(directory)):
         if what.startswith("starts"):
             began = int(step.replace(",", ""))
         else:
