@@ -181,7 +181,7 @@ def test_whoever_has_spent_its_budget_rests_and_learns_again_when_the_run_goes_o
     check_learning(directory, name, attempt=4)
     began = 0  # each phase is as long as its schedule, however long it took to start anew
     for what, step in re.findall(rf"{name} (is frozen as {name}_|is reset after )([\d,]+)", log_of(directory)):
-        if what.startswith("starts"):
+        if what.startswith("is reset"):
             began = int(step.replace(",", ""))
         else:
             assert int(step) >= began + 2_000
