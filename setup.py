@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -29,8 +30,11 @@ def version() -> str:
     return found.group(1)
 
 
+@cache
 def repository() -> str:
     """Return the web address of the repository that this checkout was cloned from; empty for a copy on this machine."""
+    if not (HERE / ".git").exists():  # else git would look in the folders above
+        return ""
     asked = ["git", "-C", str(HERE), "config", "--get", "remote.origin.url"]
     try:
         address = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()

@@ -39,13 +39,13 @@ def refuse_bare_srun() -> None:
     """Refuse to start an mpirun in each of several tasks.
 
     Raises:
-      ConfigError: srun has started several tasks that do not know of each other.
+      ConfigError: srun has started several tasks that are not connected.
     """
     _, tasks = launcher_env.task_of_step() or (0, 1)
     if launcher_env.started_by_mpi() is None and tasks > 1:
         raise ConfigError(
-            f"srun has started {tasks} tasks that do not know of each other; start them with srun --mpi=pmix or "
-            "--mpi=pmi2, whichever your MPI library speaks (docs/guides/clusters.md), or start mpirun without srun"
+            f"srun has started {tasks} tasks that are not connected; start them with srun --mpi=pmix or "
+            "--mpi=pmi2, whichever your MPI library supports (docs/guides/clusters.md), or start mpirun without srun"
         )
 
 

@@ -40,7 +40,7 @@ def found_players(
     for name in cfg.players:
         if name not in names:
             raise ConfigError(
-                f"league.players.{name}: settings for a player type that nobody has"
+                f"league.players.{name}: settings for a player type that this league does not have"
                 f"{suggestion(name, names)}; the types of this league are {', '.join(names)}"
             )
     for category in cfg.pretrained:

@@ -179,5 +179,5 @@ def test_tasks_of_a_bare_srun_do_not_start_an_mpirun_each(tmp_path):
         env={**os.environ, "SLURM_STEP_NUM_TASKS": "6"},
     )
     assert done.returncode == 2
-    assert "srun has started 6 tasks that do not know of each other" in done.stderr and "Traceback" not in done.stderr
+    assert "srun has started 6 tasks that are not connected" in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()

