@@ -47,7 +47,10 @@ def repository() -> str:
 def readme() -> str:
     """Return the README; its links lead to the repository, for the package index shows it without the other files."""
     text = (HERE / "README.md").read_text("utf-8") if (HERE / "README.md").is_file() else ""
-    return re.sub(r"\]\((?!https?:|#)", f"]({repository()}/raw/HEAD/", text) if repository() else text
+    if not repository():
+        return text
+    text = re.sub(r"(!\[[^\]]*\]\()(?!https?:)", rf"\g<1>{repository()}/raw/HEAD/", text)
+    return re.sub(r"\]\((?!https?:|#)", f"]({repository()}/blob/HEAD/", text)
 
 
 EXTRAS = {

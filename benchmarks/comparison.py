@@ -12,9 +12,13 @@ from benchmarks.tools.measuring import ROOT
 
 BEGIN, END = "<!-- comparison: begin -->", "<!-- comparison: end -->"
 
+NOTE = """Sampling: the arena with two workers that step the copies themselves, RLlib by Ray actors, Stable-Baselines3
+by SubprocVecEnv, PufferLib with one worker process; Gymnasium's SyncVectorEnv in a single process takes {plain} steps
+per second. "–" was not measured here."""
+
 
 class System(NamedTuple):
-    """A column of the table.
+    """A row of the table.
 
     Attributes:
       name: of the library, with the version that was measured.
@@ -79,7 +83,7 @@ SYSTEMS = (
 
 
 def comparison() -> str:
-    """Return the table in Markdown."""
+    """Return the table, and what its columns compare, in Markdown."""
     results = {
         name: json.loads((PLACE / "figures" / f"{name}.json").read_text("utf-8")) for name in ("training", "sampling")
     }
@@ -101,13 +105,20 @@ def comparison() -> str:
         sampled = measured("sampling", "CartPole-v1, 8 copies", system.sampling)
         cells = [system.name, speed, seconds, sampled, system.machines, system.past, system.beyond]
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    plain = measured("sampling", "CartPole-v1, 8 copies", "Gymnasium SyncVectorEnv")
+    return "\n".join([*lines, "", NOTE.format(plain=plain)])
 
 
 def written(text: str) -> str:
-    """Return a page with the table between its markers."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    """Return a page with the table between its markers.
+
+    Raises:
+      ValueError: the page lacks one of the markers.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"expected the lines {BEGIN} and {END}, found none or only one")
     return f"{before}{BEGIN}\n\n{comparison()}\n\n{END}{after}"
 
 

@@ -22,9 +22,9 @@ WIDE = 20
 PREFACE = """# Speed
 
 `python -m benchmarks.report` writes this page; `benchmarks/NOTES.md` lists what was tried and with which effect.
-Each benchmark also runs alone (`python -m benchmarks.sampling --help`). The contestants run in turn, so that all of
-them meet the same load of the machine. Figures are medians; a ratio says how many times better the arena is.
-Absolute figures differ between machines and between days.
+Each benchmark also runs alone (`python -m benchmarks.sampling --help`). The contestants run in turn; in training, fast
+ones run up to three times in each turn, between the slow ones. Figures are medians; a ratio says how many times better
+the arena is. Absolute figures differ between machines and between days.
 
 Each group of peers has its own interpreter, since their requirements exclude each other:
 

@@ -6,12 +6,12 @@ site.
 """
 
 import contextlib
-import importlib
 import io
 import os
 import re
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -29,6 +29,7 @@ TEXTS = (".py", ".yaml", ".sh", ".sbatch", ".c", ".md", ".toml")
 """Endings of files that a browser may not show: their copies end in ``.txt``."""
 
 
+@cache
 def configuration_keys() -> str:
     """Return all keys of the configuration file, with an anchor for each."""
     from arena.config.schema import key_table
@@ -36,6 +37,7 @@ def configuration_keys() -> str:
     return key_table(anchors=True)
 
 
+@cache
 def command_line() -> str:
     """Return the help text of every ``arena`` command."""
     from arena.launch import COMMANDS, main
@@ -53,8 +55,9 @@ def command_line() -> str:
 
 def tables_of_records() -> str:
     """Return the statements that create the tables of ``arena.sqlite``."""
-    schema = importlib.import_module("arena.records.database").SCHEMA
-    return f"```sql\n{schema.strip()}\n```"
+    from arena.records.database import SCHEMA
+
+    return f"```sql\n{SCHEMA.strip()}\n```"
 
 
 def page_of_repository(path: str) -> str:

@@ -21,4 +21,5 @@ export NO_MKDOCS_2_WARNING=1
 if [ "${1:-}" = --serve ]; then
     exec "$python" -m mkdocs serve --strict --dev-addr 127.0.0.1:8001
 fi
-exec "$python" -m mkdocs build --strict --quiet
+"$python" -m mkdocs build --strict --quiet
+say "the site is $root/.site/index.html"

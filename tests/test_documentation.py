@@ -105,12 +105,14 @@ def test_the_number_of_ranks_is_the_one_of_the_plan(tmp_path: Path) -> None:
 
 
 class Shown(EnvironmentContract):
-    """An environment of the guide."""
+    """An environment that a page shows."""
+
+    page = GUIDES / "environments.md"
 
     @pytest.fixture(autouse=True)
     def _files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Be where the files of the guide are."""
-        for name, text in blocks(GUIDES / "environments.md"):
+        """Be where the files of the page are."""
+        for name, text in blocks(self.page):
             (tmp_path / name).write_text(text, encoding="utf-8")
         monkeypatch.chdir(tmp_path)
 
@@ -131,15 +133,10 @@ class TestMeet(Shown):
         return make_environment("meet.py:Meet", {"length": 5})
 
 
-class TestShortWalk(EnvironmentContract):
+class TestShortWalk(Shown):
     """The environment of the README would be refused, or break a run."""
 
-    @pytest.fixture(autouse=True)
-    def _files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Be where the files of the README are."""
-        for name, text in blocks(README):
-            (tmp_path / name).write_text(text, encoding="utf-8")
-        monkeypatch.chdir(tmp_path)
+    page = README
 
     def make_environment(self) -> Environment:
         """Return the README's walk."""

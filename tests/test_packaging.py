@@ -195,9 +195,12 @@ def test_addresses_are_those_of_the_clone(origin: str, address: str | None, tmp_
     (tmp_path / "policies").mkdir()
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["git", "remote", "add", "origin", origin], cwd=tmp_path, check=True)
-    asked = [sys.executable, "setup.py", "-q", "--url"]
-    said = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
-    assert said == (address or "")
+    asked = [sys.executable, "setup.py", "-q", "--url", "--long-description"]
+    said = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
+    url, _, page = said.partition("\n")
+    assert url == (address or "")
+    assert f"]({address}/blob/HEAD/docs/tutorial.md)" in page if address else "](docs/tutorial.md)" in page
+    assert f"]({address}/raw/HEAD/docs/pictures/terminal.svg)" in page if address else "](docs/pictures/" in page
 
 
 def test_extras_that_errors_suggest_exist_and_bring_the_package(metadata: Message) -> None:

@@ -54,6 +54,7 @@ other commands (each has its own --help):
   arena schema                 print the JSON Schema of the configuration
   arena fake-gamecore URL      play the side of a game against a server, to test it
   arena fake-actor             answer every request of a game alike, to test its client"""
+"""The end of ``--help``."""
 
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended, as shells have it."""
