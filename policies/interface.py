@@ -30,6 +30,8 @@ class Policy(Protocol):
     Attributes:
       recurrent: whether actions depend on earlier observations of the lane; optional, False if it is missing.
       horizon: steps per rollout; 0 if the policy never learns.
+      looks_back: whether ``learn`` may complete what ``act`` has left out of ``extras``, by the weights of the moment;
+        optional. A worker whose lanes go at their own pace sets it to False, since weights change within a column.
       extras: name -> (shape behind the lane axis, dtype) of the arrays that ``act`` adds to the rollout for ``learn``.
     """
 

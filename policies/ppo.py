@@ -72,6 +72,7 @@ class PPO:
     """
 
     Settings = PPOSettings
+    looks_back = True
 
     def __init__(
         self, spaces: EntitySpaces, settings: PPOSettings, *, lanes: int, seed: int, device: str = "cpu"
@@ -121,7 +122,11 @@ class PPO:
         learning: bool = False,
     ) -> Decision:
         """See ``Policy``."""
-        if self._fast is not None:
+        at_once = learning and not self.looks_back  # values and log probabilities are not left to ``_look_back``
+        if self._fast is not None and at_once:
+            outputs, values = self._fast.forward(observations)
+            extras, state = {"value": values}, None
+        elif self._fast is not None:
             outputs, extras, state = self._fast.act(observations), {}, None
         else:
             before = self._recall(observations, lanes)
@@ -135,7 +140,7 @@ class PPO:
         if not learning:
             return Decision(self.distribution.actions(choice), {})
         extras["choice"] = choice
-        if self._fast is None:
+        if self._fast is None or at_once:
             extras["log_prob"] = self.distribution.differentiate(outputs, self._free, choice, action_mask).log_prob
         return Decision(self.distribution.actions(choice), extras)
 
@@ -234,7 +239,7 @@ class PPO:
             scale = longest / norm if longest is not None and norm > longest else 1.0
             self.optimizer.step(self.gradient.values, settings.learning_rate, scale)
         self.updates += 1
-        if self.recurrent and settings.burn_in != 0:
+        if self.recurrent and settings.burn_in != 0 and self.looks_back:  # else its lanes are not those that act
             self._burn_in(rollout)
         if history:
             metrics.update(zip((*LOSSES, "grad_norm"), np.mean(history, 0).tolist(), strict=True))
@@ -272,7 +277,7 @@ class PPO:
 
         The weights are still those that acted, and one pass over a rollout is cheaper than its slots one by one.
         """
-        if self._fast is None:
+        if self._fast is None or not self.looks_back:
             return
         observations, choice = _joined(rollout.observations), _joined(rollout.extras["choice"])
         mask = None if rollout.action_mask is None else _joined(rollout.action_mask)

@@ -142,16 +142,7 @@ class Rollout:
         acts[...] = acting
         begins[...] = starts
         if slot == self.horizon:
-            _transitions(
-                lanes.start,
-                lanes.start + len(rewards),
-                *self._arrived,
-                self.rewards,
-                self.terminated,
-                self.truncated,
-                self.valid,
-                self.next_slot,
-            )
+            self._settle(lanes.start, lanes.start + len(rewards))
 
     def decide(self, slot: int, lanes: slice, decision: Decision) -> None:
         """Store what the policy answered to the observations of ``slot``, 0 to T - 1."""
@@ -162,6 +153,66 @@ class Rollout:
     def finish(self, lanes: slice, values: np.ndarray) -> None:
         """Store the values ``[N]`` of the observations of slot T (``Policy.bootstrap``)."""
         self.extras["value"][self.horizon, lanes] = values
+
+    # Columns of lanes that go at their own pace (``arena.learning.lanes``), instead of all of the above
+
+    def clear(self) -> None:
+        """Make room for other columns: no lane holds a transition."""
+        for array in (self.acting, self.starts, self.over, self.cut, self.void):
+            array.fill(False)
+        for array in (self.earned, self.rewards, self.terminated, self.truncated, self.valid):
+            array.fill(0)
+        self.next_slot[:] = self._following
+
+    def load_column(
+        self,
+        lane: int,
+        *,
+        observations: Any,
+        actions: Any,
+        action_mask: np.ndarray | None,
+        extras: Mapping[str, np.ndarray],
+        earned: np.ndarray,
+        over: np.ndarray,
+        cut: np.ndarray,
+        void: np.ndarray,
+        acting: np.ndarray,
+        starts: np.ndarray,
+    ) -> None:
+        """Take what a lane has collected, all arrays ``[T + 1, ...]``, and make transitions of it.
+
+        The column is closed: an episode that goes on is cut at slot T, whose value stands for what follows, since the
+        lane of the next rollout is another one's.
+
+        Args:
+          lane: where it goes.
+          observations: see the attributes of the class, like all that follow.
+          actions: see there.
+          action_mask: see there.
+          extras: see there.
+          earned: see there.
+          over: see there.
+          cut: see there.
+          void: see there.
+          acting: see there.
+          starts: see there.
+        """
+        put(self.observations, (slice(None), lane), observations)
+        put(self.actions, (slice(None), lane), actions)
+        if self.action_mask is not None and action_mask is not None:
+            self.action_mask[:, lane] = action_mask
+        for name, value in extras.items():
+            self.extras[name][:, lane] = value
+        for array, values in zip(self._arrived, (earned, over, cut, void, acting, starts), strict=True):
+            array[:, lane] = values
+        self.cut[self.horizon, lane] |= not over[self.horizon]
+        self._settle(lane, lane + 1)
+
+    def _settle(self, first: int, end: int) -> None:
+        """Make the transitions of the lanes from ``first`` to before ``end``."""
+        _transitions(
+            first, end, *self._arrived, self.rewards, self.terminated, self.truncated, self.valid, self.next_slot
+        )
 
 
 @compiled(

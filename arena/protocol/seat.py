@@ -23,6 +23,7 @@ class SeatOffer(NamedTuple):
       turn_based: whether entities may skip steps.
       memory: what its messages go through, where the worker is on the same machine.
       semaphores: names of the seat's semaphores, where the ranks of the match take turns on a core.
+      own_pace: whether each entity of each copy acts when it asks to: those of games outside.
     """
 
     match: int
@@ -35,6 +36,7 @@ class SeatOffer(NamedTuple):
     turn_based: bool
     memory: "MemoryName | None"
     semaphores: tuple[str, str] | None
+    own_pace: bool = False
 
     def distinct_spaces(self) -> list[tuple[str, str, int]]:
         """Return observation space, action space and size of the mask of the seat's entities, each combination once."""

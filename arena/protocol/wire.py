@@ -4,7 +4,7 @@ Both ends derive the same layout from the same spaces, so that nothing but raw a
 
 Action message (worker to environment process), one per exchange and batch::
 
-    header   int64 [2]                     command, bytes of the side message that follows
+    header   int64 [3]                     command, bytes of the side message that follows, steps learned from
     actions  one block per kind of entity: each leaf [copies, entities of that kind, ...] in its own dtype
 
 Observation message (environment process to worker)::
@@ -14,6 +14,7 @@ Observation message (environment process to worker)::
     terminated, truncated, acting  bool [copies, entities]
     started, over, void  bool [copies]     void: an accident ended the episode
     lineup      int32 [copies]             who plays in the copy's episode: a number that a job explains (leagues)
+    marks       int8 [copies, entities]    of games outside, whose entities go at their own pace: BEGINS, WITHDRAWN
     observations, action masks  one block per kind of entity: each leaf [copies, entities of that kind, ...]
 
 Every array starts at a multiple of 64 bytes, a cache line.
@@ -31,12 +32,15 @@ from arena.envs.interface import EntitySpaces
 
 ALIGNMENT = 64
 HEADER_WORDS = 2
+ACTION_HEADER_WORDS = 3
 
 # What a worker asks for.
 STEP, RESET, DONE = 0, 1, 2  # done: a step too, but this seat needs no more of them
 # What an environment process says besides the step itself: bits of the flags. Plain: in all copies everybody acts, as
 # before, and no episode begins or ends; a shorter way to say what the record's arrays say, too.
 MATCH_OVER, PLAIN = 1, 2
+# Bits of the marks of a game outside: an episode of the entity begins here; its last action was never carried out.
+BEGINS, WITHDRAWN = 1, 2
 
 
 class ShapeError(ValueError):
@@ -113,14 +117,14 @@ class ActionMessage:
 
     Attributes:
       buffer: the bytes that travel.
-      header: int64 [2], see the module's text; a ``plain_view``.
+      header: int64 [3], see the module's text; a ``plain_view``.
       actions: for each block, a tree of arrays ``[copies, entities of the block, ...]``.
     """
 
     def __init__(self, blocks: Sequence[Block], copies: int, memory: np.ndarray | None = None) -> None:
         """Lay the message out in ``memory`` (bytes, aligned, enough of them), or in memory of its own."""
         carver = _Carver()
-        header = carver.want((HEADER_WORDS,), np.int64)
+        header = carver.want((ACTION_HEADER_WORDS,), np.int64)
         wanted = [carver.want_leaves(block.spaces.action, copies, len(block.positions)) for block in blocks]
         self.buffer, arrays = carver.carve(memory)
         self.header = plain_view(arrays[header])
@@ -140,6 +144,7 @@ class ObservationMessage(NamedTuple):
     over: np.ndarray
     void: np.ndarray
     lineup: np.ndarray
+    marks: np.ndarray
     observations: list[Tree]
     action_masks: list[np.ndarray | None]
 
@@ -161,6 +166,7 @@ def make_observation_message(
     terminated, truncated, acting = (carver.want((copies, entities), np.bool_) for _ in range(3))
     started, over, void = (carver.want((copies,), np.bool_) for _ in range(3))
     lineup = carver.want((copies,), np.int32)
+    marks = carver.want((copies, entities), np.int8)
     observations, masks = [], []
     for block in blocks:
         k = len(block.positions)
@@ -178,6 +184,7 @@ def make_observation_message(
         over=arrays[over],
         void=arrays[void],
         lineup=arrays[lineup],
+        marks=arrays[marks],
         observations=[map_tree(lambda i: arrays[i], tree) for tree in observations],
         action_masks=[None if i is None else arrays[i] for i in masks],
     )

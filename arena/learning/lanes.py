@@ -1,0 +1,135 @@
+"""Trajectories of lanes that go at their own pace: each fills a column of its own, and full columns are learned from.
+
+A game outside acts when it asks, so that one lane may be ten actions ahead of another. Each lane therefore counts its
+own slots. A full column goes into the next free lane of a rollout, which a policy learns from as from any other.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from arena.common.trees import leaf_dtype, leaf_shape, map_space, map_tree, put
+from arena.envs.interface import EntitySpaces
+from arena.learning.rollout import Decision, Rollout
+
+
+class LaneColumns:
+    """A column of T + 1 slots for each of L lanes.
+
+    For each exchange and the lanes that take part in it: ``withdraw`` where the last action was never carried out, then
+    ``observe`` and ``decide``, and ``move_full``. What is in slot T of a full column is in slot 0 of the lane's next
+    one, with its decision, so that nothing is decided twice. Lanes that are never used touch no memory.
+
+    Attributes:
+      horizon: T.
+      slots: ``[L]``, the slot that each lane fills next; T + 1 where its column is full.
+    """
+
+    def __init__(
+        self, spaces: EntitySpaces, extras: Mapping[str, tuple[tuple[int, ...], Any]], *, horizon: int, lanes: int
+    ) -> None:
+        """Allocate all columns; see ``Rollout`` for the arguments."""
+        shape = (lanes, horizon + 1)
+        self.horizon = horizon
+        self.slots = np.zeros(lanes, np.intp)
+        self._observations = map_space(spaces.observation, lambda s: np.zeros((*shape, *leaf_shape(s)), leaf_dtype(s)))
+        self._actions = map_space(spaces.action, lambda s: np.zeros((*shape, *leaf_shape(s)), leaf_dtype(s)))
+        self._mask = np.zeros((*shape, spaces.mask_size), np.int8) if spaces.mask_size else None
+        self._extras = {name: np.zeros((*shape, *below), dtype) for name, (below, dtype) in extras.items()}
+        self._earned = np.zeros(shape, np.float64)
+        self._flags = {name: np.zeros(shape, bool) for name in ("over", "cut", "void", "acting", "starts")}
+
+    def withdraw(self, lanes: np.ndarray, cut: np.ndarray) -> None:
+        """Take back the last action of some lanes: it was never carried out, and is not learned from.
+
+        Args:
+          lanes: ``[N]``, their numbers.
+          cut: ``[N]`` bool, whether the episode ends there, truncated at the observation of that action; else the lane
+            acts again, and until then time passes as between two turns of a turn-based game.
+        """
+        there = self.slots[lanes] > 0
+        lanes, cut = lanes[there], cut[there]
+        last = self.slots[lanes] - 1
+        self._flags["acting"][lanes, last] = False
+        self._flags["cut"][lanes, last] |= cut
+
+    def observe(
+        self,
+        lanes: np.ndarray,
+        observations: Any,
+        earned: np.ndarray,
+        over: np.ndarray,
+        cut: np.ndarray,
+        void: np.ndarray,
+        acting: np.ndarray,
+        starts: np.ndarray,
+        action_mask: np.ndarray | None = None,
+    ) -> None:
+        """Store what has arrived in the next slot of some lanes; see ``Rollout.observe`` for what that means.
+
+        Args:
+          lanes: ``[N]``, their numbers, each once.
+          observations: arrays ``[N, ...]``, nested like the observation space.
+          earned: ``[N]`` float64.
+          over: ``[N]`` bool, where the episode was found terminated.
+          cut: ``[N]`` bool, where it was found truncated; the observation is then the final one.
+          void: ``[N]`` bool, where an accident has ended it.
+          acting: ``[N]`` bool.
+          starts: ``[N]`` bool.
+          action_mask: ``[N, mask_size]``, nonzero is allowed.
+
+        Raises:
+          RuntimeError: a lane's column is full, and was not moved.
+        """
+        slots = self.slots[lanes]
+        if (slots > self.horizon).any():
+            raise RuntimeError(f"lane {int(lanes[slots > self.horizon][0])} has a full column that was not moved")
+        where = lanes, slots
+        put(self._observations, where, observations)
+        if self._mask is not None:
+            self._mask[where] = 1 if action_mask is None else action_mask
+        self._earned[where] = earned
+        for name, values in (("over", over), ("cut", cut), ("void", void), ("acting", acting), ("starts", starts)):
+            self._flags[name][where] = values
+        self.slots[lanes] += 1
+
+    def decide(self, lanes: np.ndarray, decision: Decision) -> None:
+        """Store what the policy answered for the lanes that ``observe`` was called with."""
+        where = lanes, self.slots[lanes] - 1
+        put(self._actions, where, decision.actions)
+        for name, value in decision.extras.items():
+            self._extras[name][where] = value
+
+    def move_full(self, rollout: Rollout, first: int) -> int:
+        """Move full columns into the lanes of a rollout from ``first`` on, and begin the next columns.
+
+        Returns:
+          How many were moved: as many as are full, or as there is room for.
+        """
+        full = np.flatnonzero(self.slots > self.horizon)[: rollout.lanes - first]
+        for place, lane in enumerate(full, first):
+            rollout.load_column(
+                place,
+                observations=map_tree(lambda array, at=lane: array[at], self._observations),
+                actions=map_tree(lambda array, at=lane: array[at], self._actions),
+                action_mask=None if self._mask is None else self._mask[lane],
+                extras={name: array[lane] for name, array in self._extras.items()},
+                earned=self._earned[lane],
+                **{name: array[lane] for name, array in self._flags.items()},
+            )
+            self._begin(lane)
+        return len(full)
+
+    def _begin(self, lane: int) -> None:
+        """Begin a lane's next column with what the last slot of this one holds."""
+
+        def repeat(array: np.ndarray) -> None:
+            array[lane, 0] = array[lane, -1]
+
+        map_tree(repeat, self._observations)
+        map_tree(repeat, self._actions)
+        arrays = (self._earned, *self._flags.values(), *self._extras.values())
+        for array in arrays if self._mask is None else (*arrays, self._mask):
+            repeat(array)
+        self.slots[lane] = 1
