@@ -18,6 +18,7 @@ from arena.plan.layout import plan, ranks_of_run
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "configs").glob("*.yaml"))
 EXPECTED = {
+    "gateway_cartpole",
     "quickstart",
     "cartpole",
     "cartpole_dqn",

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from arena.commands.gateway_options import add_gateway_options, gateway_config, log_requests, server_packages
+from arena.commands.gateway_options import add_gateway_options, gateway_config, log_requests
+from arena.common.registry import packages_for
 from arena.gateway import Actor, Agents
 
 
@@ -43,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     config = gateway_config(arguments)
     log_requests(config)
-    with server_packages("arena fake-actor"):
+    with packages_for("arena fake-actor"):
         from arena.gateway.actors.seats import Seats
         from arena.gateway.app import Gateway
         from arena.gateway.server import opened, serve

@@ -1,9 +1,8 @@
 """Options of commands that serve: one for each key of ``GatewayConfig``."""
 
 import argparse
-import contextlib
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 import yaml
@@ -11,7 +10,6 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from arena.common.errors import ConfigError
-from arena.common.registry import missing_package
 from arena.common.validation import problems
 from arena.config.gateway import GatewayConfig
 
@@ -56,19 +54,6 @@ def gateway_config(arguments: argparse.Namespace) -> GatewayConfig:
     except ValidationError as error:
         place, text, _ = next(iter(problems(error, GatewayConfig)))
         raise ConfigError(f"--{str(place[0]).replace('_', '-')}: {text}") from error
-
-
-@contextlib.contextmanager
-def server_packages(command: str) -> Iterator[None]:
-    """Say what to install where an import of the server fails.
-
-    Raises:
-      ConfigError: a package is missing.
-    """
-    try:
-        yield
-    except ImportError as error:
-        raise missing_package(error, command) from error
 
 
 def log_requests(config: GatewayConfig) -> None:

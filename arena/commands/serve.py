@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.commands.arguments import positive
-from arena.commands.gateway_options import add_gateway_options, gateway_config, log_requests, server_packages
+from arena.commands.gateway_options import add_gateway_options, gateway_config, log_requests
 from arena.common.errors import ConfigError
+from arena.common.registry import packages_for
 from arena.common.seeding import derive_seed
 from arena.config.gateway import GatewayConfig
 from arena.config.run import RunConfig, load_config
@@ -38,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     logging.getLogger("arena.gateway").setLevel(logging.INFO)
     log_requests(config)
     _check(arguments)
-    with server_packages("arena serve"):
+    with packages_for("arena serve"):
         from arena.gateway.server import opened, serve
     from arena.export.about import ExportRefused
     from arena.gateway.workers.peers import WorkerPlace

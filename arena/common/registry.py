@@ -1,8 +1,10 @@
 """Names to code: the engine reaches environments and policies only through here."""
 
+import contextlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ ENVIRONMENTS = {
     "touchdown": "arena.envs.touchdown:Touchdown",
     "ecr": "arena.envs.ecr.environment:EmptyContainers",
     "matrix_game": "arena.envs.matrix_game:MatrixGame",
+    "gateway": "arena.gateway.training.spaces:GamesOutside",
 }
 
 
@@ -26,6 +29,7 @@ class PolicyEntry(NamedTuple):
 
 POLICIES = {
     "random": PolicyEntry("arena.policies.random:Random", "arena.policies.settings:RandomSettings"),
+    "external": PolicyEntry("arena.policies.external:External", "arena.config.gateway:ExternalSettings"),
     "ppo": PolicyEntry("arena.policies.ppo:PPO", "arena.policies.settings:PPOSettings"),
     "dqn": PolicyEntry("arena.policies.off_policy.dqn:DQN", "arena.policies.off_policy.settings:DQNSettings"),
     "sac": PolicyEntry("arena.policies.off_policy.sac:SAC", "arena.policies.off_policy.settings:SACSettings"),
@@ -66,6 +70,19 @@ def missing_package(error: ImportError, wanted_by: str) -> ConfigError:
     else:
         remedy = str(error)
     return ConfigError(f"{wanted_by} needs the package {package!r}, which cannot be imported; install it: {remedy}")
+
+
+@contextlib.contextmanager
+def packages_for(wanted_by: str) -> Iterator[None]:
+    """Say what to install where an import fails.
+
+    Raises:
+      ConfigError: a package is missing.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise missing_package(error, wanted_by) from error
 
 
 def load(reference: str) -> Any:

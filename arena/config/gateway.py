@@ -1,44 +1,22 @@
-"""Where and how players are served over HTTP: ``arena serve`` makes its options of these keys."""
+"""Where and how games outside are served over HTTP, by ``arena serve`` and in a run."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from arena.common.validation import Count, Index, Model, Number, Problem, refusal
+from arena.config.files import located
 
 Seconds = Annotated[Number, Field(gt=0)]
 
 
-class GatewayConfig(Model):
-    """Limits of the server."""
+class ServerConfig(Model):
+    """Limits of a server."""
 
-    actor: str = Field("json", description="The actor of each game: json, or path/to/file.py:Class.")
-    settings: dict[str, Any] = Field({}, description="The mapping that the actor gets as its config.")
-    agents: dict[str, str] = Field(
-        {}, description="A mapping agent: player. Default: the player with the agent's name, or the only player."
-    )
     host: str = Field(
         "127.0.0.1", description="Address to listen on. The default can be reached from this machine only."
     )
     port: Annotated[Index, Field(le=65535)] = Field(8000, description="The port; 0 takes any free one.")
-    sessions: Annotated[Count, Field(le=65536)] = Field(
-        256, description="Number of games that may be open at the same time."
-    )
-    max_batch: Annotated[Count, Field(le=4096)] = Field(
-        64, description="Largest number of requests that one forward pass answers."
-    )
-    max_wait: Annotated[Number, Field(ge=0, le=1)] = Field(
-        0.0, description="Seconds that a forward pass waits for more requests; 0 does not wait."
-    )
-    pin: Literal["session", "newest"] = Field(
-        "session",
-        description="Weights that a game uses: session keeps the version of its start, newest always takes "
-        "the newest version.",
-    )
-    poll: Seconds = Field(1.0, description="Seconds between two checks for newer versions.")
-    max_versions: Annotated[Count, Field(ge=2)] = Field(
-        4, description="Number of versions of a player that are kept for games that started with them."
-    )
     actor_threads: Annotated[Index, Field(le=256)] = Field(
         0, description="Threads for actors whose methods block; 0 calls the methods in the event loop."
     )
@@ -70,7 +48,7 @@ class GatewayConfig(Model):
     access_log: bool = Field(False, strict=True, description="Write a line for each request to standard error.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> "GatewayConfig":
+    def _consistent(self) -> "ServerConfig":
         wrong = []
         for name, other in (("tls_key", "tls_cert"), ("tls_cert", "tls_key")):
             if getattr(self, name) is None and getattr(self, other) is not None:
@@ -78,3 +56,72 @@ class GatewayConfig(Model):
         if wrong:
             raise refusal(wrong)
         return self
+
+
+class ActorServerConfig(ServerConfig):
+    """A server whose games are played by actors."""
+
+    actor: str = Field("json", description="The actor of each game: json, or path/to/file.py:Class.")
+    settings: dict[str, Any] = Field({}, description="The mapping that the actor gets as its config.")
+
+    @field_validator("actor")
+    @classmethod
+    def _located(cls, actor: str, info: ValidationInfo) -> str:
+        return located(actor, info)
+
+
+class GatewayConfig(ActorServerConfig):
+    """What `arena serve` is told: it makes its options of these keys."""
+
+    agents: dict[str, str] = Field(
+        {}, description="A mapping agent: player. Default: the player with the agent's name, or the only player."
+    )
+    sessions: Annotated[Count, Field(le=65536)] = Field(
+        256, description="Number of games that may be open at the same time."
+    )
+    max_batch: Annotated[Count, Field(le=4096)] = Field(
+        64, description="Largest number of requests that one forward pass answers."
+    )
+    max_wait: Annotated[Number, Field(ge=0, le=1)] = Field(
+        0.0, description="Seconds that a forward pass waits for more requests; 0 does not wait."
+    )
+    pin: Literal["session", "newest"] = Field(
+        "session",
+        description="Weights that a game uses: session keeps the version of its start, newest always takes "
+        "the newest version.",
+    )
+    poll: Seconds = Field(1.0, description="Seconds between two checks for newer versions.")
+    max_versions: Annotated[Count, Field(ge=2)] = Field(
+        4, description="Number of versions of a player that are kept for games that started with them."
+    )
+
+
+class OutsideSettings(ActorServerConfig):
+    """Settings of the environment `gateway`: games outside, whose agents learn."""
+
+    game: str | None = Field(
+        None,
+        description="With actor: json, the environment that the games outside are copies of, such as "
+        "gymnasium:CartPole-v1. It is made once, for the names and spaces of its agents, and never stepped.",
+    )
+    game_settings: dict[str, Any] = Field({}, description="Keyword arguments of game.")
+    spaces: dict[str, dict[str, Any]] | None = Field(
+        None,
+        description="With actor: json, instead of game: a mapping of each agent to its observation and action space, "
+        "written as in spaces.json of a player, and masked: true if it has an action mask.",
+    )
+
+    @model_validator(mode="after")
+    def _knows_its_spaces(self) -> "OutsideSettings":
+        given = [name for name in ("game", "spaces") if getattr(self, name) is not None]
+        if self.actor != "json" and given:
+            text = f"expected none beside an actor of your own, whose class says its spaces, found {given[0]}"
+            raise refusal([Problem((given[0],), text)])
+        if self.actor == "json" and len(given) != 1:
+            text = "expected game or spaces, from which the json actor knows its agents, found "
+            raise refusal([Problem((), text + (" and ".join(given) or "none"))])
+        return self
+
+
+class ExternalSettings(ServerConfig):
+    """Settings of the policy `external`: the server at which somebody outside takes the seat."""

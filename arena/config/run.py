@@ -15,7 +15,9 @@ from arena.common.validation import Count, Index, Model, Place, Problem, problem
 from arena.config.league import LeagueSection
 from arena.config.sections import (
     BEST,
+    EXTERNAL,
     OTHERS,
+    OUTSIDE,
     CheckpointConfig,
     CountOrAuto,
     EnvConfig,
@@ -71,17 +73,36 @@ class TableRow(NamedTuple):
       replicas: how many such matches.
       env: its environment: what the match changes put over the file's.
       remapped: whether the match says which entities are played; it may then leave some out.
+      external: the seat whose actions come over HTTP, if there is one: no worker sits there.
+      external_port: where they come to.
     """
 
     seats: tuple[Seat, ...]
     replicas: int | Literal["auto"]
     env: EnvConfig
     remapped: bool = False
+    external: tuple[Seat, ...] = ()
+    external_port: int | None = None
 
     @property
     def in_worker(self) -> bool:
         """Whether the one worker of each match steps the environment itself."""
         return self.env.in_worker
+
+    @property
+    def outside(self) -> bool:
+        """Whether games, or somebody who plays them, come over HTTP, so that nothing is stepped in turn."""
+        return self.env.use == OUTSIDE or bool(self.external)
+
+    @property
+    def port(self) -> int | None:
+        """Where games outside come to; None where there are none."""
+        return self.env.settings["port"] if self.env.use == OUTSIDE else self.external_port
+
+    @property
+    def all_seats(self) -> tuple[Seat, ...]:
+        """Who plays: on the seats of workers, and outside."""
+        return (*self.seats, *self.external)
 
 
 class Round(NamedTuple):
@@ -215,6 +236,9 @@ class RunConfig(Model):
         environments += [
             (match.env, (*place, *where)) for each, place in self._rounds() for match, where in listed(each)
         ]
+        if any(row.outside for round_ in self.round_list() for row in round_.rows):
+            text = "expected false with games outside, which come when they come, found true"
+            return [Problem(("deterministic",), text, self.deterministic)]
         timed = [
             Problem((*place, "env", "wait_timeout"), "expected none in a deterministic run, which has no clock")
             for env, place in environments
@@ -259,9 +283,34 @@ class RunConfig(Model):
         """Check each match's environment once what it changes is put over the file's."""
         wrong: dict[Problem, None] = {}
         for match, where in listed(table):
-            found = self._overridden(match.env, (*place, *where))
+            found = self._overridden(match.env, (*place, *where)) or self._unserved(match, (*place, *where))
             wrong.update(dict.fromkeys(found or self._unhoused(match.env, len(match.seats), (*place, *where))))
         return list(wrong)
+
+    def _unserved(self, match: MatchConfig, place: Place) -> list[Problem]:
+        """Say where a seat that is taken over HTTP cannot be."""
+        external = [name for names in match.seats for name in names[:1] if self._is_external(name)]
+        if not external:
+            return []
+        env = self._env(match.env)
+        wrong = []
+        if len(external) > 1:
+            wrong.append(Problem((*place, "seats"), f"expected at most one external seat, found {len(external)}"))
+        elif len(match.seats) == 1:
+            wrong.append(
+                Problem((*place, "seats"), f"expected a seat beside the external one ({external[0]}), found none")
+            )
+        if env.use == OUTSIDE:
+            text = f"expected none in a game outside, where the game itself asks for actions, found {external[0]}"
+            wrong.append(Problem((*place, "seats"), text))
+        for name, usual in (("in_worker", False), ("manager", "serial"), ("autoreset", "next_step")):
+            if getattr(env, name) != usual:
+                text = f"expected {str(usual).lower()} beside an external seat, found {getattr(env, name)}"
+                wrong.append(Problem(("env", name), text))
+        return wrong
+
+    def _is_external(self, name: str) -> bool:
+        return name in self.policies and self.policies[name].use == EXTERNAL
 
     def _unhoused(self, env: EnvOverride | None, seats: int, place: Place) -> list[Problem]:
         """Say where a match has no single worker to step its environment."""
@@ -309,7 +358,17 @@ class RunConfig(Model):
         return tuple(rounds)
 
     def _row(self, match: MatchConfig) -> TableRow:
-        return TableRow(match.seating(), match.replicas, self._env(match.env), remapped=match.entities is not None)
+        seats: dict[bool, list[Seat]] = {False: [], True: []}
+        for seat in match.seating():
+            seats[self.policies[seat.player].use == EXTERNAL].append(seat)
+        return TableRow(
+            seats=tuple(seats[False]),
+            replicas=match.replicas,
+            env=self._env(match.env),
+            remapped=match.entities is not None,
+            external=tuple(seats[True]),
+            external_port=next((self.policies[seat.player].settings["port"] for seat in seats[True]), None),
+        )
 
     def _league_rows(self, league: LeagueSection) -> tuple[TableRow, ...]:
         """Return the matches of each active player."""

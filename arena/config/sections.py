@@ -2,7 +2,6 @@
 
 import operator
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
 from pydantic import (
@@ -20,8 +19,12 @@ from arena.common.colors import to_hex
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
 from arena.common.validation import Count, Model, Number, Problem, check_settings, found, refusal
+from arena.config.files import existing, located
+from arena.config.gateway import OutsideSettings
 from arena.env_manager.settings import FaultSettings
 
+OUTSIDE = "gateway"  # the environment whose games are outside
+EXTERNAL = "external"  # the policy whose actions come from outside
 BEST, OTHERS = "best", "others"  # words of ``copy`` that are no names of policies
 
 
@@ -66,28 +69,6 @@ CountOrAuto = Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeVal
 Settings = dict[str, Any]
 
 
-def existing(place: str, info: ValidationInfo) -> Path:
-    """Return the file or directory ``place``, looked for from the current directory, then beside the config file."""
-    folders = [Path.cwd()]
-    if info.context and "folder" in info.context:
-        folders.append(info.context["folder"])
-    for folder in folders:
-        path = (folder / Path(place).expanduser()).resolve()
-        if path.exists():
-            return path
-    raise ValueError(f"there is no file {place!r} (looked in {', then in '.join(map(str, dict.fromkeys(folders)))})")
-
-
-def located(use: str, info: ValidationInfo) -> str:
-    """Return ``use`` with the absolute path of the file it names, if it names one."""
-    place, colon, name = use.partition(":")
-    if not place.endswith(".py"):
-        return use
-    if not (colon and name):
-        raise ValueError(f"expected path/to/file.py:name, found {found(use)}: say which name of the file to use")
-    return f"{existing(place, info)}:{name}"
-
-
 class WrapperConfig(Model):
     """A wrapper around each copy of the environment."""
 
@@ -104,7 +85,7 @@ class EnvironmentKeys(Model):
 
     use: str = Field(
         description="The environment: a registered name (touchdown, matrix_game), gymnasium:<id>, pettingzoo:<module>, "
-        "openspiel:<game>, package.module:make_env or path/to/file.py:make_env."
+        "openspiel:<game>, package.module:make_env or path/to/file.py:make_env; gateway for games outside."
     )
     settings: Settings = Field({}, description="Keyword arguments of the environment or the wrapper.")
     num_envs: Count = Field(
@@ -143,6 +124,11 @@ class EnvironmentKeys(Model):
     def _known(cls, use: str, info: ValidationInfo) -> str:
         return _environment(use, info)
 
+    @field_validator("settings")
+    @classmethod
+    def _served(cls, settings: Settings, info: ValidationInfo) -> Settings:
+        return _checked(OutsideSettings, settings, info) if info.data.get("use") == OUTSIDE else settings
+
 
 class EnvConfig(FaultSettings, EnvironmentKeys):
     """The environment that a match plays, and what becomes of its faults."""
@@ -157,6 +143,17 @@ class EnvConfig(FaultSettings, EnvironmentKeys):
                     )
                 ]
             )
+        return self
+
+    @model_validator(mode="after")
+    def _outside_is_not_stepped(self) -> "EnvConfig":
+        if self.use == OUTSIDE:
+            usual = EnvConfig.model_fields
+            named = ("in_worker", "batches", "manager", "wrappers", "autoreset", "wait_timeout", "memory_limit")
+            odd = [name for name in named if getattr(self, name) != usual[name].default]
+            text = "expected none with use: gateway, whose games nobody here steps"
+            if odd:
+                raise refusal([Problem((name,), text) for name in odd])
         return self
 
     @model_validator(mode="after")
@@ -184,7 +181,12 @@ class EnvConfig(FaultSettings, EnvironmentKeys):
     @property
     def batch_count(self) -> int:
         """How many batches there are, the default resolved."""
-        return self.batches or (1 if self.in_worker else min(2, self.num_envs))
+        return self.batches or (1 if self.in_worker or self.use == OUTSIDE else min(2, self.num_envs))
+
+
+def _checked(model: type[Model], settings: Settings, info: ValidationInfo) -> Settings:
+    """Return settings with their defaults filled in; files are looked for beside the configuration, too."""
+    return model.model_validate(settings, context=info.context).model_dump()
 
 
 def _environment(use: str, info: ValidationInfo) -> str:
@@ -253,7 +255,7 @@ class PolicyConfig(Model):
 
     use: str = Field(
         description="Algorithm of the policy: random, ppo, dqn, sac, td3, ddpg, sb3, module:Class or "
-        "path/to/file.py:Class."
+        "path/to/file.py:Class; external for a seat whose actions come over HTTP."
     )
     settings: Settings = Field(
         {},
@@ -283,7 +285,7 @@ class PolicyConfig(Model):
     @property
     def learns(self) -> bool:
         """Whether the player learns, as far as the file tells: of one of the user's own it is assumed."""
-        return not self.frozen and self.use != "random"
+        return not self.frozen and self.use not in ("random", EXTERNAL)
 
     @field_validator("use")
     @classmethod

@@ -22,6 +22,7 @@ class SeatsOnOffer(NamedTuple):
       slices: the copies of each batch.
       same_step: whether finished episodes restart within the same step.
       turn_based: whether entities may skip steps.
+      own_pace: whether each entity of each copy acts when it asks to.
     """
 
     entities: Sequence[tuple[EntitySpaces, ...]]
@@ -29,6 +30,7 @@ class SeatsOnOffer(NamedTuple):
     slices: Sequence[slice]
     same_step: bool
     turn_based: bool
+    own_pace: bool = False
 
 
 def connect_seats(
@@ -84,6 +86,7 @@ def connect_seats(
                 turn_based=seats.turn_based,
                 memory=None if memory is None else memory.name,
                 semaphores=semaphores[i].names if semaphores else None,
+                own_pace=seats.own_pace,
             )
             mailbox.hand(rank, offer)
         answers: list[SeatAnswer] = [

@@ -11,7 +11,7 @@ from arena.config.gateway import GatewayConfig
 from arena.gateway.access import Access
 from arena.gateway.actors.actor import Actor
 from arena.gateway.actors.json_actor import JsonActor
-from arena.gateway.actors.seats import Seats
+from arena.gateway.actors.seats import SeatGiver
 from arena.gateway.answers import Answer, Refusal, json_answer, shown
 from arena.gateway.games.step import Steps, kind_of
 from arena.gateway.inference import Inference
@@ -49,7 +49,7 @@ class Gateway:
     def __init__(
         self,
         players: Mapping[str, Player],
-        seats: Seats,
+        seats: SeatGiver,
         config: GatewayConfig,
         actor: type[Actor] = JsonActor,
         settings: Mapping[str, Any] = NO_SETTINGS,
@@ -188,6 +188,15 @@ class Gateway:
         return answer
 
     # The server itself ------------------------------------------------------------------------------------------
+
+    def learns(self, is_held: Callable[[], bool]) -> None:
+        """Say that this server learns: it is not ready before ``open`` is called, and calls wait while it is held."""
+        self._steps.runner.is_held = is_held
+        self._steps.sessions.ready = False
+
+    def open(self) -> None:
+        """Say that games may begin."""
+        self._steps.sessions.ready = True
 
     async def look_after(self) -> None:
         """End games whose time is over, and do what runs beside, until the task is cancelled."""

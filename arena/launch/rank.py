@@ -18,7 +18,7 @@ from arena.common.waiting import LATE, HangError, Waiter, do_nothing, usual_wait
 from arena.comms import GroupChannel, Mailbox, World
 from arena.config.run import RunConfig, WaitConfig, load_config
 from arena.launch.fault_tolerance import FaultTolerance
-from arena.plan.layout import Role, plan
+from arena.plan.layout import Match, Role, plan, port_number
 from arena.plan.pinning import ANYWHERE, place_of
 from arena.protocol.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
 from arena.records.run_directory import Resume, RunDirectory
@@ -300,7 +300,7 @@ class Rank:
         channel = self.world.split_group(place, self.waiter)
         self.log.info("rank %d, round %d: %s", me.rank, start.number, _part(context))
         home = ANYWHERE
-        if me.match is not None:
+        if me.match is not None and not round_.rows[planned.matches[me.match].row].outside:
             home = place_of(me.match, planned, round_, self.config, self.world.cores_here)
         with keeping_to(home.core):
             if me.role == "environment":
@@ -322,18 +322,22 @@ class Rank:
         return True
 
     def _serve_environment(self, context: Context, core_ranks: Sequence[int]) -> None:
-        from arena.environment.process import EnvironmentProcess
-
         assert context.me.match is not None
         match = context.plan.matches[context.me.match]
         _, workers = context.plan.match_ranks(match.index)
+        row = context.round.rows[match.row]
+        if row.outside:
+            self._serve_gateway(context, match, workers)
+            return
+        from arena.environment.process import EnvironmentProcess
+
         process = EnvironmentProcess(
             self.world,
             self.mailbox,
             context.waiter,
             match=match,
             worker_ranks=workers,
-            row=context.round.rows[match.row],
+            row=row,
             seed=context.seed,
             log=self.log,
             league=self.config.league is not None,
@@ -343,6 +347,21 @@ class Rank:
         context.waiter.on_idle = process.housekeeping
         process.serve()
         context.waiter.on_idle = do_nothing
+
+    def _serve_gateway(self, context: Context, match: Match, workers: Sequence[int]) -> None:
+        with registry.packages_for("a match with games outside"):
+            from arena.gateway.training.process import GatewayProcess
+        GatewayProcess(
+            self.world,
+            self.mailbox,
+            context.waiter,
+            match=match,
+            worker_ranks=workers,
+            row=context.round.rows[match.row],
+            log=self.log,
+            league=self.config.league is not None,
+            number=port_number(context.plan, context.round.rows, match.index),
+        ).serve()
 
     def _serve_worker(self, context: Context, channel: GroupChannel | None) -> None:
         # Imported here: they load torch, which root and environment processes stay without.
@@ -375,10 +394,12 @@ class Rank:
           ConfigError: it does.
         """
         assert context.me.match is not None
-        env = context.round.rows[context.plan.matches[context.me.match].row].env
+        row = context.round.rows[context.plan.matches[context.me.match].row]
+        env, outside = row.env, row.outside
         for key, asked, why in (
             ("league.policy", self.config.league is not None, "; it cannot play as an opponent"),
             ("deterministic", self.config.deterministic, ": where it stands between two updates only it could say"),
+            ("env.use: gateway", outside, " and takes every copy to be in step"),
             ("env.wait_timeout", env.wait_timeout is not None, " and takes every copy to be in step"),
         ):
             if asked:

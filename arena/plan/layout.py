@@ -112,6 +112,17 @@ def shares_of_matches(matches: Sequence[Match], rows: Sequence[TableRow]) -> dic
     return {(player, match): totals[player] / part for (player, match), part in lanes.items()}
 
 
+def port_number(plan_: Plan, rows: Sequence[TableRow], match: int) -> int:
+    """Return how many matches before this one have games outside on the same node and at the same port."""
+
+    def door(index: int) -> tuple[int, int | None]:
+        row = rows[plan_.matches[index].row]
+        node = plan_.assignments[plan_.match_ranks(index)[0]].node
+        return node, row.port
+
+    return sum(door(other) == door(match) for other in range(match) if rows[plan_.matches[other].row].outside)
+
+
 def ranks_needed(rows: Iterable[TableRow]) -> int:
     """Return the smallest number of ranks that can play the table; ``auto`` counts as one replica."""
     return 1 + sum(_least(row) * ranks_of_match(row) for row in rows)

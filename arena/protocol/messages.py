@@ -296,6 +296,31 @@ class WriteCheckpoint(NamedTuple):
     last: bool = False
 
 
+class Gather(NamedTuple):
+    """Worker to a worker of its group whose games are outside: all others are ready for an update.
+
+    A worker steps its environment until it has enough to learn from, and so do the others of its group. But a game
+    outside comes when it comes: its worker takes part with what it has.
+
+    Attributes:
+      update: the number of the update.
+    """
+
+    update: int
+
+
+class GatewayOpen(NamedTuple):
+    """Environment process to root: games outside may come.
+
+    Attributes:
+      match: index of the match in the plan.
+      url: where its port is.
+    """
+
+    match: int
+    url: str
+
+
 class StopLearning(NamedTuple):
     """Root to the first worker of each group: stop learning together at the next update, and play on."""
 

@@ -14,7 +14,7 @@ Observation message (environment process to worker)::
     terminated, truncated, acting  bool [copies, entities]
     started, over, void  bool [copies]     void: an accident ended the episode
     lineup      int32 [copies]             who plays in the copy's episode: a number that a job explains (leagues)
-    marks       int8 [copies, entities]    of games outside, whose entities go at their own pace: BEGINS, WITHDRAWN
+    marks       int8 [copies, entities]    of games outside, whose entities go at their own pace: BEGINS, ...
     observations, action masks  one block per kind of entity: each leaf [copies, entities of that kind, ...]
 
 Every array starts at a multiple of 64 bytes, a cache line.
@@ -39,8 +39,9 @@ STEP, RESET, DONE = 0, 1, 2  # done: a step too, but this seat needs no more of 
 # What an environment process says besides the step itself: bits of the flags. Plain: in all copies everybody acts, as
 # before, and no episode begins or ends; a shorter way to say what the record's arrays say, too.
 MATCH_OVER, PLAIN = 1, 2
-# Bits of the marks of a game outside: an episode of the entity begins here; its last action was never carried out.
-BEGINS, WITHDRAWN = 1, 2
+# Bits of the marks of a game outside: an episode of the entity begins here; its last action was never carried out; an
+# accident has ended its episode.
+BEGINS, WITHDRAWN, VOID = 1, 2, 4
 
 
 class ShapeError(ValueError):

@@ -95,6 +95,11 @@ class RunDirectory:
         return self.log / "hang-report.txt"
 
     @property
+    def gateways(self) -> Path:
+        """Where games outside may come to: match and url of each."""
+        return self.path / "gateway.json"
+
+    @property
     def plots(self) -> Path:
         """Pictures."""
         return self.path / "plots"

@@ -18,6 +18,7 @@ from arena.protocol.messages import (
     CheckpointPart,
     Episodes,
     Failure,
+    GatewayOpen,
     Note,
     Progress,
     RecoveryOrder,
@@ -81,6 +82,7 @@ class Root:
         self._league: LeagueCoordinator | None = None
         self._league_state: dict[str, Any] | None = None
         self._roles: dict[int, str] = {}
+        self._gateways: dict[int, str] = {}  # match -> where its games come to
         self._failed_noted = 0
         self._saved: dict[str, SurvivorState] = {}
 
@@ -333,8 +335,20 @@ class Root:
             self._progress(message)
         elif isinstance(message, Note):
             self._records.note(message.level, f"rank {message.rank}: {message.text}")
+        elif isinstance(message, GatewayOpen):
+            self._open_gateway(message)
         elif isinstance(message, Failure):
             self.fail(message)
+
+    def _open_gateway(self, message: GatewayOpen) -> None:
+        """Write down where games outside may come to."""
+        self._gateways[message.match] = message.url
+        self._records.note("INFO", f"match {message.match}: games may come to {message.url}")
+        described = [{"match": match, "url": url} for match, url in sorted(self._gateways.items())]
+        try:
+            write_text(self._run.gateways, json.dumps(described, indent=1) + "\n")
+        except OSError as error:
+            self._records.note("WARNING", f"{self._run.gateways} cannot be written: {error}")
 
     def _progress(self, message: Progress) -> None:
         self._records.progress(message)

@@ -11,17 +11,22 @@ from arena.common import registry
 from arena.common.errors import ConfigError, MatchOver
 from arena.common.files import write_text
 from arena.common.seeding import derive_seed
+from arena.common.waiting import Pacer
 from arena.comms import GroupChannel
 from arena.learning.entity_json import entity_to_json
 from arena.learning.samples import SampleKeeper
 from arena.learning.weights import read_state, read_tensors
-from arena.protocol.messages import Restart, WriteCheckpoint
+from arena.protocol.messages import Gather, Restart, WriteCheckpoint
 from arena.records.metric_rows import ALL_UPDATES
 from arena.records.run_directory import RunDirectory
 from arena.worker.base import Worker, device_of
 from arena.worker.collector import Collector
 from arena.worker.context import Context
+from arena.worker.lane_collector import LaneCollector
 from arena.worker.league import LeagueClient
+
+LOOK_EVERY = 0.02
+"""Seconds between two looks into the mailbox where games are outside: the others of the group may be waiting."""
 
 
 class ActLearnWorker(Worker):
@@ -54,25 +59,38 @@ class ActLearnWorker(Worker):
         pending = context.start.pending_restarts.get(self.player)
         if pending is not None and self.steps < self.budget:  # else it stays what it has become
             self._begin_anew(pending)
-        self.collector = Collector(
-            seat,
-            self.policies,
-            deterministic=self.settings.deterministic_actions,
-            opponents=None if self.league is None else self.league.opponents,
-        )
+        opponents = None if self.league is None else self.league.opponents
+        deterministic = self.settings.deterministic_actions
+        if seat.offer.own_pace:
+            self.housekeeping = Pacer(LOOK_EVERY)
+            self.collector: Collector = LaneCollector(
+                seat, self.policies, self._is_called, deterministic=deterministic, opponents=opponents
+            )
+        else:
+            self.collector = Collector(seat, self.policies, deterministic=deterministic, opponents=opponents)
+        self._outside = ranks_outside(context, self.player)
+        self._stamp()
         self.join(self.learns)
         self._publish(at_once=True, finished=self.steps >= self.budget)
 
     def _build(self, number: int, seed: int) -> Any:
         """Return a new policy for a block of entities."""
         block = self.seat.blocks[number]
-        return self.policy_class(
+        policy = self.policy_class(
             block.spaces,
             _settings_of(self.policy_class, self.settings.settings, self.settings.use),
             lanes=self.seat.offer.copies * len(block.positions),
             seed=derive_seed(seed, "block", number),
             device=_device(self.context),
         )
+        if self.seat.offer.own_pace:
+            if self.settings.settings.get("burn_in"):
+                raise ConfigError(
+                    f"policies.{self.player}.settings.burn_in: expected 0 or null for games outside, whose lanes go at "
+                    f"their own pace, found {self.settings.settings['burn_in']}"
+                )
+            policy.looks_back = False
+        return policy
 
     @property
     def policy(self) -> Any:
@@ -183,12 +201,15 @@ class ActLearnWorker(Worker):
         last = self.updates + config.checkpoint.updates if config.deterministic else None
         while True:
             taken = self.collector.collect(rollout)
-            self.policy.set_progress(self._progress())
-            self.metrics = self.policy.learn(rollout, group)
-            if self.seen is not None:
-                self.seen.keep()
-            rollout.begin()
-            self.updates += 1
+            for rank in self._outside:
+                self.context.mailbox.post(rank, Gather(self.updates))
+            if taken or group.size > 1:  # else an order of the root has come before any game was far enough
+                self.policy.set_progress(self._progress())
+                self.metrics = self.policy.learn(rollout, group)
+                if self.seen is not None:
+                    self.seen.keep()
+                self.collector.begin(rollout)
+                self.updates += 1
             if group.rank == 0:
                 self.look_into_mailbox()
             order = self.checkpoint_asked if group.rank == 0 else None
@@ -196,6 +217,7 @@ class ActLearnWorker(Worker):
             agreed = np.array([taken, self.stop_asked, order is not None, self.restart_asked is not None], np.float64)
             group.sum_in_place(agreed)
             self.steps += int(agreed[0])
+            self._stamp()
             if agreed[3]:
                 self._restart_together()
             if self.context.config.verify_replicas:
@@ -208,6 +230,19 @@ class ActLearnWorker(Worker):
             self._publish(at_once=over, finished=over)
             if over:
                 return
+
+    def _is_called(self) -> bool:
+        """Whether this worker, whose games are outside, is to take part in what the group does now."""
+        if not self.housekeeping.due():
+            return False
+        self.look_into_mailbox()
+        ordered = self.stop_asked or self.checkpoint_asked is not None or self.restart_asked is not None
+        return ordered or self.gathering >= self.updates
+
+    def _stamp(self) -> None:
+        """Say with each action how far the player had learned: games outside are told."""
+        for message in self.seat.messages:
+            message.header[2] = self.steps_of_player()
 
     def _reports(self) -> bool:
         """Whether an update is reported: some take less time than the root takes to read what they say."""
@@ -291,6 +326,17 @@ class ActLearnWorker(Worker):
                 self.finish()
             if self.reporting.due():
                 self.report(pooled=False)
+
+
+def ranks_outside(context: Context, player: str) -> list[int]:
+    """Return the other workers of a player's group whose games are outside."""
+    plan, rows = context.plan, context.round.rows
+    found = []
+    for rank in plan.groups[player]:
+        match = plan.assignments[rank].match
+        if rank != context.me.rank and match is not None and rows[plan.matches[match].row].outside:
+            found.append(rank)
+    return found
 
 
 def replica_digest(state: dict[str, Any]) -> float:

@@ -20,6 +20,7 @@ from arena.plan.layout import Plan
 from arena.protocol.messages import (
     CheckpointPart,
     Finished,
+    Gather,
     Joined,
     LoggedScalar,
     Note,
@@ -59,6 +60,7 @@ class Worker(ABC):
       housekeeping: when to look into the mailbox.
       reporting: when a worker reports that does not report per update.
       stop_asked, checkpoint_asked, restart_asked: what the root wants of this group (told to its first worker).
+      gathering: the update that another worker of the group waits for this one with; -1 for none so far.
     """
 
     act_learn: bool
@@ -85,6 +87,7 @@ class Worker(ABC):
         self.stop_asked = False
         self.checkpoint_asked: WriteCheckpoint | None = None
         self.restart_asked: Restart | None = None
+        self.gathering = -1
         self.housekeeping = Pacer(HOUSEKEEPING_EVERY)
         self.reporting = Pacer(REPORT_EVERY)
         self.metrics: dict[str, float] = {}
@@ -254,10 +257,12 @@ class Worker(ABC):
         self.context.mailbox.post(0, report)
 
     def look_into_mailbox(self) -> None:
-        """Take the root's orders; the first worker of a group gets them."""
-        while (mail := self.context.mailbox.poll(StopLearning, WriteCheckpoint, Restart)) is not None:
+        """Take the root's orders, which the first worker of a group gets, and what the group's other workers say."""
+        while (mail := self.context.mailbox.poll(StopLearning, WriteCheckpoint, Restart, Gather)) is not None:
             if isinstance(mail[1], StopLearning):
                 self.stop_asked = True
+            elif isinstance(mail[1], Gather):
+                self.gathering = max(self.gathering, mail[1].update)
             elif isinstance(mail[1], WriteCheckpoint):
                 self.checkpoint_asked = mail[1]
             else:

@@ -64,6 +64,11 @@ class _LaneViews:
         record = self._record
         return self._column(record.rewards), self._column(record.terminated), self._column(record.truncated)
 
+    def marks(self) -> np.ndarray:
+        """Return what a game outside marks, see ``arena.protocol.wire``."""
+        marks = self._record.marks
+        return marks.reshape(-1) if self._columns is None else self._column(marks)
+
     def put(self, actions: Tree) -> None:
         if isinstance(self.actions, np.ndarray):  # as most are
             np.copyto(self.actions, actions, casting="same_kind")
@@ -103,6 +108,10 @@ class Collector:
                 seat.side(batch, record)
             if self._opponents is not None:
                 self._opponents.read(batch, seat.slices[batch], record)
+
+    def begin(self, rollout: "Rollout") -> None:
+        """Make room in a rollout that was learned from."""
+        rollout.begin()
 
     def prefetch(self) -> None:
         """Have the first record of every batch in hand, and with them the first line-ups of a league."""

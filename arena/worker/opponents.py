@@ -85,7 +85,13 @@ class Opponents:
             self._acting[batch] = self._acting_in(slice(int(first), int(last)))
 
     def act(
-        self, batch: int, observations: Any, action_mask: np.ndarray | None, starts: np.ndarray, actions: Any
+        self,
+        batch: int,
+        observations: Any,
+        action_mask: np.ndarray | None,
+        starts: np.ndarray,
+        actions: Any,
+        asked: np.ndarray | None = None,
     ) -> None:
         """Put the opponents' actions into the lanes of a batch that they play.
 
@@ -95,8 +101,14 @@ class Opponents:
           action_mask: ``[N, mask_size]``, or None.
           starts: ``[N]`` bool.
           actions: where the actions go, ``[N, ...]`` or a nest of them.
+          asked: ``[N]`` bool, the lanes that are to act; None for all.
         """
         for policy, here, lanes in self._acting.get(batch, ()):
+            if asked is not None:
+                chosen = asked[here]
+                here, lanes = here[chosen], lanes[chosen]
+                if not len(here):
+                    continue
             decision = policy.act(
                 map_tree(lambda array, at=here: array[at], observations),
                 action_mask=None if action_mask is None else action_mask[here],

@@ -9,7 +9,6 @@ import numpy as np
 from arena.common.trees import Tree
 from arena.gateway.actors.bridge import wait_for
 from arena.gateway.batcher import Answered
-from arena.gateway.models import Model
 from arena.gateway.values import SpaceError, first_row
 
 Ending = Literal["end", "stop", "idle", "age", "drain", "error"]
@@ -35,14 +34,13 @@ class Agent:
 
     Attributes:
       name: of the agent.
-      player: name of the player that acts for the agent.
       learning: whether the player learns from the actions of this agent.
       episode_return: sum of the rewards of its current episode, or of the last one.
     """
 
     learning = False
 
-    def __init__(self, name: str, model: Model, lane: int = -1) -> None:
+    def __init__(self, name: str, model: Any, lane: int = -1) -> None:
         """Seat the agent.
 
         Args:
@@ -51,11 +49,16 @@ class Agent:
           lane: where its memory lies, for a player with memory.
         """
         model.users += 1
-        self.name, self.player = name, model.name
+        self.name = name
         self.episode_return = 0.0
         self._model, self._lane, self._fresh = model, lane, True
         self._acted_by = self._stamped_by = ""
         self._stamp = b""
+
+    @property
+    def player(self) -> str:
+        """Name of the player that acts for the agent."""
+        return self._model.name
 
     @property
     def version(self) -> str:
@@ -171,6 +174,12 @@ class Agents(dict[str, Agent]):
         super().__init__(agents)
         self.game_id = game_id
         self.ending: Ending | None = None
+
+    def keep(self) -> None:
+        """Keep what a call of the actor has done: it has gone well."""
+
+    def take_back(self) -> None:
+        """Take back what a call of the actor has done: it has failed, and is made again."""
 
     def release(self) -> None:
         """Let go of the players' versions, when the game is over."""

@@ -13,13 +13,20 @@ from arena.gateway.answers import BadRequest, Refusal
 
 logger = logging.getLogger(__name__)
 
+HELD = 1.0
+"""Seconds by which calls get more time, again and again, while they are held."""
+
 
 class ActorError(Refusal):
     """An actor has failed; unlike other refusals it counts against the game."""
 
 
 class ActorRunner:
-    """Calls actors: plain methods in greenlets of the event loop or in threads, async ones as they are."""
+    """Calls actors: plain methods in greenlets of the event loop or in threads, async ones as they are.
+
+    Attributes:
+      is_held: whether calls wait for something that is not their fault; that time counts for none of them.
+    """
 
     def __init__(self, config: GatewayConfig, on_error: Callable[[], None]) -> None:
         """Prepare to call.
@@ -31,6 +38,7 @@ class ActorRunner:
         self._seconds, self._max_answer, self._on_error = config.tick_timeout, config.max_answer, on_error
         self._threads = ThreadPoolExecutor(config.actor_threads, "actor") if config.actor_threads else None
         self._deadlines: _Deadlines | None = None
+        self.is_held: Callable[[], bool] = lambda: False
         self._is_async: dict[Any, bool] = {}  # of functions: to find out takes as long as to answer
         self._late: dict[int, tuple[Any, Future[Any]]] = {}  # actors whose thread goes on after its time was over
 
@@ -64,7 +72,7 @@ class ActorRunner:
     async def _within(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         deadlines = self._deadlines
         if deadlines is None:  # to ask which loop runs costs a system call
-            deadlines = self._deadlines = _Deadlines(asyncio.get_running_loop(), self._seconds)
+            deadlines = self._deadlines = _Deadlines(asyncio.get_running_loop(), self._seconds, self.is_held)
         limit = deadlines.begin()
         try:
             with limit:
@@ -115,8 +123,8 @@ class ActorRunner:
 class _Deadlines:
     """Ends calls that take too long. All may take as long, so that one timer, for the oldest, is enough for all."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        self._loop, self._seconds = loop, seconds
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, is_held: Callable[[], bool]) -> None:
+        self._loop, self._seconds, self._is_held = loop, seconds, is_held
         self.running: dict[_Limit, None] = {}  # in the order in which they end
         self._timer: asyncio.TimerHandle | None = None
 
@@ -131,6 +139,9 @@ class _Deadlines:
     def _look(self) -> None:
         self._timer = None
         now = self._loop.time()
+        if self._is_held():
+            for limit in self.running:
+                limit.until = max(limit.until, now + HELD)
         for limit in list(self.running):
             if limit.until > now:
                 self._timer = self._loop.call_at(limit.until, self._look)

@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from arena.common import registry
 from arena.common.errors import ConfigError
@@ -77,6 +77,17 @@ def assign(agents: Sequence[str] | None, players: Sequence[str], said: Mapping[s
             raise ConfigError(f"agents: agent {agent!r} of {actor} has no player; players: {', '.join(players)}")
         found[agent] = player
     return found
+
+
+class SeatGiver(Protocol):
+    """Gives games their agents."""
+
+    @property
+    def memory(self) -> Player | None:
+        """A player whose actions depend on what it has seen before, if there is one."""
+
+    def seat(self, game_id: str, place: int) -> Agents:
+        """Return the agents of a game; see ``Seats``."""
 
 
 class _Seat(NamedTuple):

@@ -27,6 +27,7 @@ class Sessions:
     Attributes:
       open: by ``game_id``.
       ended: those that are remembered, the oldest first.
+      ready: whether games may begin yet: a server that learns waits for its first weights.
       draining: whether no more games begin.
     """
 
@@ -49,12 +50,13 @@ class Sessions:
         self._places = list(reversed(range(config.sessions)))
         self.open: dict[str, Session] = {}
         self.ended: OrderedDict[str, Session] = OrderedDict()
-        self.draining = False
+        self.ready, self.draining = True, False
 
     def closed(self) -> Refusal | None:
-        """Return what a client is told that wants to begin a game, once no more games begin."""
+        """Return what a client is told that wants to begin a game where none begins; None where it may."""
         if not self.draining:
-            return None
+            text = "no weights have arrived yet; try again"
+            return None if self.ready else Refusal(503, "not_ready", text, (b"retry-after", b"1"))
         return Refusal(503, "draining", "the server is closing; no new games", (b"retry-after", b"5"))
 
     def begin(self, game_id: str, start_tick: int | None) -> Session:

@@ -8,7 +8,7 @@ from typing import Any
 from arena.config.gateway import GatewayConfig
 from arena.gateway.actors.actor import Actor
 from arena.gateway.actors.runner import ActorError, ActorRunner
-from arena.gateway.actors.seats import Seats
+from arena.gateway.actors.seats import SeatGiver
 from arena.gateway.answers import Answer, Headers, Refusal, shown
 from arena.gateway.games.session import Call, Session, replayed
 from arena.gateway.games.sessions import Sessions
@@ -29,10 +29,11 @@ class Steps:
 
     Attributes:
       sessions: the games.
+      runner: calls the actors.
     """
 
     def __init__(
-        self, seats: Seats, config: GatewayConfig, actor: type[Actor], settings: Mapping[str, Any], metrics: Metrics
+        self, seats: SeatGiver, config: GatewayConfig, actor: type[Actor], settings: Mapping[str, Any], metrics: Metrics
     ) -> None:
         """Prepare to answer.
 
@@ -44,9 +45,9 @@ class Steps:
           metrics: counts games and failures.
         """
         self._seats, self._config, self._actor, self._settings = seats, config, actor, settings
-        self._runner = ActorRunner(config, metrics.actor_errors.inc)
+        self.runner = ActorRunner(config, metrics.actor_errors.inc)
         self._alone = 0  # requests for a lone answer that are under way
-        self.sessions = Sessions(config, self._runner, seats.seat, metrics.ended)
+        self.sessions = Sessions(config, self.runner, seats.seat, metrics.ended)
 
     async def answer(self, request: Request) -> Answer:
         """Return the actor's answer.
@@ -132,33 +133,40 @@ class Steps:
     async def _build(self, session: Session, body: bytes) -> Answer:
         """Build the actor of a game, or give its place back."""
         try:
-            session.actor = await self._runner.make(self._actor, session.agents, self._settings, session.game_id, body)
+            session.actor = await self.runner.make(self._actor, session.agents, self._settings, session.game_id, body)
         except BaseException:
             self.sessions.discard(session)
             raise
+        session.agents.keep()
         return _answer(session, b"", None)
 
     async def _tick(self, session: Session, body: bytes) -> Answer:
         try:
-            said = await self._runner.ask(session.actor.tick, body)
+            said = await self.runner.ask(session.actor.tick, body)
         except ActorError as error:
+            session.agents.take_back()
             session.errors += 1
             if session.errors < self._config.max_errors:
                 raise
             session.closing = "error"
             raise ActorError(error.status, error.code, f"{error.text}; the game has ended") from None
+        except Refusal:
+            session.agents.take_back()
+            raise
         session.errors = 0
+        session.agents.keep()
         return _answer(session, said, session.actor.content_type)
 
     async def _end(self, session: Session, kind: Any, body: bytes) -> Answer:
         session.agents.ending = kind
         try:
-            said = await self._runner.ask(session.actor.end, body)
+            said = await self.runner.ask(session.actor.end, body)
         except ActorError:
             self.sessions.end(session, kind)
             raise
         except Refusal:  # of bytes that it cannot read: the game goes on
             session.agents.ending = None
+            session.agents.take_back()
             raise
         answer = _answer(session, said, session.actor.content_type)
         self.sessions.end(session, kind)
@@ -173,11 +181,11 @@ class Steps:
         if self._alone >= self._config.sessions:
             text = f"all {self._config.sessions} places are taken; try again"
             raise Refusal(503, "full", text, (b"retry-after", b"1"))
-        self._alone += 1
         session = Session(game_id, -1, self._seats.seat(game_id, -1), None, 0.0)
+        self._alone += 1
         try:
-            session.actor = await self._runner.make(self._actor, session.agents, self._settings, game_id, b"")
-            said = await self._runner.ask(session.actor.tick, body)
+            session.actor = await self.runner.make(self._actor, session.agents, self._settings, game_id, b"")
+            said = await self.runner.ask(session.actor.tick, body)
             return _answer(session, said, session.actor.content_type)
         finally:
             self._alone -= 1

@@ -1,0 +1,29 @@
+"""Files that a configuration names: from the current directory, then from beside the configuration."""
+
+from pathlib import Path
+
+from pydantic import ValidationInfo
+
+from arena.common.validation import found
+
+
+def existing(place: str, info: ValidationInfo) -> Path:
+    """Return the file or directory ``place``, looked for from the current directory, then beside the config file."""
+    folders = [Path.cwd()]
+    if info.context and "folder" in info.context:
+        folders.append(info.context["folder"])
+    for folder in folders:
+        path = (folder / Path(place).expanduser()).resolve()
+        if path.exists():
+            return path
+    raise ValueError(f"there is no file {place!r} (looked in {', then in '.join(map(str, dict.fromkeys(folders)))})")
+
+
+def located(use: str, info: ValidationInfo) -> str:
+    """Return ``use`` with the absolute path of the file it names, if it names one."""
+    place, colon, name = use.partition(":")
+    if not place.endswith(".py"):
+        return use
+    if not (colon and name):
+        raise ValueError(f"expected path/to/file.py:name, found {found(use)}: say which name of the file to use")
+    return f"{existing(place, info)}:{name}"
