@@ -21,6 +21,8 @@ def play(host: str) -> None:
     connection, env = http.client.HTTPConnection(host), gymnasium.make("CartPole-v1")
 
     def step(game: str, kind: str, tick: int, said: dict | None = None) -> tuple[int, dict]:
+        if connection.sock is None:
+            wait_for(connection)
         headers = {"game_id": game, "step_kind": kind, "tick_id": str(tick)}
         connection.request("POST", "/step", b"" if said is None else json.dumps(said).encode(), headers)
         response = connection.getresponse()
@@ -47,6 +49,15 @@ def play(host: str) -> None:
         last = {"reward": reward, "terminated": over} | ({} if over else {"observation": observation.tolist()})
         step(game, "end", tick + 1, last)
         print(f"{total:.0f}", end=" ", flush=True)
+
+
+def wait_for(connection: http.client.HTTPConnection) -> None:
+    """Return once the port is open: a run takes some seconds to start."""
+    while True:
+        try:
+            return connection.connect()
+        except ConnectionRefusedError:
+            time.sleep(1)
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ def check_environments(config: RunConfig) -> None:
             key = env.model_dump_json(include={"use", "settings", "wrappers"})
             if key not in known:
                 known[key] = [entity.name for entity in entities_of(env)]
-            listed = [entity for seat in match.seats for entity in seat.entities]
+            listed = [entity for seat in match.all_seats for entity in seat.entities]
             check_seats(f"match row {match.row}", env.use, known[key], listed, round_.rows[match.row].remapped)
 
 

@@ -16,9 +16,10 @@ from arena.common.errors import ConfigError, GivenUpError
 from arena.common.logs import open_log
 from arena.common.waiting import LATE, HangError, Waiter, do_nothing, usual_waits
 from arena.comms import GroupChannel, Mailbox, World
+from arena.config.gateway import ExternalSettings
 from arena.config.run import RunConfig, WaitConfig, load_config
 from arena.launch.fault_tolerance import FaultTolerance
-from arena.plan.layout import Match, Role, plan, port_number
+from arena.plan.layout import Match, Role, describe_part, plan, port_number
 from arena.plan.pinning import ANYWHERE, place_of
 from arena.protocol.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
 from arena.records.run_directory import Resume, RunDirectory
@@ -149,8 +150,8 @@ def _part(context: Context) -> str:
     match = context.plan.matches[me.match]
     env = context.round.rows[match.row].env
     if me.seat is None:
-        seats = ", ".join(seat.player for seat in match.seats)
-        return f"environment process of match {match.index}: {env.use} x{env.num_envs}, seats {seats}"
+        seats = ", ".join(seat.player for seat in match.all_seats)
+        return f"{describe_part(me)}: {env.use} x{env.num_envs}, seats {seats}"
     seat = match.seats[me.seat]
     group = context.plan.groups[seat.player]
     return (
@@ -303,7 +304,7 @@ class Rank:
         if me.match is not None and not round_.rows[planned.matches[me.match].row].outside:
             home = place_of(me.match, planned, round_, self.config, self.world.cores_here)
         with keeping_to(home.core):
-            if me.role == "environment":
+            if me.role in ("environment", "gateway"):
                 self._serve_environment(context, home.neighbours)
             elif me.role == "worker":
                 self._serve_worker(context, channel)
@@ -349,6 +350,7 @@ class Rank:
         context.waiter.on_idle = do_nothing
 
     def _serve_gateway(self, context: Context, match: Match, workers: Sequence[int]) -> None:
+        row = context.round.rows[match.row]
         with registry.packages_for("a match with games outside"):
             from arena.gateway.training.process import GatewayProcess
         GatewayProcess(
@@ -357,8 +359,12 @@ class Rank:
             context.waiter,
             match=match,
             worker_ranks=workers,
-            row=context.round.rows[match.row],
+            row=row,
+            seed=context.seed,
             log=self.log,
+            external=ExternalSettings(**self.config.policies[row.external[0].player].settings)
+            if row.external
+            else None,
             league=self.config.league is not None,
             number=port_number(context.plan, context.round.rows, match.index),
         ).serve()

@@ -14,7 +14,7 @@ MOST_LINES = 60  # of any table
 MOST_NODES = 8  # that are named one by one
 
 # Proportional share of a process in MB, measured on Linux with the CPU build of torch.
-MEMORY = {"root": 60, "environment": 45, "worker": 165, "idle": 45}
+MEMORY = {"root": 60, "environment": 45, "gateway": 75, "worker": 165, "idle": 45}
 
 
 def describe(
@@ -55,6 +55,7 @@ def summary(plan: Plan) -> str:
     return (
         f"{count_of(len(plan.assignments), 'rank')}: {roles['root']} root, "
         f"{count_of(roles['environment'], 'environment process', 'environment processes')}, "
+        f"{count_of(roles['gateway'], 'gateway') + ', ' if roles['gateway'] else ''}"
         f"{count_of(roles['worker'], 'worker')}, {roles['idle']:,} idle; {matches}"
     )
 
@@ -115,7 +116,8 @@ def _part(one: Assignment, plan: Plan, round_: Round) -> tuple[str, str, str, st
         return "", "", "", ""
     match = plan.matches[one.match]
     if one.seat is None:
-        return str(one.match), "", "", _environment(round_, match.row)
+        outside = "".join(f", {seat.player} outside" for seat in match.external)
+        return str(one.match), "", "", _environment(round_, match.row) + outside
     steps = f", steps {_environment(round_, match.row)}" if one.in_worker else ""
     return str(one.match), str(one.seat), ranges(match.seats[one.seat].entities), f"{one.player}{steps}"
 
@@ -135,7 +137,7 @@ def _folded(plan: Plan, round_: Round, nodes: _Nodes) -> list[Sequence[str]]:
         numbers = ranges(match.index for match in group)
         times = f"row {row} x{len(group)}" if len(group) > 1 else f"row {row}"
         lines.append(
-            (numbers, times, versus(group[0].seats), _environment(round_, row), _shortened(ranks), nodes.of(ranks))
+            (numbers, times, versus(group[0].all_seats), _environment(round_, row), _shortened(ranks), nodes.of(ranks))
         )
     if len(rows) > MOST_LINES:
         lines.append((f"and {count_of(len(rows) - MOST_LINES, 'more row')}", "", "", "", "", ""))
@@ -184,11 +186,14 @@ def memory_of_nodes(plan: Plan, replays: Mapping[str, int]) -> Counter[int]:
 def _memory(plan: Plan, nodes: _Nodes, replays: Mapping[str, int]) -> str:
     need = memory_of_nodes(plan, replays)
     total, (fullest, most) = sum(need.values()), need.most_common(1)[0]
+    outside = any(one.role == "gateway" for one in plan.assignments)
+    gateways = f", {MEMORY['gateway']} MB for a gateway" if outside else ""
     filled = [f"{size / 1e6:,.0f} MB of {player}" for player, size in replays.items()]
     where = f", {most / 1000:.1f} GB of it on {nodes.name(fullest)}, the most on one node" if len(nodes.all) > 1 else ""
     return (
         f"memory: about {total / 1000:.1f} GB{where}; an estimate from {MEMORY['root']} MB for the root, "
-        f"{MEMORY['environment']} MB for an environment process and {MEMORY['worker']} MB for a worker"
+        f"{MEMORY['environment']} MB for an environment process"
+        f"{gateways} and {MEMORY['worker']} MB for a worker"
         f"{', and full replays: ' + ', '.join(filled) if filled else ''}; "
         "environment copies and networks need memory in addition"
     )

@@ -10,7 +10,7 @@ from arena.common.text import count_of
 from arena.config.run import RunConfig, TableRow
 from arena.config.table import Seat
 
-Role = Literal["root", "environment", "worker", "idle"]
+Role = Literal["root", "environment", "gateway", "worker", "idle"]
 ROOT = 0
 
 
@@ -22,12 +22,19 @@ class Match(NamedTuple):
       row: which row of the table it comes from.
       replica: which of the row's replicas it is.
       seats: its seats, one worker each.
+      external: the seat that somebody takes over HTTP, if there is one; it has no worker.
     """
 
     index: int  # type: ignore[assignment]  # tuple.index is of no use here
     row: int
     replica: int
     seats: tuple[Seat, ...]
+    external: tuple[Seat, ...] = ()
+
+    @property
+    def all_seats(self) -> tuple[Seat, ...]:
+        """Who plays: on the seats of workers, and outside."""
+        return (*self.seats, *self.external)
 
 
 class Assignment(NamedTuple):
@@ -52,12 +59,16 @@ class Assignment(NamedTuple):
     in_worker: bool = False
 
 
+ENVIRONMENTS = {"environment": "environment process", "gateway": "gateway"}
+"""What the process of a match is called that has no seat: it steps copies of an environment, or games come to it."""
+
+
 def describe_part(me: Assignment) -> str:
     """Say what a rank does, in a few words."""
     if me.match is None:
         return me.role
     if me.seat is None:
-        return f"environment process of match {me.match}"
+        return f"{ENVIRONMENTS[me.role]} of match {me.match}"
     its = ", with its environment" if me.in_worker else ""
     return f"worker of player {me.player!r} on seat {me.seat} of match {me.match}{its}"
 
@@ -174,7 +185,8 @@ def plan(
     groups: dict[str, list[int]] = {}
     for match, (environment, *workers) in zip(matches, seating, strict=True):
         if workers:
-            assignments[environment] = Assignment(environment, node_of_rank[environment], "environment", match.index)
+            role: Role = "gateway" if rows[match.row].outside else "environment"
+            assignments[environment] = Assignment(environment, node_of_rank[environment], role, match.index)
         for number, (rank, seat) in enumerate(zip(workers or (environment,), match.seats, strict=True)):
             node, inside = node_of_rank[rank], rank == environment
             assignments[rank] = Assignment(rank, node, "worker", match.index, number, seat.player, inside)
@@ -199,11 +211,13 @@ def _least(row: TableRow) -> int:
 def _matches(rows: Sequence[TableRow], ranks: int, spares: int) -> list[Match]:
     needed = ranks_needed(rows) + spares
     if ranks < needed:
-        environments = sum(_least(row) for row in rows if not row.in_worker)
+        environments = sum(_least(row) for row in rows if not row.in_worker and not row.outside)
+        gateways = sum(_least(row) for row in rows if row.outside)
         parts = [
             "1 root",
             *([count_of(environments, "environment process", "environment processes")] if environments else []),
-            count_of(needed - 1 - environments - spares, "worker"),
+            *([count_of(gateways, "gateway")] if gateways else []),
+            count_of(needed - 1 - environments - gateways - spares, "worker"),
             *([count_of(spares, "spare")] if spares else []),
         ]
         raise ConfigError(
@@ -216,7 +230,7 @@ def _matches(rows: Sequence[TableRow], ranks: int, spares: int) -> list[Match]:
 def _repeated(rows: Sequence[TableRow], replicas: Sequence[int]) -> list[Match]:
     matches: list[Match] = []
     for number, (row, times) in enumerate(zip(rows, replicas, strict=True)):
-        matches += [Match(len(matches) + replica, number, replica, row.seats) for replica in range(times)]
+        matches += [Match(len(matches) + replica, number, replica, row.seats, row.external) for replica in range(times)]
     return matches
 
 

@@ -321,6 +321,10 @@ class GatewayOpen(NamedTuple):
     url: str
 
 
+class RunFailed(NamedTuple):
+    """Root to gateways: the run is about to be aborted; clients that wait are to be told."""
+
+
 class StopLearning(NamedTuple):
     """Root to the first worker of each group: stop learning together at the next update, and play on."""
 

@@ -90,7 +90,8 @@ def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> st
     if any(run.tensorboard.glob("*")):
         lines.append(("curves", f"tensorboard --logdir {run.tensorboard}"))
     if any(run.players.glob("*/*.safetensors")) or any(run.checkpoints.glob("*/manifest.json")):
-        lines.append(("play them", f"arena eval {run.path}"))
+        command = "serve" if run.gateways.is_file() else "eval"
+        lines.append(("play them", f"arena {command} {run.path}"))
     for what, where in lines:
         console.print(f"  [dim]{what:<14}[/dim] {where}", soft_wrap=True)
     return stream.getvalue()

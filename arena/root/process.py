@@ -24,6 +24,7 @@ from arena.protocol.messages import (
     RecoveryOrder,
     RoundOver,
     RoundStart,
+    RunFailed,
     SurvivorState,
     WriteCheckpoint,
 )
@@ -42,6 +43,10 @@ VIEW_EVERY = 0.25
 
 ASK_FOR = 2.5
 """Seconds that ranks have to say what they are doing; a rank that has given up ends the job by itself after 5."""
+
+
+LAST_ANSWERS = 0.5
+"""Seconds in which gateways answer the clients that wait, before a job is aborted."""
 
 
 class Root:
@@ -173,7 +178,7 @@ class Root:
                 self._records.note,
                 self._league_state,
             )
-        self._plan = plan
+        self._plan, self._gateways = plan, {}
         origins = self._world.origins
         self._roles = {origins[each.rank]: describe_part(each) for each in plan.assignments}
         if len(plan.matches) == 0:
@@ -367,7 +372,21 @@ class Root:
         self._records.close(exit=code)
         if failure.user_error:
             self._run.forget()
+        self._warn_gateways(failure.rank)
         self._world.abort(code)
+
+    def _warn_gateways(self, failed: int) -> None:
+        """Let clients that wait at a gateway be answered before the job is aborted."""
+        if self._plan is None or not self._gateways:
+            return
+        for match in self._gateways:
+            rank, _ = self._plan.match_ranks(match)
+            if rank != failed:
+                self._mailbox.post(rank, RunFailed())
+        until = time.monotonic() + LAST_ANSWERS
+        while time.monotonic() < until:
+            self._mailbox.poll(SurvivorState)  # lets the messages leave; nothing else is taken any more
+            time.sleep(0.01)
 
     def _report_hang(self, failure: Failure) -> None:
         """Ask every rank what it is doing, and write down what they say."""

@@ -72,7 +72,7 @@ class RoundSupervisor:
         self._config, self._mailbox, self._records = services.config, services.mailbox, services.records
         self._joined: dict[str, Joined] = {}
         self._finished: dict[str, set[int]] = {player: set() for player in plan.groups}
-        self._busy = {a.rank for a in plan.assignments if a.role in ("environment", "worker")}
+        self._busy = {a.rank for a in plan.assignments if a.role in ("environment", "gateway", "worker")}
         self._open = set(range(len(plan.matches)))
         self._told_to_stop = False
         self._order: WriteCheckpoint | None = None
@@ -143,7 +143,10 @@ class RoundSupervisor:
             return
         learning = set(self.learning())
         for index in sorted(self._open):
-            players = {seat.player for seat in self._plan.matches[index].seats}
+            match = self._plan.matches[index]
+            players = {seat.player for seat in match.seats}
+            if match.external and not players & learning:  # nothing is learned there, and nobody may come
+                players = learning or players
             if all(self._is_finished(player) for player in (players & learning) or players):
                 self._close(index)
 

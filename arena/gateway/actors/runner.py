@@ -85,6 +85,8 @@ class ActorRunner:
                 return await said if inspect.isawaitable(said) else said
         except BadRequest as error:
             raise Refusal(400, "bad_body", str(error)) from None
+        except Refusal:  # of what the actor has asked for
+            raise
         except Exception as error:
             if limit.over:
                 raise self._error(504, "tick_timeout", f"no answer within {self._seconds:g} s") from None

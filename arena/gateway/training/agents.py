@@ -161,13 +161,38 @@ class LearningAgent(Agent):
         self._rows.clear()
 
 
-class LearningAgents(Agents):
-    """The agents of a game outside."""
+class Outsider:
+    """An entity that is played from outside: what it does is counted, and nothing of it is learned from."""
 
-    def __init__(self, agents: Sequence[LearningAgent], game_id: str, copy: int, games: Games) -> None:
+    def __init__(self, entity: int, copy: int, games: Games) -> None:
+        """Note which it is."""
+        self._entity, self._copy, self._games = entity, copy, games
+
+    def act(self) -> None:
+        """Count an action that was carried out."""
+        self._games.act(self._copy, self._entity)
+
+    def reward(self, value: float, *, over: bool, cut: bool, outcome: Any) -> None:
+        """Count what it has earned, and whether its episode is over, or was cut."""
+        self._games.earn(self._copy, self._entity, value)
+        if over or cut:
+            self._games.end(self._copy, self._entity, cut=cut, outcome=outcome)
+
+
+class LearningAgents(Agents):
+    """The agents of a game outside.
+
+    Attributes:
+      outsiders: by the number of the entity, those that are played from outside.
+    """
+
+    def __init__(
+        self, agents: Sequence[LearningAgent], game_id: str, copy: int, games: Games, external: Sequence[int]
+    ) -> None:
         """Seat them."""
         super().__init__({agent.name: agent for agent in agents}, game_id)
         self._all, self._copy, self._games = agents, copy, games
+        self.outsiders = {number: Outsider(number, copy, games) for number in external}
 
     def keep(self) -> None:
         """See ``Agents``."""
@@ -202,18 +227,24 @@ class OutsideSeats:
     memory = None
 
     def __init__(
-        self, entities: Sequence[EntitySpaces], played: Sequence[int], exchange: Exchange, games: Games
+        self,
+        entities: Sequence[EntitySpaces],
+        played: Sequence[int],
+        external: Sequence[int],
+        exchange: Exchange,
+        games: Games,
     ) -> None:
         """Prepare to seat.
 
         Args:
           entities: of the match.
           played: numbers of those that workers play: the others have no agent.
+          external: numbers of those that are played from outside.
           exchange: the way to the workers.
           games: of the match.
         """
         self._spaces = {number: LearningSpaces(entities[number], exchange, number) for number in played}
-        self._exchange, self._games = exchange, games
+        self._exchange, self._games, self._external = exchange, games, tuple(external)
 
     def seat(self, game_id: str, place: int) -> LearningAgents:
         """Return the agents of a game.
@@ -227,4 +258,4 @@ class OutsideSeats:
         agents = [
             LearningAgent(spaces, entity, place, self._exchange, self._games) for entity, spaces in self._spaces.items()
         ]
-        return LearningAgents(agents, game_id, place, self._games)
+        return LearningAgents(agents, game_id, place, self._games, self._external)

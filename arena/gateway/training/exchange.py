@@ -14,6 +14,7 @@ from arena.common.waiting import HangError, Waiter
 from arena.comms import MatchChannel
 from arena.config.table import Seat
 from arena.envs.interface import EntitySpaces
+from arena.gateway.answers import Refusal
 from arena.gateway.batcher import Answered
 from arena.protocol.wire import BEGINS, MATCH_OVER, VOID, WITHDRAWN, Block, ObservationMessage
 
@@ -125,7 +126,7 @@ class Exchange:
         self._flush: asyncio.Handle | None = None
         self._beat: asyncio.Handle | None = None
         self._since = 0.0
-        self._told = self._closing = self._ready = False
+        self._told = self._closing = self._ready = self._broken = False
         self.versions = ["0"] * len(entities)
         self.on_acts: Callable[[Iterable[int]], None] = lambda copies: None
         self.write_lineup: Callable[[int, int, Sequence[ObservationMessage]], None] = lambda copy, game, records: None
@@ -149,6 +150,9 @@ class Exchange:
 
     def add(self, lane: tuple[int, int], row: Row) -> None:
         """Tell a row of a lane, (copy, entity), in one of the next exchanges; rows of a lane keep their order."""
+        if self._broken:
+            _refuse(row)
+            return
         queue = self._waiting.get(lane)
         if queue is None:
             queue = self._waiting[lane] = deque()
@@ -298,14 +302,23 @@ class Exchange:
         for record in self._records:
             record.header[0], record.header[1] = MATCH_OVER, 0
         self._channel.send_last(0)
-        for queue in self._waiting.values():
-            for row in queue:
-                if row.answer is not None and not row.answer.done():
-                    row.answer.set_exception(ConnectionError("the match is over"))
-        self._waiting.clear()
+        self.break_off()
         if not self.over.done():
             self.over.set_result(None)
+
+    def break_off(self) -> None:
+        """Answer all that wait, and all that come, that the run has failed."""
+        self._broken = True
+        waiting = [row for queue in self._waiting.values() for row in queue] + [row for _, row in self._sent]
+        self._waiting.clear()
+        for row in waiting:
+            _refuse(row)
 
     def _fail(self, error: Exception) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
+
+
+def _refuse(row: Row) -> None:
+    if row.answer is not None and not row.answer.done():
+        row.answer.set_exception(Refusal(500, "internal", "the run has ended or failed; its log says why"))

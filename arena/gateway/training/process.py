@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import uvloop
 
+from arena.common import registry
 from arena.common.errors import ConfigError
+from arena.common.seeding import derive_seed
 from arena.common.trees import even_slices
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, World
-from arena.config.gateway import GatewayConfig, OutsideSettings, ServerConfig
+from arena.config.gateway import ExternalSettings, GatewayConfig, OutsideSettings, ServerConfig
 from arena.config.run import TableRow
 from arena.environment.handshake import SeatsOnOffer, connect_seats
 from arena.environment.job_queue import JobQueue
-from arena.envs.interface import EntitySpaces
+from arena.envs.interface import EntitySpaces, Environment
 from arena.gateway.actors.seats import load_actor
 from arena.gateway.app import Gateway
 from arena.gateway.http import HttpServer
@@ -26,10 +28,11 @@ from arena.gateway.server import Door, opened
 from arena.gateway.training.agents import OutsideSeats
 from arena.gateway.training.exchange import Exchange
 from arena.gateway.training.games import Games
+from arena.gateway.training.hosted import Host, HostedGame
 from arena.gateway.training.spaces import entities_of
 from arena.plan.layout import Match
 from arena.plan.seats import check_seats
-from arena.protocol.messages import CloseMatch, GatewayOpen, Job, Note
+from arena.protocol.messages import CloseMatch, GatewayOpen, Job, Note, RunFailed
 from arena.protocol.wire import ObservationMessage, blocks_of
 
 LOOK_EVERY = 0.05
@@ -51,7 +54,9 @@ class GatewayProcess:
         match: Match,
         worker_ranks: Sequence[int],
         row: TableRow,
+        seed: int,
         log: logging.Logger,
+        external: ExternalSettings | None = None,
         league: bool = False,
         number: int = 0,
     ) -> None:
@@ -64,7 +69,9 @@ class GatewayProcess:
           match: which one it serves.
           worker_ranks: of its seats.
           row: of the table.
+          seed: what random streams derive from.
           log: of this rank.
+          external: the server at which somebody takes a seat; None where the games themselves are outside.
           league: whether a league says who plays.
           number: of this match among those of its node that want the same port: it takes the port so much above.
 
@@ -72,9 +79,17 @@ class GatewayProcess:
           ConfigError: the actor cannot be loaded, or its agents do not fit the seats.
         """
         self._world, self._mailbox, self._waiter, self._match, self._log = world, mailbox, waiter, match, log
-        settings = OutsideSettings(**row.env.settings)
-        entities = entities_of(settings)
-        self._actor, self._actor_settings = load_actor(settings.actor), settings.settings
+        self._host: Host | None = None
+        outside = [entity for seat in row.external for entity in seat.entities]
+        settings: ServerConfig
+        if external is None:
+            settings = outside_settings = OutsideSettings(**row.env.settings)
+            entities = entities_of(outside_settings)
+            self._actor, self._actor_settings = load_actor(outside_settings.actor), outside_settings.settings
+        else:
+            settings, self._host = external, _host(row, outside, derive_seed(seed, "match", match.row, match.replica))
+            entities = self._host.entities
+            self._actor, self._actor_settings = HostedGame, {"host": self._host}
         self._config = server_config(settings, row.env.num_envs, number)
         check_seats(
             f"match {match.index} (row {match.row} of the table)",
@@ -97,7 +112,7 @@ class GatewayProcess:
         self._exchange.on_acts = self._games.count_moves
         self._exchange.write_lineup = self._write_lineup
         played = [entity for seat in match.seats for entity in seat.entities]
-        self._seats = OutsideSeats(entities, played, self._exchange, self._games)
+        self._seats = OutsideSeats(entities, played, outside, self._exchange, self._games)
         self._workers, self._announced = tuple(worker_ranks), -1
         self._closing = False
 
@@ -132,6 +147,8 @@ class GatewayProcess:
             uvloop.run(self._serve(gateway, door))
         self._games.report()
         self._channel.close()
+        if self._host is not None:
+            self._host.close()
 
     @contextlib.contextmanager
     def _opened(self) -> Any:
@@ -175,9 +192,11 @@ class GatewayProcess:
             await asyncio.sleep(LOOK_EVERY)
 
     def _read_mail(self) -> None:
-        while (mail := self._mailbox.poll(CloseMatch, Job)) is not None:
+        while (mail := self._mailbox.poll(CloseMatch, RunFailed, Job)) is not None:
             if isinstance(mail[1], CloseMatch):
                 self._closing = True
+            elif isinstance(mail[1], RunFailed):
+                self._exchange.break_off()
             elif self._job_queue is not None:
                 self._job_queue.add(mail[1])
 
@@ -191,6 +210,18 @@ def server_config(settings: ServerConfig, sessions: int, number: int) -> Gateway
     known = {name: value for name, value in settings.model_dump().items() if name in GatewayConfig.model_fields}
     port = settings.port + number if settings.port else 0
     return GatewayConfig(**{**known, "sessions": sessions, "port": port})
+
+
+def _host(row: TableRow, external: Sequence[int], seed: int) -> Host:
+    wrappers = [(wrapper.use, wrapper.settings) for wrapper in row.env.wrappers]
+
+    def make() -> Environment:
+        return registry.make_environment(row.env.use, row.env.settings, wrappers)
+
+    first = make()
+    host = Host(make, first.entities, [number for number in external if number < len(first.entities)], seed)
+    host.give_back(first)
+    return host
 
 
 def _players(entities: Sequence[EntitySpaces], row: TableRow) -> list[str]:

@@ -98,7 +98,7 @@ class Rows:
         # The root's line keeps to the left of everything, from node to node.
         trunk = [(self.LEFT, self.root), (left, self.root), (left, top + 47), (self.LEFT, top + 47)]
         sheet.line(trunk, MUTED, dash="4 3", end=True, start=True)
-        what = "environment in worker" if seen.is_in_worker(match) else "environment process"
+        what = seen.environment_name(match)
         lines = what, f"match {match.index}", f"rank {seen.environment(match)}"
         sheet.card(self.LEFT + 12, top + 8, self.ENVIRONMENT, 78, ENVIRONMENT, *lines)
         middles: dict[str, list[float]] = {}

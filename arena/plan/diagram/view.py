@@ -8,7 +8,7 @@ from arena.common.text import count_of, ranges
 from arena.config.table import Seat
 from arena.plan.diagram.sheet import Sheet, text_width
 from arena.plan.diagram.styles import IDLE, MUTED
-from arena.plan.layout import Match, Plan
+from arena.plan.layout import ENVIRONMENTS, Match, Plan
 
 
 def ranks_of(ranks: Sequence[int]) -> str:
@@ -73,6 +73,11 @@ class PlanView:
         """Return the rank of a match's environment process, or of the worker that steps its environment."""
         return self.plan.match_ranks(match.index)[0]
 
+    def environment_name(self, match: Match) -> str:
+        """Return what the process is called that has the match's environment, or its games."""
+        one = self.plan.assignments[self.environment(match)]
+        return "environment in worker" if one.in_worker else ENVIRONMENTS[one.role]
+
     def is_in_worker(self, match: Match) -> bool:
         """Whether the worker of a match steps its environment."""
         return self.plan.assignments[self.environment(match)].in_worker
@@ -88,7 +93,12 @@ class PlanView:
         roles = Counter(one.role for one in self.plan.assignments)
         parts = [
             count_of(roles["root"], "root"),
-            count_of(roles["environment"], "environment process", "environment processes"),
+            *(
+                [count_of(roles["environment"], "environment process", "environment processes")]
+                if roles["environment"] or not roles["gateway"]
+                else []
+            ),
+            *([count_of(roles["gateway"], "gateway")] if roles["gateway"] else []),
             count_of(roles["worker"], "worker process", "worker processes"),
         ]
         parts += [f"{roles['idle']:,} idle"] if roles["idle"] else []
