@@ -114,6 +114,9 @@ class SampleKeeper:
 
     A rollout of ``ENOUGH`` observations is its own sample, and nothing is copied before one is asked for; of shorter
     ones the last few are kept.
+
+    Attributes:
+      empty: whether no rollout has been collected yet.
     """
 
     def __init__(self, rollout: "Rollout", rows: int) -> None:
@@ -123,7 +126,7 @@ class SampleKeeper:
           rollout: that the worker fills again and again.
           rows: observations of a sample at most.
         """
-        self._rollout = rollout
+        self._rollout, self.empty = rollout, True
         row = sum(leaf[0, 0].nbytes for leaf in tree_leaves(rollout.observations))
         rows = min(rows, max(1, LARGEST // max(1, row)))
         count = min(max(1, rows // rollout.horizon), rollout.lanes)
@@ -134,6 +137,7 @@ class SampleKeeper:
 
     def keep(self) -> None:
         """Take what the rollout has just collected, where one alone is too short."""
+        self.empty = False
         if self._kept is not None:
             self._kept.append(self._take(slice(0, self._rollout.horizon)))
 

@@ -162,7 +162,7 @@ class ActLearnWorker(Worker):
                 run.spaces(self.player).parent.mkdir(parents=True, exist_ok=True)
                 write_text(run.spaces(self.player), json.dumps(entity_to_json(self.seat.blocks[0].spaces), indent=1))
                 self._spaces_written = True
-            if self.seen is not None and self.updates:
+            if self.seen is not None and not self.seen.empty:
                 self.seen.sample().write(run.observations(self.player))
         except OSError as error:
             self.note("WARNING", f"what {self.player} sees is left out of {run.players / self.player}: {error}")

@@ -130,13 +130,13 @@ class Tally:
         """See ``Policy``."""
 
 
-def what_is_wrong(path: Path, games: list[Counting], *, left: int) -> list[str]:
+def what_is_wrong(path: Path, games: list[Counting], *, left: int | None) -> list[str]:
     """Hold what was learned from against what was played; return what does not agree.
 
     Args:
       path: that ``Tally`` has written.
       games: that were played.
-      left: transitions that may lie in columns that were not full at the end.
+      left: transitions that may lie in columns that were not full at the end; None where games went on after that.
     """
     rows = np.fromfile(path).reshape(-1, 5)
     game, tick, action, reward, following = rows.T
@@ -157,6 +157,6 @@ def what_is_wrong(path: Path, games: list[Counting], *, left: int) -> list[str]:
     if len(np.unique(keys)) != len(keys):
         wrong.append(f"{len(keys) - len(np.unique(keys))} transitions were learned from twice")
     expected = sum(ticks for ticks, _ in played.values())
-    if expected - len(rows) > left:
+    if left is not None and expected - len(rows) > left:
         wrong.append(f"{expected - len(rows)} of {expected} transitions are missing, expected at most {left}")
     return wrong
