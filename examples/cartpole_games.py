@@ -12,13 +12,14 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
 
 import gymnasium
 
 
-def play(host: str) -> None:
-    """Play one game after the other."""
-    connection, env = http.client.HTTPConnection(host), gymnasium.make("CartPole-v1")
+def play(host: str, make: Callable[[], gymnasium.Env]) -> None:
+    """Play one game after the other until the run is over."""
+    connection, env = http.client.HTTPConnection(host), make()
 
     def step(game: str, kind: str, tick: int, said: dict | None = None) -> tuple[int, dict]:
         if connection.sock is None:
@@ -60,10 +61,10 @@ def wait_for(connection: http.client.HTTPConnection) -> None:
             time.sleep(1)
 
 
-def main() -> None:
-    """Play several games at once."""
-    host, games = sys.argv[1].removeprefix("http://"), int(sys.argv[2]) if len(sys.argv) > 2 else 4
-    threads = [threading.Thread(target=play, args=(host,), daemon=True) for _ in range(games)]
+def play_games(make: Callable[[], gymnasium.Env], games: int) -> None:
+    """Play several games at once, each in a thread, against the address on the command line."""
+    host, games = sys.argv[1].removeprefix("http://"), int(sys.argv[2]) if len(sys.argv) > 2 else games
+    threads = [threading.Thread(target=play, args=(host, make), daemon=True) for _ in range(games)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -72,4 +73,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    play_games(lambda: gymnasium.make("CartPole-v1"), 4)

@@ -7,15 +7,16 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arena.commands.arguments import positive
 from arena.commands.gateway_options import add_gateway_options, gateway_config, log_requests
 from arena.common.errors import ConfigError
 from arena.common.registry import packages_for
 from arena.common.seeding import derive_seed
-from arena.config.gateway import GatewayConfig
+from arena.config.gateway import GatewayConfig, OutsideSettings
 from arena.config.run import RunConfig, load_config
+from arena.config.sections import OUTSIDE
 from arena.records.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load
     arguments = _parser().parse_args(argv)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
-    config = gateway_config(arguments)
+    config = as_trained(gateway_config(arguments), arguments)
     logging.getLogger("arena.gateway").setLevel(logging.INFO)
     log_requests(config)
     _check(arguments)
@@ -58,6 +59,28 @@ def main(argv: Sequence[str]) -> int:
     except ExportRefused as error:
         print(f"refused: {error}", file=sys.stderr)
         return 1
+
+
+def as_trained(config: GatewayConfig, arguments: argparse.Namespace) -> GatewayConfig:
+    """Return the limits with the actor and the agents of a run whose games were outside, unless others are wanted."""
+    if _is_file(arguments) or not arguments.run.is_dir():
+        return config
+    run_config = load_config(RunDirectory.existing(arguments.run).config)
+    rows = [row for round_ in run_config.round_list() for row in round_.rows]
+    outside = next((row for row in rows if row.env.use == OUTSIDE), None)
+    if outside is None or arguments.actor is not None:
+        return config
+    trained: dict[str, Any] = {"actor": outside.env.settings["actor"]}
+    if not arguments.settings:
+        trained["settings"] = outside.env.settings["settings"]
+    if not arguments.agents and not arguments.player:
+        from arena.gateway.training.spaces import entities_of
+
+        names = [entity.name for entity in entities_of(OutsideSettings(**outside.env.settings))]
+        trained["agents"] = {
+            names[entity]: seat.player for seat in outside.seats for entity in seat.entities if entity < len(names)
+        }
+    return config.model_copy(update=trained)
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -84,6 +107,7 @@ def _gateway(
 ) -> "tuple[Gateway, list[str]]":
     """Return what answers, and which players it serves (``player@version``)."""
     from arena.evaluation.players import seed_libraries
+    from arena.evaluation.served_trainers import trainers_among
     from arena.gateway.actors.seats import Seats, assign, load_actor, spaces_of
     from arena.gateway.app import Gateway
     from arena.gateway.players import ModelMaker, make_players
@@ -110,6 +134,8 @@ def _gateway(
     else:
         names = arguments.player or list(dict.fromkeys(config.agents.values())) or list(run_config.players)
         agents = assign(None if spaces is None else list(spaces), names, config.agents, actor.__name__)
+        if trainers_among(run_config, names):
+            return _gateway_of_trainers(arguments, config, access, run, run_config, agents)
         lanes = {name: config.sessions * list(agents.values()).count(name) for name in names}
         loaded, sources = _load(arguments, run, run_config, names, lanes, seed)
     make = ModelMaker(config, deterministic=not arguments.sample)
@@ -119,6 +145,36 @@ def _gateway(
     if sources and not arguments.no_reload:
         gateway.background.append(Reloader(players, sources, make, config, gateway.metrics).run)
     return gateway, [model.stamp for player in players.values() for model in player]
+
+
+def _gateway_of_trainers(
+    arguments: argparse.Namespace,
+    config: GatewayConfig,
+    access: "Access",
+    run: RunDirectory,
+    run_config: RunConfig,
+    agents: Mapping[str, str],
+) -> "tuple[Gateway, list[str]]":
+    """Return what answers where all players are trainers of the user's own."""
+    from arena.evaluation.served_trainers import TrainedModels, trainers_among
+    from arena.gateway.actors.seats import load_actor
+    from arena.gateway.app import Gateway
+    from arena.gateway.remote_seats import RemoteSeats, reloading
+
+    names = list(dict.fromkeys(agents.values()))
+    others = [name for name in names if name not in trainers_among(run_config, names)]
+    if others or arguments.workers > 1 or arguments.backend == "onnx":
+        found = f"player {others[0]!r}" if others else "--workers or --backend onnx"
+        raise ConfigError(f"expected trainers of your own alone, natively and in one process, found {found}")
+    models = TrainedModels(run, run_config)
+    loaded = {name: models.load(name) for name in names}
+    seats = RemoteSeats(agents, loaded)
+    gateway = Gateway({}, seats, config, load_actor(config.actor), config.settings, access)
+    gateway.versions = lambda: {each.name: each.version for each in loaded.values()}
+    if not arguments.no_reload:
+        moving = {name: each for name, each in loaded.items() if "@" not in name}
+        gateway.background.append(reloading(moving, models.newer, config.poll))
+    return gateway, [f"{each.name}@{each.version}" for each in loaded.values()]
 
 
 def _load(

@@ -61,6 +61,10 @@ class SeatChannel:
         if self._semaphores is not None:
             self._semaphores.environment.release()
 
+    def arrived(self, batch: int) -> bool:
+        """Whether the batch's record is here."""
+        return self._transports[batch].arrived()
+
     def receive(self, batch: int) -> ObservationMessage:
         """Return the batch's record; it is valid until the next ``send`` of the batch."""
         if self._semaphores is not None:

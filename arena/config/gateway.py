@@ -111,6 +111,12 @@ class OutsideSettings(ActorServerConfig):
         "written as in spaces.json of a player, and masked: true if it has an action mask.",
     )
 
+    agents: tuple[str, ...] = Field(
+        (),
+        description="Names of the agents of an actor that does not say spaces, since its policies are trainers of "
+        "your own, which learn from what it pushes.",
+    )
+
     @model_validator(mode="after")
     def _knows_its_spaces(self) -> "OutsideSettings":
         given = [name for name in ("game", "spaces") if getattr(self, name) is not None]

@@ -44,6 +44,7 @@ class Gateway:
       metrics: what is counted.
       background: what else runs while it serves.
       connections: how many are open, as the HTTP server tells.
+      versions: the newest version of each player.
     """
 
     def __init__(
@@ -75,6 +76,9 @@ class Gateway:
         self._lag = 0.0
         self.background: list[Callable[[], Awaitable[None]]] = [self._watch]
         self.connections: Callable[[], int] = lambda: 0
+        self.versions: Callable[[], dict[str, str]] = lambda: {
+            name: player.newest.version for name, player in players.items()
+        }
         self._routes: dict[str, tuple[str, Handler]] = {
             "/step": ("POST", self._steps.answer if peers is None else self._step),
             "/healthz": ("GET", self._live),
@@ -234,9 +238,7 @@ class Gateway:
         closing = self._steps.sessions.closed()
         if closing is not None:
             return json_answer({"ready": False, "error": closing.text, "code": closing.code}, 503)
-        return json_answer(
-            {"ready": True, "versions": {name: player.newest.version for name, player in self._players.items()}}
-        )
+        return json_answer({"ready": True, "versions": self.versions()})
 
     async def _ready_for_inference(self, request: Request) -> Answer:
         closing = self._steps.sessions.closed()

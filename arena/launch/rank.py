@@ -353,6 +353,9 @@ class Rank:
         row = context.round.rows[match.row]
         with registry.packages_for("a match with games outside"):
             from arena.gateway.training.process import GatewayProcess
+        external = None
+        if row.external:
+            external = ExternalSettings(**self.config.policies[row.external[0].player].settings)
         GatewayProcess(
             self.world,
             self.mailbox,
@@ -362,12 +365,23 @@ class Rank:
             row=row,
             seed=context.seed,
             log=self.log,
-            external=ExternalSettings(**self.config.policies[row.external[0].player].settings)
-            if row.external
-            else None,
+            external=external,
+            trainers=self._trainers(context, match, workers),
             league=self.config.league is not None,
             number=port_number(context.plan, context.round.rows, match.index),
         ).serve()
+
+    def _trainers(self, context: Context, match: Match, workers: Sequence[int]) -> list[Any]:
+        """Return the ways to those workers of a match whose policy learns from what actors push."""
+        found: list[Any] = []
+        for seat, rank in zip(match.seats, workers, strict=True):
+            policy = self.config.players[seat.player]
+            policy_class = registry.policy_class(policy.use) if registry.is_reference(policy.use) else None
+            if hasattr(policy_class, "make_model"):
+                from arena.gateway.training.remote_agents import RemoteLink
+
+                found.append(RemoteLink(seat.player, policy_class, policy.settings, rank))
+        return found
 
     def _serve_worker(self, context: Context, channel: GroupChannel | None) -> None:
         # Imported here: they load torch, which root and environment processes stay without.
@@ -376,7 +390,11 @@ class Rank:
 
         assert channel is not None and context.me.match is not None and context.me.player is not None
         policy_class = registry.policy_class(self.config.players[context.me.player].use)
-        worker_class = CustomLoopWorker if hasattr(policy_class, "run") else ActLearnWorker
+        worker_class: Any = CustomLoopWorker if hasattr(policy_class, "run") else ActLearnWorker
+        if hasattr(policy_class, "make_model"):
+            from arena.worker.remote_trainer import RemoteTrainerWorker
+
+            worker_class = RemoteTrainerWorker
         if worker_class is CustomLoopWorker:
             self._refuse_a_policy_that_runs_itself(context, self.config.players[context.me.player].use)
         environment, _ = context.plan.match_ranks(context.me.match)

@@ -321,6 +321,32 @@ class GatewayOpen(NamedTuple):
     url: str
 
 
+class Replays(NamedTuple):
+    """Gateway to a worker whose policy is a ``RemoteTrainer``: what actors have pushed.
+
+    Attributes:
+      arrays: ``[N, ...]`` by name.
+    """
+
+    arrays: Mapping[str, Any]
+
+
+class RemoteWeights(NamedTuple):
+    """Such a worker to its gateway, after each update.
+
+    Attributes:
+      player: whose they are.
+      version: how many replays the player has learned from.
+      taken: replays of this gateway that the trainer has taken.
+      weights: arrays by name.
+    """
+
+    player: str
+    version: int
+    taken: int
+    weights: Mapping[str, Any]
+
+
 class RunFailed(NamedTuple):
     """Root to gateways: the run is about to be aborted; clients that wait are to be told."""
 

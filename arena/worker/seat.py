@@ -81,6 +81,10 @@ class Seat:
             raise MatchOver
         return record
 
+    def arrived(self, batch: int) -> bool:
+        """Whether the answer to ``send`` is here."""
+        return self._channel.arrived(batch)
+
     def awaiting(self, batch: int) -> bool:
         """Whether the batch's next record is under way."""
         return self._awaiting[batch]

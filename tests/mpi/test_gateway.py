@@ -211,3 +211,38 @@ def test_a_seat_over_http_against_a_learning_and_a_frozen_player(tmp_path: Path)
     assert sorted(value for (value,) in mine) == sorted(returns)
     learned = query(run, "SELECT DISTINCT player FROM metrics")
     assert learned == [("learner",)]
+
+
+def test_a_model_and_a_trainer_of_ones_own_train_and_serve(tmp_path: Path) -> None:
+    snake = Path(__file__).parents[2] / "examples/snake"
+    config = {
+        "steps": 4000,
+        "env": {
+            "use": "gateway",
+            "num_envs": 4,
+            "settings": {"port": 0, "drain": 0, "actor": f"{snake}/actor.py:SnakeActor", "agents": ["snake"]},
+        },
+        "policies": {"snake": {"use": f"{snake}/trainer.py:SnakeTrainer", "settings": {"batch_size": 128}}},
+        "matches": [{"seats": ["snake"]}],
+    }
+    run = Run(tmp_path, config)
+    game = [sys.executable, str(snake / "game.py")]
+    subprocess.run([*game, run.urls()[0], "4"], timeout=60, check=True)
+    run.end()
+    assert run.steps("snake") == 4096
+    names = {name for (name,) in query(run, "SELECT DISTINCT name FROM metrics WHERE player = 'snake'")}
+    assert {"loss/policy", "loss/value"} <= names
+    both = "SELECT count(*), max(return) FROM episodes JOIN episode_entities ON id = episode"
+    games, best = query(run, both)[0]
+    assert games > 20
+    assert best > 0
+
+    again = Run(tmp_path, {**config, "steps": 6000}, "--resume")
+    subprocess.run([*game, again.urls()[0], "4"], timeout=60, check=True)
+    again.end()
+    assert 6000 <= again.steps("snake") < 6500
+
+    with Served(run.directory) as served:
+        assert f"snake@{again.steps('snake')}" in served.line
+        done = subprocess.run([*game, served.url, "2", "3"], timeout=60, check=True, capture_output=True, text=True)
+        assert done.stdout.startswith("6 games")

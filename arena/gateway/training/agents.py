@@ -1,7 +1,7 @@
 """Agents whose actions are learned from: what they see and earn goes to the workers on the seats of the match."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from arena.envs.interface import EntitySpaces
@@ -10,6 +10,7 @@ from arena.gateway.answers import Refusal
 from arena.gateway.batcher import Answered
 from arena.gateway.training.exchange import Exchange, Row
 from arena.gateway.training.games import Games
+from arena.gateway.training.remote_agents import RemoteBuffer, RemoteLink
 from arena.gateway.values import RowReader, mask_reader
 
 
@@ -161,6 +162,72 @@ class LearningAgent(Agent):
         self._rows.clear()
 
 
+class RemoteAgent(LearningAgent):
+    """An agent whose actor asks a model and pushes replays, instead of acting.
+
+    Attributes:
+      remote_model: of its player.
+      remote_buffer: what is pushed there is learned from.
+    """
+
+    def __init__(
+        self, spaces: LearningSpaces, entity: int, copy: int, exchange: Exchange, games: Games, link: RemoteLink
+    ) -> None:
+        """Seat the agent; see ``LearningAgent``, and ``link`` is the way to its trainer."""
+        super().__init__(spaces, entity, copy, exchange, games)
+        self._link, self.remote_model, self.remote_buffer = link, link.model, _Counted(link.buffer, self._take_part)
+
+    @property
+    def version(self) -> str:
+        """How many replays the model had learned from."""
+        return self._link.version
+
+    def ask(self, seen: Seen) -> "asyncio.Future[Answered]":
+        """Refuse.
+
+        Raises:
+          ValueError: always.
+        """
+        raise ValueError(f"agent {self.name!r}: its player is a trainer of your own: ask agent.remote_model")
+
+    def reward(
+        self,
+        value: float,
+        *,
+        terminated: bool = False,
+        truncated: bool = False,
+        observation: Any = None,
+        outcome: str | int | None = None,
+    ) -> None:
+        """Say what was earned, for the records: what is learned from is in the replays. See ``Agent``."""
+        self._take_part(0)
+        super().reward(value, terminated=terminated, truncated=truncated, outcome=outcome)
+
+    def _take_part(self, actions: int) -> None:
+        """Count actions, in the next episode where the last one has ended."""
+        if self._games.of(self._copy).ended[self._entity]:
+            self._games.next(self._copy, self.name)
+        self.episode_return = 0.0 if self._fresh else self.episode_return
+        self._fresh = False
+        self._games.act(self._copy, self._entity, actions)
+        self._games.count_moves([self._copy] * actions)
+
+    def _tell(self, row: Row) -> None:
+        """Tell nothing: the trainer knows what was pushed."""
+
+
+class _Counted:
+    """A buffer that counts what is pushed as actions of an agent."""
+
+    def __init__(self, buffer: RemoteBuffer, count: Callable[[int], None]) -> None:
+        self._buffer, self._count = buffer, count
+
+    def push(self, *replays: Any) -> int:
+        taken = self._buffer.push(*replays)
+        self._count(len(replays))
+        return taken
+
+
 class Outsider:
     """An entity that is played from outside: what it does is counted, and nothing of it is learned from."""
 
@@ -233,6 +300,7 @@ class OutsideSeats:
         external: Sequence[int],
         exchange: Exchange,
         games: Games,
+        links: Mapping[int, RemoteLink],
     ) -> None:
         """Prepare to seat.
 
@@ -242,7 +310,9 @@ class OutsideSeats:
           external: numbers of those that are played from outside.
           exchange: the way to the workers.
           games: of the match.
+          links: by the number of the entity, the way to its trainer, where it has one.
         """
+        self._links = links
         self._spaces = {number: LearningSpaces(entities[number], exchange, number) for number in played}
         self._exchange, self._games, self._external = exchange, games, tuple(external)
 
@@ -255,7 +325,11 @@ class OutsideSeats:
         if place < 0:
             text = "this server learns from whole games: ask it in a session (start, tick, end)"
             raise Refusal(400, "needs_session", text)
-        agents = [
-            LearningAgent(spaces, entity, place, self._exchange, self._games) for entity, spaces in self._spaces.items()
-        ]
+        agents = [self._agent(entity, place) for entity in self._spaces]
         return LearningAgents(agents, game_id, place, self._games, self._external)
+
+    def _agent(self, entity: int, place: int) -> LearningAgent:
+        spaces, exchange, games = self._spaces[entity], self._exchange, self._games
+        if entity in self._links:
+            return RemoteAgent(spaces, entity, place, exchange, games, self._links[entity])
+        return LearningAgent(spaces, entity, place, exchange, games)

@@ -115,12 +115,12 @@ class Games:
         """Return the line-up of a game, once: where a record tells of it first."""
         return self._lineups.pop(number, None)
 
-    def act(self, copy: int, entity: int) -> None:
-        """Count an action."""
+    def act(self, copy: int, entity: int, actions: int = 1) -> None:
+        """Count actions."""
         game = self.of(copy)
         game.acted[entity] = True
-        game.lengths[entity] += 1
-        self._taken[game.players[entity]] = self._taken.get(game.players[entity], 0) + 1
+        game.lengths[entity] += actions
+        self._taken[game.players[entity]] = self._taken.get(game.players[entity], 0) + actions
 
     def take_back(self, copy: int, entity: int) -> None:
         """Count an action no more: it was never carried out."""

@@ -29,10 +29,11 @@ from arena.gateway.training.agents import OutsideSeats
 from arena.gateway.training.exchange import Exchange
 from arena.gateway.training.games import Games
 from arena.gateway.training.hosted import Host, HostedGame
+from arena.gateway.training.remote_agents import RemoteLink
 from arena.gateway.training.spaces import entities_of
 from arena.plan.layout import Match
 from arena.plan.seats import check_seats
-from arena.protocol.messages import CloseMatch, GatewayOpen, Job, Note, RunFailed
+from arena.protocol.messages import CloseMatch, GatewayOpen, Job, Note, RemoteWeights, Replays, RunFailed
 from arena.protocol.wire import ObservationMessage, blocks_of
 
 LOOK_EVERY = 0.05
@@ -57,6 +58,7 @@ class GatewayProcess:
         seed: int,
         log: logging.Logger,
         external: ExternalSettings | None = None,
+        trainers: Sequence[RemoteLink] = (),
         league: bool = False,
         number: int = 0,
     ) -> None:
@@ -72,6 +74,7 @@ class GatewayProcess:
           seed: what random streams derive from.
           log: of this rank.
           external: the server at which somebody takes a seat; None where the games themselves are outside.
+          trainers: the ways to those of its workers whose policy learns from what actors push.
           league: whether a league says who plays.
           number: of this match among those of its node that want the same port: it takes the port so much above.
 
@@ -112,7 +115,14 @@ class GatewayProcess:
         self._exchange.on_acts = self._games.count_moves
         self._exchange.write_lineup = self._write_lineup
         played = [entity for seat in match.seats for entity in seat.entities]
-        self._seats = OutsideSeats(entities, played, outside, self._exchange, self._games)
+        self._trainers = {link.player: link for link in trainers}
+        links = {
+            entity: self._trainers[seat.player]
+            for seat in match.seats
+            for entity in seat.entities
+            if seat.player in self._trainers
+        }
+        self._seats = OutsideSeats(entities, played, outside, self._exchange, self._games, links)
         self._workers, self._announced = tuple(worker_ranks), -1
         self._closing = False
 
@@ -150,6 +160,11 @@ class GatewayProcess:
         if self._host is not None:
             self._host.close()
 
+    def _versions(self) -> dict[str, str]:
+        """Return how far each player of the match has learned."""
+        found = {seat.player: self._exchange.versions[entity] for seat in self._match.seats for entity in seat.entities}
+        return {**found, **{player: link.version for player, link in self._trainers.items()}}
+
     @contextlib.contextmanager
     def _opened(self) -> Any:
         try:
@@ -163,6 +178,7 @@ class GatewayProcess:
         server = HttpServer(gateway, door.listening, self._config)
         gateway.connections = lambda: server.connections
         gateway.learns(exchange.is_held)
+        gateway.versions = self._versions
         exchange.begin()
         serving, clock = loop.create_task(server.serve()), loop.create_task(gateway.look_after())
         try:
@@ -192,11 +208,17 @@ class GatewayProcess:
             await asyncio.sleep(LOOK_EVERY)
 
     def _read_mail(self) -> None:
-        while (mail := self._mailbox.poll(CloseMatch, RunFailed, Job)) is not None:
+        for link in self._trainers.values():
+            replays = link.replays()
+            if replays is not None:
+                self._mailbox.post(link.rank, Replays(replays))
+        while (mail := self._mailbox.poll(CloseMatch, RunFailed, Job, RemoteWeights)) is not None:
             if isinstance(mail[1], CloseMatch):
                 self._closing = True
             elif isinstance(mail[1], RunFailed):
                 self._exchange.break_off()
+            elif isinstance(mail[1], RemoteWeights):
+                self._trainers[mail[1].player].update(mail[1].version, mail[1].taken, mail[1].weights)
             elif self._job_queue is not None:
                 self._job_queue.add(mail[1])
 
@@ -207,7 +229,7 @@ class GatewayProcess:
 
 def server_config(settings: ServerConfig, sessions: int, number: int) -> GatewayConfig:
     """Return the limits of a server for so many sessions; the ``number``-th of its node takes a port of its own."""
-    known = {name: value for name, value in settings.model_dump().items() if name in GatewayConfig.model_fields}
+    known = {name: value for name, value in settings.model_dump().items() if name in ServerConfig.model_fields}
     port = settings.port + number if settings.port else 0
     return GatewayConfig(**{**known, "sessions": sessions, "port": port})
 

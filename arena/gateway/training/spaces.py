@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from gymnasium import spaces
+
 from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.common.space_json import space_from_json
@@ -69,8 +72,13 @@ def entities_of(settings: OutsideSettings) -> tuple[EntitySpaces, ...]:
     else:
         actor = load_actor(settings.actor)
         said = spaces_of(actor, settings.settings)
+        if said is None and settings.agents:
+            nothing = AgentSpaces(spaces.Box(0, 0, (1,), np.float32), spaces.Discrete(1))
+            said = dict.fromkeys(settings.agents, nothing)
         if said is None:
-            raise ConfigError(f"actor: expected {actor.__name__}.spaces(config), found none")
+            raise ConfigError(
+                f"actor: expected {actor.__name__}.spaces(config), or names of agents in settings.agents, found none"
+            )
         agents = said
     return tuple(
         EntitySpaces(name, each.observation, each.action, sum(choices_of(each.action)) if each.masked else 0)

@@ -1,0 +1,167 @@
+"""Drives a user's trainer that learns from replays of games outside."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from arena.common.errors import ConfigError, MatchOver
+from arena.comms import GroupChannel
+from arena.learning.weights import read_state
+from arena.protocol.messages import LoggedScalar, RemoteWeights, Replays
+from arena.worker.base import Worker
+from arena.worker.context import Context
+from arena.worker.group import Group
+
+BATCH_SIZE = 64
+PAUSE = 0.002
+"""Seconds between two looks for replays."""
+
+
+class ReplayBatches:
+    """What actors have pushed, batch by batch, each replay once and in its order; see ``RemoteTrainer``.
+
+    Attributes:
+      taken: replays that the trainer has got.
+    """
+
+    def __init__(self, batch_size: int, wait: Callable[[], dict[str, np.ndarray]]) -> None:
+        """Prepare to yield; ``wait`` returns the next replays that come, arrays ``[N, ...]`` by name."""
+        self.batch_size, self._wait = batch_size, wait
+        self._parts: list[dict[str, np.ndarray]] = []
+        self._rows = self.taken = 0
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        """Yield batches until the match is over."""
+        while True:
+            while self._rows < self.batch_size:
+                part = self._wait()
+                self._parts.append(part)
+                self._rows += len(next(iter(part.values())))
+            joined = {name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]}
+            self._parts = [{name: array[self.batch_size :] for name, array in joined.items()}]
+            self._rows -= self.batch_size
+            self.taken += self.batch_size
+            yield {name: array[: self.batch_size] for name, array in joined.items()}
+
+
+class RemoteTrainerWorker(Worker):
+    """Sits on a seat whose agents ask a model and push replays, and learns from these."""
+
+    act_learn = False
+
+    def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
+        super().__init__(context, channel, environment_rank)
+        if not self.seat.offer.own_pace or context.config.league is not None:
+            raise ConfigError(
+                f"policy {self.settings.use!r} learns from replays that actors push: expected a table of matches "
+                "with env.use: gateway"
+            )
+        self._gateway = environment_rank
+        self.group = Group(channel, self._log)
+        self.learns = not self.settings.frozen
+        settings = dict(self.settings.settings)
+        trainer: Any = self.policy_class  # see ``arena.gateway.RemoteTrainer``
+        self.model = trainer.make_model(**settings)
+        self.set_up_torch()
+        state = self.stored_state()
+        if state is None and self.settings.warm_start is not None:
+            from pathlib import Path
+
+            state = read_state(Path(self.settings.warm_start))
+        if state is not None:
+            self.model.load_state_dict({name: value for name, value in state.items() if not name.startswith(TRAINER)})
+        self.group.broadcast(self.model)
+        self._steps_before_this = self.steps
+        self.buffer = ReplayBatches(int(settings.get("batch_size", BATCH_SIZE)), self._wait)
+        self.trainer = trainer(self.model, self.buffer, self.group, **settings)
+        if state is not None and hasattr(self.trainer, "load_state_dict"):
+            own = {name[len(TRAINER) :]: value for name, value in state.items() if name.startswith(TRAINER)}
+            self.trainer.load_state_dict(own)
+        self.join(self.learns)
+        self._publish()
+
+    def _log(self, scalars: dict[str, float]) -> None:
+        now, steps = time.time(), self.steps_of_player()
+        for name, value in scalars.items():
+            self.logged.append(LoggedScalar(name, self.updates, value, steps, self.updates, now))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the model's state, and the trainer's own where it has one."""
+        own = self.trainer.state_dict() if hasattr(self.trainer, "state_dict") else {}
+        return {**self.model.state_dict(), **{f"{TRAINER}{name}": value for name, value in own.items()}}
+
+    def weights(self) -> dict[str, Any]:
+        """Return the model's state: what actors ask."""
+        return self.model.state_dict()
+
+    def steps_of_player(self) -> int:
+        """Return the replays that the player has learned from, taking the others to be as far as this worker."""
+        return self._steps_before + self._steps_before_this + self.buffer.taken * self.channel.size
+
+    def _publish(self) -> None:
+        arrays = {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.model.state_dict().items()}
+        message = RemoteWeights(self.player, self.steps_of_player(), self.buffer.taken, arrays)
+        self.context.mailbox.post(self._gateway, message)
+
+    def _wait(self) -> dict[str, np.ndarray]:
+        """Return the next replays; raise MatchOver where none come any more."""
+        while True:
+            self._answer()
+            mail = self.context.mailbox.poll(Replays)
+            if mail is not None:
+                return mail[1].arrays
+            self._look()
+            self.channel.serve()
+            time.sleep(PAUSE)
+
+    def _answer(self) -> None:
+        """Answer the records of the seat, in which nobody acts: they say when the match is over."""
+        if not self.seat.awaiting(0):
+            self.seat.send(0)
+        elif self.seat.arrived(0):
+            self.seat.receive(0)
+            self.seat.send(0)
+
+    def _look(self) -> None:
+        if self.reporting.due():
+            self._report()
+        if self.channel.rank == 0 and self.housekeeping.due():
+            self.look_into_mailbox()
+            if self.checkpoint_asked is not None:
+                order, self.checkpoint_asked = self.checkpoint_asked, None
+                if self.write_part(order):
+                    self.report_part(order)
+
+    def _report(self) -> None:
+        self.steps = self.buffer.taken  # since this attempt has begun, as for policies with a loop of their own
+        self.report(pooled=False)
+
+    def serve(self) -> None:
+        """Learn until the budget is spent, then keep the seat until the match is over."""
+        remaining = self.budget - self._steps_before_this
+        share = max(0, -(-remaining // self.channel.size))
+        try:
+            if self.learns and share:
+                for metrics in self.trainer.train():
+                    self.updates += 1
+                    self._log({name: float(value) for name, value in metrics.items()})
+                    self._answer()
+                    self._publish()
+                    self._look()
+                    if self.buffer.taken >= share:
+                        break
+            self._report()  # so that the root knows with how many steps it has finished
+            self.finish()
+            while True:
+                self._wait()
+        except MatchOver:
+            pass
+        self.channel.leave()
+        self.seat.drain()
+        self._report()
+
+
+TRAINER = "trainer."
+"""In front of the names of a trainer's own state in a checkpoint."""
