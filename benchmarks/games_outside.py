@@ -8,9 +8,10 @@ python -m benchmarks.games_outside speed
 
 import argparse
 import asyncio
+import contextlib
 import json
-import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,8 @@ import yaml
 
 from arena.common.space_json import space_to_json
 from arena.records.run_directory import RunDirectory
-from arena.report.plots import new_figure, save_figure
+from arena.report.plots import new_figure, running_mean, save_figure, thin
+from benchmarks.gateway import by_wrk, start
 from benchmarks.learning import read_curve, seeds
 from benchmarks.tools import tally
 from benchmarks.tools.games import Games
@@ -43,6 +45,7 @@ PONG = {
     "target_kl": 0.03,
 }
 PONG_SETTINGS = {"obs_type": "ram", "frameskip": 4, "repeat_action_probability": 0.0}
+SIDES = 64  # games at once where speed is measured
 FIGURES = Path(__file__).parent / "figures"
 
 
@@ -106,11 +109,33 @@ class Run:
             time.sleep(0.05)
         return json.loads(file.read_text())[0]["url"]
 
+    def gateway(self) -> int:
+        """Return the process id of the gateway, the first rank behind the root."""
+        for name in os.listdir("/proc"):
+            with contextlib.suppress(OSError, ValueError):
+                words = Path(f"/proc/{int(name)}/environ").read_bytes().split(b"\0")
+                line = Path(f"/proc/{name}/cmdline").read_bytes()
+                if b"OMPI_COMM_WORLD_RANK=1" in words and str(self.directory).encode() + b".yaml" in line:
+                    return int(name)
+        raise RuntimeError("the gateway was not found")
+
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has."""
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait()
+        self._log.close()
+
     def end(self) -> None:
         """Wait for its end."""
         if self._process.wait() != 0:
             raise SystemExit(f"the run has failed: {self._log.name}")
         self._log.close()
+
+
+def resident(process: int) -> int:
+    """Return the bytes of a process's resident memory."""
+    status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+    return 1024 * int(status.partition("VmRSS:")[2].split()[0])
 
 
 def config_of(name: str, policy: dict[str, Any], env: dict[str, Any], steps: int, seed: int = 1) -> dict[str, Any]:
@@ -160,8 +185,12 @@ def learn(game: str, listed: Sequence[int], place: Path) -> None:
             curve = read_curve(RunDirectory.existing(run.directory).database, "learner")
             reached = curve.reached(475.0) if game == "cartpole" else None
             told = f"475 after {reached:,} steps" if reached else ""
-            print(f"{game} {how:<10} seed {seed}: first {curve.first:.1f}, last {curve.last:.1f} {told}", flush=True)
-            axes[0].plot(curve.steps, curve.means, color=color, label=how if seed == listed[0] else None)
+            print(
+                f"{game} {how:<10} seed {seed}: {curve.first():.1f} at first, {curve.last():.1f} at last {told}",
+                flush=True,
+            )
+            smooth = thin(np.array(curve.steps), running_mean(np.array(curve.returns), 50))
+            axes[0].plot(*smooth, color=color, linewidth=1.4, label=how if seed == listed[0] else None)
     axes[0].set_title(f"{game}: return over steps, {places} games at once")
     axes[0].legend()
     print(save_figure(figure, FIGURES / f"games_outside_{game}.png"))
@@ -181,39 +210,70 @@ def vanish(ticks: int, place: Path) -> None:
     run = Run(place, config_of("vanish", policy, env, 10**9))
     games = Games(run.url(), make, kill=0.0002, ticks=ticks)
     memory: list[int] = []
+    process = run.gateway()
 
     async def play() -> None:
-        watch = asyncio.get_running_loop().create_task(_watch(memory, run))
+        watch = asyncio.get_running_loop().create_task(_watch(memory, process))
         await games.play(places)
         watch.cancel()
 
     asyncio.run(play())
     run.stop()
     wrong = tally.what_is_wrong(path, made, left=places * (horizon + 1) + games.vanished)
-    print(f"{games.ticks:,} ticks of {games.games:,} games, {games.vanished:,} vanished; statuses {dict(games.statuses)}")
-    print(f"gateway's memory after a tenth {memory[len(memory) // 10] / 1e6:.1f} MB, at the end {memory[-1] / 1e6:.1f} MB")
+    print(f"{games.ticks:,} ticks of {games.games:,} games ({games.vanished:,} vanished); {dict(games.statuses)}")
+    early, late = memory[len(memory) // 10] / 1e6, memory[-1] / 1e6
+    print(f"memory of the gateway: {early:.1f} MB after a tenth of the time, {late:.1f} MB at the end")
     print("lost, crossed, twice: 0" if not wrong else "\n".join(wrong))
 
 
-async def _watch(memory: list[int], run: Run) -> None:
+async def _watch(memory: list[int], process: int) -> None:
     while True:
-        memory.append(run.memory())
+        memory.append(resident(process))
         await asyncio.sleep(1)
 
 
-def play_apart(url: str, ticks: int, places: int, results: Any) -> None:
-    """Play CartPole in a process of its own."""
-    games = Games(url, pole, ticks=ticks)
-    began = time.perf_counter()
-    asyncio.run(games.play(places))
-    results.put(games.ticks / (time.perf_counter() - began))
+def speed(seconds: int, place: Path) -> None:
+    """Ask for ticks while a run learns, and then of its players while they are served, with the same client."""
+    policy = {"use": "ppo", "settings": {"hidden": [64, 64]}}
+    run = Run(place, config_of("speed", policy, gateway(SIDES, spaces_of(pole)), 10**9))
+    training = _ticks(run.url(), seconds, run.gateway())
+    run.stop()
+    with Served(run.directory) as served:
+        serving = _ticks(served.url, seconds, served.process.pid)
+    for how, found in (("while it learns", training), ("while it serves", serving)):
+        told = ", ".join(f"{name} {value:,.1f}" for name, value in found.items())
+        print(f"{how}: {told}")
+    print(f"training over serving: {training['ticks/s'] / serving['ticks/s']:.2f}")
 
 
-def speed(place: Path) -> None: ...
+def _ticks(url: str, seconds: int, process: int) -> dict[str, float]:
+    async def play() -> dict[str, float]:
+        connections = await start(url, SIDES)
+        found = await asyncio.get_running_loop().run_in_executor(None, by_wrk, url, SIDES, seconds, process)
+        for connection in connections:
+            connection.break_off()
+        return found
+
+    return asyncio.run(play())
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run what is asked for."""
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.games_outside", description=__doc__.partition("\n")[0])
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    learning = kinds.add_parser("learning", help="curves with and without a gateway")
+    learning.add_argument("game", choices=GAMES)
+    learning.add_argument("--seeds", type=seeds, default=[1])
+    kinds.add_parser("vanish", help="games that vanish").add_argument("--ticks", type=int, default=200_000)
+    kinds.add_parser("speed", help="ticks per second").add_argument("--seconds", type=int, default=15)
+    chosen = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory(prefix="arena-games-") as folder:
+        if chosen.kind == "learning":
+            learn(chosen.game, chosen.seeds, Path(folder))
+        elif chosen.kind == "vanish":
+            vanish(chosen.ticks, Path(folder))
+        else:
+            speed(chosen.seconds, Path(folder))
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def _cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def _start(url: str, games: int) -> list[Connection]:
+async def start(url: str, games: int) -> list[Connection]:
     """Start games, each over a connection of its own, and have each tick once; return the connections, open."""
     connections = [Connection(Address.of(url)) for _ in range(games)]
     for number, connection in enumerate(connections):
@@ -113,7 +113,7 @@ def arena(run: Path, seconds: int, games: int, *words: str) -> Contestant:
         with Served(run, "--sessions", str(max(games, 256)), *words) as server:
 
             async def play() -> dict[str, float]:
-                connections = await _start(server.url, games)
+                connections = await start(server.url, games)
                 loop = asyncio.get_running_loop()
                 found = await loop.run_in_executor(None, by_wrk, server.url, games, seconds, server.process.pid)
                 for connection in connections:
