@@ -1,4 +1,4 @@
-"""``arena league``: the players of a league and the win rate of each pair, on the terminal, as JSON and in pictures."""
+"""``arena league``: the players of a run and the win rate of each pair, on the terminal, as JSON and in pictures."""
 
 import argparse
 import json
@@ -20,9 +20,10 @@ from arena.evaluation.exploitability import (
     plot_curve,
 )
 from arena.evaluation.exploitability import curve as follow
-from arena.records.league_reader import League, read_league
+from arena.records.league_reader import League, has_league, read_league
 from arena.records.reader import open_records
 from arena.records.run_directory import RunDirectory
+from arena.records.table_reader import read_table
 from arena.report.league_plots import draw_family, draw_heat_map, draw_ratings
 from arena.report.league_tables import WIDEST, Line, matrix_table, standing_table
 from arena.report.plots import save_figure
@@ -41,7 +42,8 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     run = RunDirectory.existing(arguments.run)
     with open_records(run.database) as connection:
-        league = read_league(connection)
+        is_league = has_league(connection)
+        league = read_league(connection) if is_league else read_table(connection)
     curve = exploitability(run, league) if arguments.exploitability else None
     pictures = [] if arguments.plot is None else draw(run, league, curve, arguments.plot, returns=arguments.returns)
     if arguments.json:
@@ -50,7 +52,8 @@ def main(argv: Sequence[str]) -> int:
     console = make_console(sys.stdout, find_terminal(sys.stdout))
     names = league.by_rating() if arguments.all else most_telling(league, SHOWN)
     notes = ("type", "parent", "steps")
-    console.print(standing_table(f"{run}: league", [_line(league, name) for name in names], notes))
+    title = f"{run}: {'league' if is_league else 'who has won against whom'}"
+    console.print(standing_table(title, [_line(league, name) for name in names], notes))
     if len(names) < len(league.members):
         console.print(f"  {len(league.members) - len(names)} more snapshots: --all")
     names = most_telling(league, WIDEST)
@@ -92,7 +95,8 @@ def draw(run: RunDirectory, league: League, curve: Curve | None, kind: str, *, r
     figures = {"payoff": draw_heat_map(f"{run.name}: payoff", note, names, matrix, rates=not returns)}
     if league.curves:
         figures["ratings"] = draw_ratings(f"{run.name}: ratings", league.curves, active)
-    figures["family"] = draw_family(f"{run.name}: family", league.family())
+    if any(member.parent for member in league.members.values()):
+        figures["family"] = draw_family(f"{run.name}: family", league.family())
     pictures = [save_figure(figure, run.plots / f"league_{name}.{kind}") for name, figure in figures.items()]
     if curve is not None:
         path = run.plots / f"league_exploitability.{kind}"
@@ -163,7 +167,9 @@ def league_json(league: League, curve: Curve | None) -> dict[str, object]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "arena league", description="Show the players of a run's league, their ratings, and the win rate of each pair."
+        "arena league",
+        description="Show the players of a run, a league or a table of matches, with their ratings and the win rate of "
+        "each pair.",
     )
     parser.add_argument("run", type=Path, help="a run directory, such as runs/psro_kuhn")
     parser.add_argument("--all", action="store_true", help=f"every player, not only the {SHOWN} that tell most")

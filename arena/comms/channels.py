@@ -65,6 +65,12 @@ class SeatChannel:
         """Whether the batch's record is here."""
         return self._transports[batch].arrived()
 
+    def wait(self, batch: int, unless: Callable[[], bool]) -> bool:
+        """Wait for the batch's record, unless something else comes first; return whether the record is here."""
+        arrived = self._transports[batch].arrived
+        self._waiter.until(lambda: arrived() or unless(), self._what)
+        return arrived()
+
     def receive(self, batch: int) -> ObservationMessage:
         """Return the batch's record; it is valid until the next ``send`` of the batch."""
         if self._semaphores is not None:

@@ -126,21 +126,26 @@ class League(NamedTuple):
         return {name: Relative(member.parent, member.steps, member.active) for name, member in self.members.items()}
 
 
+def has_league(connection: sqlite3.Connection) -> bool:
+    """Whether a run's records have a league."""
+    query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'league_players'"
+    if not connection.execute(query).fetchone()[0]:
+        return False
+    return bool(connection.execute("SELECT EXISTS (SELECT 1 FROM league_players)").fetchone()[0])
+
+
 def read_league(connection: sqlite3.Connection) -> League:
     """Return the league of a run.
 
     Raises:
       ConfigError: the run has none.
     """
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    rows = []
-    if "league_players" in tables:
-        columns = "player, type, category, parent, active, steps, path"
-        rows = connection.execute(f"SELECT {columns} FROM league_players ORDER BY created, player").fetchall()
-    if not rows:
+    if not has_league(connection):
         raise ConfigError(
             "expected a run with a league, found none in its records; arena eval and arena tournament play its players"
         )
+    columns = "player, type, category, parent, active, steps, path"
+    rows = connection.execute(f"SELECT {columns} FROM league_players ORDER BY created, player")
     members = {
         name: Member(kind, category, parent, bool(active), steps, path)
         for name, kind, category, parent, active, steps, path in rows

@@ -65,11 +65,23 @@ class LaneCollector(Collector):
             moved += columns.move_full(rollout, moved)
             if moved == rollout.lanes or is_called:
                 break
-            self._exchange(columns)
-            is_called = self._is_called()
+            # Another seat of this match may be this player's, too, and be waiting for this worker in an update: then no
+            # record comes before this one has taken part.
+            is_called = not self._wait()
+            if not is_called:
+                self._exchange(columns)
+                is_called = self._is_called()
         taken = int(rollout.acting[: rollout.horizon, :moved].sum())
         self.steps += taken
         return taken
+
+    def _wait(self) -> bool:
+        """Wait for the next record; False where this worker is called first."""
+        if self._seat.in_hand[0]:
+            return True
+        if not self._seat.awaiting(0):
+            self._seat.send(0)
+        return self._seat.wait(0, self._is_called)
 
     def _exchange(self, columns: "LaneColumns | None") -> None:
         """Answer a record."""

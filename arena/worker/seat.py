@@ -85,6 +85,10 @@ class Seat:
         """Whether the answer to ``send`` is here."""
         return self._channel.arrived(batch)
 
+    def wait(self, batch: int, unless: Callable[[], bool]) -> bool:
+        """Wait for the answer to ``send``, unless something else comes first; return whether the answer is here."""
+        return self._channel.wait(batch, unless)
+
     def awaiting(self, batch: int) -> bool:
         """Whether the batch's next record is under way."""
         return self._awaiting[batch]

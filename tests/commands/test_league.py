@@ -17,6 +17,7 @@ from arena.policies.loader import build
 from arena.records.database import SCHEMA
 from arena.records.league_reader import read_league
 from arena.records.run_directory import RunDirectory
+from benchmarks.tools.trained import POLE, make_run
 
 PSRO = """
 name: psro
@@ -150,7 +151,7 @@ def test_a_run_without_a_league_says_so(run: RunDirectory, capsys) -> None:
     with sqlite3.connect(run.database) as records:
         records.execute("DELETE FROM league_players")
     assert main(["league", str(run)]) == 2
-    assert "expected a run with a league, found none" in capsys.readouterr().err
+    assert "expected a run with a league, or with matches in which several players meet" in capsys.readouterr().err
 
 
 def test_a_tournament_knows_a_league_s_snapshots_by_their_ids(run: RunDirectory, capsys) -> None:
@@ -176,3 +177,28 @@ def test_a_run_without_a_league_has_no_historical_players(run: RunDirectory, cap
         records.execute("DELETE FROM league_players WHERE NOT active")
     assert main(["tournament", str(run), "--players", f"{SOLVER},historical"]) == 2
     assert "has no historical players" in capsys.readouterr().err
+
+
+def test_a_table_of_matches_shows_who_has_won_against_whom(tmp_path, capsys):
+    run = make_run(tmp_path, POLE.replace("blue: {", "red: {use: random}, blue: {"))
+    with sqlite3.connect(run.database) as records:
+        records.executescript(SCHEMA)
+        for name, learns in (("blue", 1), ("red", 0)):
+            records.execute("INSERT INTO players VALUES (?, 'ppo', '#000', ?, 10)", (name, learns))
+        for number in range(30):
+            cause = "fault:crash" if number >= 20 else None
+            records.execute(
+                "INSERT INTO episodes VALUES (?, 1, 0, 0, 0, ?, 9, 1, 0, ?, NULL, 0)", (number, number, cause)
+            )
+            for entity, (name, earned) in enumerate((("blue", 1.0 if number % 4 else -1.0), ("red", 0.0))):
+                row = (number, entity, name, earned, 9, 10 * number)
+                records.execute("INSERT INTO episode_entities VALUES (?, ?, ?, ?, ?, NULL, ?, NULL)", row)
+    assert main(["league", str(run.path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    blue, red = sorted(found["players"], key=lambda player: player["player"])
+    assert (blue["wins"], blue["draws"], blue["losses"], blue["games"]) == (15, 0, 5, 20)
+    assert (red["wins"], red["losses"], red["games"]) == (5, 15, 20)
+    assert blue["rating"]["mu"] > red["rating"]["mu"]
+    assert main(["league", str(run.path), "--plot"]) == 0
+    assert "who has won against whom" in capsys.readouterr().out
+    assert {path.name for path in run.plots.iterdir()} == {"league_payoff.png", "league_ratings.png"}

@@ -15,8 +15,10 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from arena.common.space_json import space_to_json
+from arena.gateway.client import Address, Connection
 from benchmarks.tools import tally
 from benchmarks.tools.games import Games
 from benchmarks.tools.serving import Served
@@ -246,3 +248,55 @@ def test_a_model_and_a_trainer_of_ones_own_train_and_serve(tmp_path: Path) -> No
         assert f"snake@{again.steps('snake')}" in served.line
         done = subprocess.run([*game, served.url, "2", "3"], timeout=60, check=True, capture_output=True, text=True)
         assert done.stdout.startswith("6 games")
+
+
+async def play_both_sides(url: str, games: int) -> list[str]:
+    """Play rock-paper-scissors, in which both sides are agents; return the versions that have acted."""
+    connection, versions = Connection(Address.of(url)), set()
+    both, number = json.dumps({"observations": {"a": [0.5], "b": [0.5]}}).encode(), 0
+    while number < games:
+        head = {"game_id": f"g{number}", "step_kind": "start"}
+        if (await connection.post("/step", head)).status != 200:
+            await asyncio.sleep(0.2)
+            continue
+        answer = await connection.post("/step", {**head, "step_kind": "tick"}, both)
+        versions.update(answer.headers["version"].split(","))
+        actions = json.loads(answer.body)["actions"]
+        won = (0, 1, -1)[(actions["a"] - actions["b"]) % 3]
+        outcomes = {"a": ("draw", "win", "loss")[won], "b": ("draw", "loss", "win")[won]}
+        end = {"rewards": {"a": won, "b": -won}, "terminated": True, "outcomes": outcomes}
+        ended = await connection.post("/step", {**head, "step_kind": "end"}, json.dumps(end).encode())
+        assert ended.status == 200, ended
+        number += 1
+    return sorted(versions)
+
+
+def test_a_league_says_who_plays_a_game_outside(tmp_path: Path) -> None:
+    one = {
+        "observation": space_to_json(spaces.Box(0, 1, (1,), np.float32)),
+        "action": space_to_json(spaces.Discrete(3)),
+    }
+    phases = {"one_phase_step": 100}
+    config = {
+        "steps": 10**9,
+        "env": {"use": "gateway", "num_envs": 2, "settings": {"port": 0, "drain": 0, "spaces": {"a": one, "b": one}}},
+        "policies": {"learner": {"use": "ppo", "settings": {"horizon": 8, "hidden": []}}},
+        "league": {
+            "use": "self_play",
+            "episodes": 16,
+            "settings": {"players": {"self_player": {"one_phase_step": 100}}},
+        },
+    }
+    run = Run(tmp_path, config)
+    versions = asyncio.run(play_both_sides(run.urls()[0], 300))
+    time.sleep(1.5)  # games are reported once a second
+    os.kill(run.process.pid, signal.SIGTERM)
+    run.end(code=run.process.wait(60))
+    player = "self_player_default_0"
+    assert f"{player}_0@0" in versions
+    assert len([version for version in versions if version.startswith(f"{player}@")]) > 2
+    assert query(run, "SELECT count(*) FROM league_players WHERE NOT active")[0][0] >= 1
+    assert query(run, "SELECT sum(games) > 30 FROM payoff") == [(1,)]
+    assert query(run, "SELECT count(*), sum(counted) > 100 FROM episodes") == [(300, 1)]
+    learned = query(run, "SELECT count(*) FROM episode_entities WHERE player = 'self_player_default_0'")[0][0]
+    assert 0 < run.steps(player) <= learned  # no action of an opponent is a step of the player

@@ -69,6 +69,15 @@ class LearningAgent(Agent):
         """Name of the player that acts for the agent."""
         return self._games.player(self._copy, self._entity)
 
+    @property
+    def version(self) -> str:
+        """See ``Agent``; an opponent that a league has chosen was frozen after the steps in its name."""
+        player = self.player
+        if player == self._games.player_of_seat(self._entity):
+            return super().version
+        steps = player.rpartition("_")[2]
+        return steps if steps.isdecimal() else "0"
+
     def ask(self, seen: Seen) -> "asyncio.Future[Answered]":
         """See ``Agent``."""
         try:

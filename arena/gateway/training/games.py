@@ -105,6 +105,10 @@ class Games:
         game = self._running.get(copy)
         return self._players[entity] if game is None else game.players[entity]
 
+    def player_of_seat(self, entity: int) -> str:
+        """Return whose worker plays an entity: in a league it may act for others."""
+        return self._players[entity]
+
     def earn(self, copy: int, entity: int, value: float) -> None:
         """Add to what an entity has earned."""
         game = self._running.get(copy)

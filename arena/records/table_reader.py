@@ -1,0 +1,117 @@
+"""Who has won against whom in a run with a table of matches: win rates and ratings, counted from its episodes."""
+
+import sqlite3
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arena.common.errors import ConfigError
+from arena.common.outcomes import ranks_of, scores_of
+from arena.league.payoff import BattleRecord
+from arena.league.ratings import Ratings
+from arena.league.settings import RatingConfig
+from arena.records.league_reader import League, Member, PairRecord, RatingCurve
+
+COUNTED = 20_000
+"""Episodes that are counted, the last ones: a player learns, and what it once was says little of it."""
+
+CURVE_EVERY = 100
+"""Games of a player between two points of its curve."""
+
+EPISODES = f"""
+    SELECT e.id, e.ended_at, x.player, x.return, x.outcome
+    FROM (SELECT id, ended_at FROM episodes
+          WHERE (cause IS NULL OR cause NOT LIKE 'fault%')
+            AND id IN (SELECT episode FROM episode_entities GROUP BY episode HAVING count(DISTINCT player) > 1)
+          ORDER BY id DESC LIMIT {COUNTED}) e
+    JOIN episode_entities x ON x.episode = e.id ORDER BY e.id, x.entity
+"""
+
+
+class _Entrant(NamedTuple):
+    """A player as ratings want it.
+
+    Attributes:
+      active: whether it learns.
+    """
+
+    active: bool
+
+
+class _Roster:
+    """Players in the order of the configuration."""
+
+    def __init__(self, players: list[tuple[str, bool]]) -> None:
+        self._places = {name: place for place, (name, _) in enumerate(players)}
+        self.players = [_Entrant(active) for _, active in players]
+
+    def index(self, name: str) -> int:
+        """Return the place of a player."""
+        return self._places[name]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.players)
+
+
+def read_table(connection: sqlite3.Connection) -> League:
+    """Return the players of a run with a table of matches, as those of a league are returned.
+
+    Games that were cut short by nobody's fault count by the returns so far. Games of a player with itself do not count.
+
+    Raises:
+      ConfigError: no two players have met.
+    """
+    known = connection.execute('SELECT player, learns, "use" FROM players ORDER BY rowid').fetchall()
+    listed = [(name, bool(learns)) for name, learns, _ in known]
+    roster: Any = _Roster(listed)
+    ratings = Ratings(roster, RatingConfig())
+    names = {name for name, _ in listed}
+    records: dict[tuple[str, str], BattleRecord] = {}
+    margins: dict[tuple[str, str], float] = {}
+    games = dict.fromkeys(names, 0)
+    points: dict[str, list[tuple[float, float, float]]] = {}
+    began = None
+    for _, rows in groupby(connection.execute(EPISODES), key=itemgetter(0)):
+        _, times, players, returns, outcomes = zip(*rows, strict=True)
+        sides = [name for name in dict.fromkeys(players) if name in names]
+        if len(sides) < 2:
+            continue
+        groups = [[entity for entity, name in enumerate(players) if name == side] for side in sides]
+        means = [float(np.mean([returns[entity] for entity in group])) for group in groups]
+        ranks = ranks_of(scores_of(groups, returns, [_said(outcome) for outcome in outcomes]))
+        ratings.update([[side] for side in sides], ranks)
+        began = began or times[0]
+        for here, home in enumerate(sides):
+            games[home] += 1
+            if games[home] % CURVE_EVERY == 1:
+                points.setdefault(home, []).append(((times[0] - began) / 60, *ratings[home][:2]))
+            for there, away in enumerate(sides):
+                if here != there:
+                    records[home, away] = records.get((home, away), BattleRecord()).add(ranks[here], ranks[there])
+                    margins[home, away] = margins.get((home, away), 0.0) + means[here]
+    if not records:
+        raise ConfigError(
+            "expected a run with a league, or with matches in which several players meet, found neither in its "
+            "records; arena eval plays its players"
+        )
+    steps = dict(connection.execute("SELECT player, max(steps) FROM episode_entities GROUP BY player"))
+    met = {home for home, _ in records}
+    members = {
+        name: Member(use.rpartition(":")[2], "", None, bool(learns), steps.get(name) or 0, "")
+        for name, learns, use in known
+        if name in met
+    }
+    pairs = {pair: PairRecord(*record.counts(), margins[pair] / record.games) for pair, record in records.items()}
+    curves = {name: RatingCurve(*np.array(found).T) for name, found in points.items()}
+    return League(members, pairs, {name: ratings[name] for name in met}, games, curves)
+
+
+def _said(outcome: str | None) -> str | float | None:
+    """Return an outcome as the environment gave it: a word, or a rank."""
+    try:
+        return float(outcome) if outcome is not None else None
+    except ValueError:
+        return outcome
