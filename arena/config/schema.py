@@ -10,9 +10,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from arena.common import registry
+from arena.config.gateway import OutsideSettings
 from arena.config.league import MANAGED
 from arena.config.run import TABLES, RunConfig
-from arena.config.sections import EnvOverride
+from arena.config.sections import OUTSIDE, EnvOverride
 from arena.league.catalog import PLAYERS, player_type
 from arena.league.settings import BattlePlayerConfig, LeagueConfig, PlayerConfig, SoloPayoffConfig
 
@@ -38,6 +39,14 @@ def json_schema() -> dict[str, Any]:
             }
         )
     definitions["PolicyConfig"]["allOf"] = cases
+    outside = OutsideSettings.model_json_schema(ref_template="#/$defs/{model}")
+    definitions[outside["title"]] = outside
+    served = {
+        "if": {"properties": {"use": {"const": OUTSIDE}}, "required": ["use"]},
+        "then": {"properties": {"settings": {"$ref": f"#/$defs/{outside['title']}"}}},
+    }
+    for env in ("EnvConfig", "EnvOverride"):
+        definitions[env]["allOf"] = [served]
     for steps in (schema["properties"]["steps"], definitions["RoundConfig"]["properties"]["steps"]):
         _allow_underscores(steps)
     return schema
@@ -68,6 +77,7 @@ def key_table(*, anchors: bool = False) -> str:
     add("The file", "", _rows(RunConfig, "", set()))
     for name in registry.POLICIES:
         add(f"Settings of the policy `{name}`", name, _rows(_settings(name), "", set()))
+    add(f"Settings of the environment `{OUTSIDE}`", OUTSIDE, _rows(OutsideSettings, "", set()))
     rows = [row for row in _rows(LeagueConfig, "", set()) if row[0] not in MANAGED]
     add("Settings of a league", "league.settings", rows)
     solo = SoloPayoffConfig.model_fields["type"].default

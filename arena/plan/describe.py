@@ -163,7 +163,9 @@ def _groups(plan: Plan, config: RunConfig) -> list[str]:
         policy = config.players[player]
         frozen = ", frozen" if policy.frozen else ""
         lines.append(f"group {player}: {count_of(len(ranks), 'worker')} of {policy.use}{frozen}")
-    idle = [player for player in config.players if player not in plan.groups]
+    outside = {seat.player for match in plan.matches for seat in match.external}
+    lines += [f"group {player}: takes its seat over HTTP" for player in config.players if player in outside]
+    idle = [player for player in config.players if player not in plan.groups and player not in outside]
     lines += [f"group {player}: no worker" for player in idle]
     return lines
 
