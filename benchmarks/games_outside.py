@@ -2,6 +2,7 @@
 
 python -m benchmarks.games_outside learning cartpole --seeds 1-3
 python -m benchmarks.games_outside learning pong --seeds 1
+python -m benchmarks.games_outside greedy
 python -m benchmarks.games_outside vanish --ticks 200000
 python -m benchmarks.games_outside speed
 """
@@ -25,6 +26,10 @@ import numpy as np
 import yaml
 
 from arena.common.space_json import space_to_json
+from arena.config.run import load_config
+from arena.envs.interface import EntitySpaces
+from arena.evaluation.players import find_contestant
+from arena.policies.loader import build, load_weights
 from arena.records.run_directory import RunDirectory
 from arena.report.plots import new_figure, running_mean, save_figure, thin
 from benchmarks.gateway import by_wrk, start
@@ -232,6 +237,54 @@ async def _watch(memory: list[int], process: int) -> None:
         await asyncio.sleep(1)
 
 
+class Noted(gymnasium.Wrapper):
+    """A game that notes what was seen and done."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        """Begin with nothing."""
+        super().__init__(env)
+        self.seen: list[np.ndarray] = []
+        self.done: list[int] = []
+
+    def reset(self, **options: Any) -> tuple[Any, dict]:
+        """See Gymnasium."""
+        observation, info = self.env.reset(**options)
+        self._last = observation
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+        """See Gymnasium."""
+        self.seen.append(self._last)
+        self.done.append(int(action))
+        self._last, *rest = self.env.step(action)
+        return (self._last, *rest)  # type: ignore[return-value]
+
+
+def greedy(place: Path) -> None:
+    """Train over HTTP, serve with the same actor, and hold its actions against those of the policy itself."""
+    settings = {**CARTPOLE, "learning_rate": 3e-4}
+    run = Run(place, config_of("greedy", {"use": "ppo", "settings": settings}, gateway(4, spaces_of(pole)), 20_000))
+    asyncio.run(Games(run.url(), pole).play(4))
+    run.end()
+    games: list[Noted] = []
+
+    def make() -> Noted:
+        games.append(Noted(pole()))
+        return games[-1]
+
+    with Served(run.directory) as served:
+        asyncio.run(Games(served.url, make, ticks=10_000).play(4))
+    directory = RunDirectory.existing(run.directory)
+    config = load_config(directory.config)
+    weights = find_contestant(directory, config, "learner").weights
+    spaces = EntitySpaces("player", *spaces_of(pole))
+    policy = build("ppo", spaces, settings, lanes=1, seed=0)
+    load_weights(policy, str(weights))
+    seen, done = (np.concatenate([getattr(game, name) for game in games])[:10_000] for name in ("seen", "done"))
+    native = policy.act(seen.astype(np.float32), deterministic=True).actions
+    print(f"equal greedy actions: {int((native == done).sum()):,} of {len(done):,}; {np.bincount(done)} of each")
+
+
 def speed(seconds: int, place: Path) -> None:
     """Ask for ticks while a run learns, and then of its players while they are served, with the same client."""
     policy = {"use": "ppo", "settings": {"hidden": [64, 64]}}
@@ -265,6 +318,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     learning.add_argument("game", choices=GAMES)
     learning.add_argument("--seeds", type=seeds, default=[1])
     kinds.add_parser("vanish", help="games that vanish").add_argument("--ticks", type=int, default=200_000)
+    kinds.add_parser("greedy", help="actions of the server beside those of the policy")
     kinds.add_parser("speed", help="ticks per second").add_argument("--seconds", type=int, default=15)
     chosen = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="arena-games-") as folder:
@@ -272,6 +326,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             learn(chosen.game, chosen.seeds, Path(folder))
         elif chosen.kind == "vanish":
             vanish(chosen.ticks, Path(folder))
+        elif chosen.kind == "greedy":
+            greedy(Path(folder))
         else:
             speed(chosen.seconds, Path(folder))
 

@@ -18,6 +18,11 @@ from arena.evaluation.video import Film
 from arena.records.run_directory import RunDirectory
 from arena.report.terminal import find_terminal, make_console
 
+OUTSIDE_ONLY = (
+    "expected a match that can be played here, found one whose games, or one of whose players, come from outside; "
+    "arena serve RUN lets them play against trained players"
+)
+
 
 def main(argv: Sequence[str]) -> int:
     """Run ``arena eval``; return the exit code.
@@ -70,14 +75,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _rows(config: RunConfig, wanted: str) -> list[TableRow]:
-    """Return the rows that ``--row`` names, out of those of all rounds (each distinct one once)."""
+    """Return the rows that ``--row`` names, out of those of all rounds (each distinct one once).
+
+    Raises:
+      ConfigError: there is no such row, or it needs a game or a player from outside.
+    """
     rows: list[TableRow] = []
     for round_ in config.round_list():
         rows += [row for row in round_.rows if row not in rows]
     if wanted == "all":
-        return rows
+        if all(row.outside for row in rows):
+            raise ConfigError(OUTSIDE_ONLY)
+        return [row for row in rows if not row.outside]
     if not wanted.isdecimal() or int(wanted) >= len(rows):
         raise ConfigError(f"--row: expected 0 to {len(rows) - 1}, or all, found {wanted!r}")
+    if rows[int(wanted)].outside:
+        raise ConfigError(f"--row {wanted}: {OUTSIDE_ONLY}")
     return [rows[int(wanted)]]
 
 

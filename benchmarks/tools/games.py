@@ -25,6 +25,7 @@ class Games:
       ticks: that were answered.
       games, vanished: that have begun, and of these those that have vanished.
       statuses: of all answers.
+      refusals: the codes of those that were none.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Games:
         self.returns: list[float] = []
         self.ticks = self.games = self.vanished = 0
         self.statuses: Counter[int] = Counter()
+        self.refusals: Counter[str] = Counter()
         self._closed = False
 
     async def play(self, places: int) -> None:
@@ -85,7 +87,7 @@ class Games:
             said = {"observation": observation.tolist(), "reward": reward}
             answer = await self._ask(connection, game_id, "tick", tick, said)
             if answer.status != 200:
-                self._closed = self._closed or answer.status == 0
+                self._closed = self._closed or answer.status in (0, 500)
                 return
             self.ticks, tick = self.ticks + 1, tick + 1
             observation, earned, over, cut, _ = env.step(np.asarray(json.loads(answer.body)["action"]))
@@ -99,6 +101,8 @@ class Games:
         body = b"" if said is None else _written(said)
         answer = await connection.post("/step", _step(game_id, kind, tick), body)
         self.statuses[answer.status] += 1
+        if answer.status not in (0, 200):
+            self.refusals[json.loads(answer.body)["code"]] += 1
         return answer
 
 

@@ -296,3 +296,15 @@ def test_a_league_says_who_plays_a_game_outside(tmp_path: Path) -> None:
     assert query(run, "SELECT count(*), sum(counted) > 20 FROM episodes") == [(300, 1)]
     learned = query(run, "SELECT count(*) FROM episode_entities WHERE player = 'self_player_default_0'")[0][0]
     assert 0 < run.steps(player) <= learned  # no action of an opponent is a step of the player
+
+
+def test_clients_are_told_when_the_learner_fails(tmp_path: Path) -> None:
+    run = Run(tmp_path, counting(tmp_path / "nowhere" / "learned", 10**6))
+    games = Games(run.urls()[0], Counting)
+    began = time.monotonic()
+    asyncio.run(games.play(6))
+    assert time.monotonic() - began < 30
+    assert "No such file or directory" in run.end(code=1)
+    assert games.statuses[500] >= 1  # those that waited
+    assert games.statuses.keys() <= {0, 200, 500, 503}
+    assert games.refusals["internal"] == games.statuses[500]
