@@ -1,7 +1,8 @@
-"""Trajectories of lanes that go at their own pace: each fills a column of its own, and full columns are learned from.
+"""Trajectories of lanes that go at their own pace: each fills a column of its own, and columns are learned from.
 
 A game outside acts when it asks, so that one lane may be ten actions ahead of another. Each lane therefore counts its
-own slots. A full column goes into the next free lane of a rollout, which a policy learns from as from any other.
+own slots. A full column goes into the next free lane of a rollout. When there is enough to learn from, those that are
+not full go there, too: what waited until they are full would come from older weights than the rest.
 """
 
 from collections.abc import Mapping
@@ -101,31 +102,44 @@ class LaneColumns:
         for name, value in decision.extras.items():
             self._extras[name][where] = value
 
+    @property
+    def filled(self) -> int:
+        """Slots that have ended in the columns that there are: what a rollout gets of them."""
+        return int(np.maximum(self.slots - 1, 0).sum())
+
     def move_full(self, rollout: Rollout, first: int) -> int:
         """Move full columns into the lanes of a rollout from ``first`` on, and begin the next columns.
 
         Returns:
           How many were moved: as many as are full, or as there is room for.
         """
-        full = np.flatnonzero(self.slots > self.horizon)[: rollout.lanes - first]
-        for place, lane in enumerate(full, first):
+        return self._move(np.flatnonzero(self.slots > self.horizon), rollout, first)
+
+    def move_all(self, rollout: Rollout, first: int) -> int:
+        """Do the same with all columns in which a slot has ended, full or not."""
+        return self._move(np.flatnonzero(self.slots > 1), rollout, first)
+
+    def _move(self, lanes: np.ndarray, rollout: Rollout, first: int) -> int:
+        lanes = lanes[: rollout.lanes - first]
+        for place, lane in enumerate(lanes.tolist(), first):
+            at = lane, slice(0, int(self.slots[lane]))
             rollout.load_column(
                 place,
-                observations=map_tree(lambda array, at=lane: array[at], self._observations),
-                actions=map_tree(lambda array, at=lane: array[at], self._actions),
-                action_mask=None if self._mask is None else self._mask[lane],
-                extras={name: array[lane] for name, array in self._extras.items()},
-                earned=self._earned[lane],
-                **{name: array[lane] for name, array in self._flags.items()},
+                observations=map_tree(lambda array, at=at: array[at], self._observations),
+                actions=map_tree(lambda array, at=at: array[at], self._actions),
+                action_mask=None if self._mask is None else self._mask[at],
+                extras={name: array[at] for name, array in self._extras.items()},
+                earned=self._earned[at],
+                **{name: array[at] for name, array in self._flags.items()},
             )
-            self._begin(lane)
-        return len(full)
+            self._begin(lane, int(self.slots[lane]) - 1)
+        return len(lanes)
 
-    def _begin(self, lane: int) -> None:
+    def _begin(self, lane: int, last: int) -> None:
         """Begin a lane's next column with what the last slot of this one holds."""
 
         def repeat(array: np.ndarray) -> None:
-            array[lane, 0] = array[lane, -1]
+            array[lane, 0] = array[lane, last]
 
         map_tree(repeat, self._observations)
         map_tree(repeat, self._actions)

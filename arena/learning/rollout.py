@@ -179,13 +179,13 @@ class Rollout:
         acting: np.ndarray,
         starts: np.ndarray,
     ) -> None:
-        """Take what a lane has collected, all arrays ``[T + 1, ...]``, and make transitions of it.
+        """Take what a lane has collected, all arrays ``[N, ...]`` with N of 2 to T + 1, and make transitions of it.
 
-        The column is closed: an episode that goes on is cut at slot T, whose value stands for what follows, since the
-        lane of the next rollout is another one's.
+        The column is closed: an episode that goes on is cut in its last slot, whose value stands for what follows,
+        since the lane of the next rollout is another one's.
 
         Args:
-          lane: where it goes.
+          lane: where it goes; it has been cleared.
           observations: see the attributes of the class, like all that follow.
           actions: see there.
           action_mask: see there.
@@ -197,15 +197,18 @@ class Rollout:
           acting: see there.
           starts: see there.
         """
-        put(self.observations, (slice(None), lane), observations)
-        put(self.actions, (slice(None), lane), actions)
+        slots = len(earned)
+        where = slice(0, slots), lane
+        put(self.observations, where, observations)
+        put(self.actions, where, actions)
         if self.action_mask is not None and action_mask is not None:
-            self.action_mask[:, lane] = action_mask
+            self.action_mask[where] = action_mask
         for name, value in extras.items():
-            self.extras[name][:, lane] = value
+            self.extras[name][where] = value
         for array, values in zip(self._arrived, (earned, over, cut, void, acting, starts), strict=True):
-            array[:, lane] = values
-        self.cut[self.horizon, lane] |= not over[self.horizon]
+            array[where] = values
+        self.cut[slots - 1, lane] |= not over[-1]
+        self.acting[slots - 1, lane] &= slots > self.horizon  # what it does is in the next column
         self._settle(lane, lane + 1)
 
     def _settle(self, first: int, end: int) -> None:

@@ -119,18 +119,20 @@ class SampleKeeper:
       empty: whether no rollout has been collected yet.
     """
 
-    def __init__(self, rollout: "Rollout", rows: int) -> None:
+    def __init__(self, rollout: "Rollout", rows: int, lanes: int | None = None) -> None:
         """Prepare to keep.
 
         Args:
           rollout: that the worker fills again and again.
           rows: observations of a sample at most.
+          lanes: the first ones, of which they are taken; None for all.
         """
         self._rollout, self.empty = rollout, True
         row = sum(leaf[0, 0].nbytes for leaf in tree_leaves(rollout.observations))
         rows = min(rows, max(1, LARGEST // max(1, row)))
-        count = min(max(1, rows // rollout.horizon), rollout.lanes)
-        self._lanes = np.linspace(0, rollout.lanes - 1, count).astype(int)
+        lanes = rollout.lanes if lanes is None else lanes
+        count = min(max(1, rows // rollout.horizon), lanes)
+        self._lanes = np.linspace(0, lanes - 1, count).astype(int)
         self._rows = rows // count  # of each lane
         rollouts = -(-min(ENOUGH, rows) // (count * rollout.horizon))
         self._kept: deque[ObservationSample] | None = deque(maxlen=rollouts) if rollouts > 1 else None

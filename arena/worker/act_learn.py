@@ -189,15 +189,16 @@ class ActLearnWorker(Worker):
 
         policy, group = self.policy, self.channel
         offer = self.seat.offer
-        rollout = Rollout(
-            offer.entities[0], policy.extras, horizon=policy.horizon, lanes=offer.copies * len(offer.entities)
-        )
+        lanes = offer.copies * len(offer.entities)
+        # At their own pace as many columns may be full, and as many not, when there is enough to learn from.
+        places = 2 * lanes if offer.own_pace else lanes
+        rollout = Rollout(offer.entities[0], policy.extras, horizon=policy.horizon, lanes=places)
         if self.league is not None:
             self.collector.prefetch()
             self.league.configure(self.policy)
         config = self.context.config
         if config.records.observations and group.rank == 0:
-            self.seen = SampleKeeper(rollout, config.records.observations)
+            self.seen = SampleKeeper(rollout, config.records.observations, lanes)
         last = self.updates + config.checkpoint.updates if config.deterministic else None
         while True:
             taken = self.collector.collect(rollout)

@@ -50,7 +50,8 @@ class LaneCollector(Collector):
     def collect(self, rollout: "Rollout") -> int:
         """Fill the lanes of a rollout with columns; return the transition steps in them.
 
-        Returns with fewer columns once this worker is called.
+        Its slots are as many as those of a rollout that has a lane for each lane of the seat. There are fewer once this
+        worker is called.
 
         Raises:
           MatchOver: the match has ended.
@@ -59,11 +60,13 @@ class LaneCollector(Collector):
             from arena.learning.lanes import LaneColumns
 
             spaces, extras = self._seat.offer.entities[0], self._policies[0].extras
-            self._columns = LaneColumns(spaces, extras, horizon=rollout.horizon, lanes=rollout.lanes)
+            lanes = self._blocks[0][0].count
+            self._columns = LaneColumns(spaces, extras, horizon=rollout.horizon, lanes=lanes)
         columns, moved, is_called = self._columns, 0, False
-        while True:
+        enough = rollout.horizon * len(columns.slots)
+        while not is_called:
             moved += columns.move_full(rollout, moved)
-            if moved == rollout.lanes or is_called:
+            if moved * rollout.horizon + columns.filled >= enough:
                 break
             # Another seat of this match may be this player's, too, and be waiting for this worker in an update: then no
             # record comes before this one has taken part.
@@ -71,6 +74,7 @@ class LaneCollector(Collector):
             if not is_called:
                 self._exchange(columns)
                 is_called = self._is_called()
+        moved += columns.move_all(rollout, moved)
         taken = int(rollout.acting[: rollout.horizon, :moved].sum())
         self.steps += taken
         return taken

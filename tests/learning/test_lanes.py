@@ -289,6 +289,41 @@ def test_each_column_is_closed_so_that_rows_of_a_replay_span_no_two_of_them() ->
     assert not len(rows.rows(rollout))
 
 
+def test_columns_that_are_not_full_are_learned_from_once_and_go_on() -> None:
+    columns, no = LaneColumns(COUNTER, {}, horizon=8, lanes=3), np.array([False])
+    rollout = Rollout(COUNTER, {}, horizon=8, lanes=6)
+
+    def act(lane: int, seen: float) -> None:
+        columns.observe(np.array([lane]), np.array([[seen]]), np.ones(1), no, no, no, ~no, np.array([seen == 0]))
+        columns.decide(np.array([lane]), Decision(np.array([int(seen)]), {}))
+
+    def learned() -> list[tuple[int, int]]:
+        slots, lanes = np.nonzero(rollout.valid)
+        seen = rollout.observations[..., 0]
+        found = zip(seen[slots, lanes], seen[rollout.next_slot[slots, lanes], lanes], strict=True)
+        return sorted((int(here), int(there)) for here, there in found)
+
+    for seen in range(3):
+        act(0, seen)
+    act(2, 100)
+    assert columns.filled == 2
+    assert columns.move_all(rollout, 0) == 1
+    assert learned() == [(0, 1), (1, 2)]
+    assert rollout.truncated[1, 0]
+    assert int(rollout.acting[:8].sum()) == 2
+    rollout.clear()
+    for seen in range(3, 11):  # from the last observation on, which is in slot 0 now
+        act(0, seen)
+    assert columns.move_full(rollout, 0) == 1
+    act(2, 101)
+    assert columns.move_all(rollout, 1) == 1
+    assert learned() == [*((seen, seen + 1) for seen in range(2, 10)), (100, 101)]
+    rows = Transitions(COUNTER, {}, lanes=6, gamma=0.5, n_step=3)
+    assert len(rows.rows(rollout)) == len(learned())
+    rollout.clear()
+    assert not len(rows.rows(rollout))
+
+
 def test_a_full_column_must_be_moved_before_its_lane_goes_on() -> None:
     columns, no, one = LaneColumns(COUNTER, {}, horizon=1, lanes=2), np.array([False]), np.array([1])
     for _ in range(2):
