@@ -181,26 +181,32 @@ class GatewayProcess:
         gateway.versions = self._versions
         exchange.begin()
         serving, clock = loop.create_task(server.serve()), loop.create_task(gateway.look_after())
+        closed = asyncio.Event()
+        reading = loop.create_task(self._look_after_mail(closed))
+        failing = exchange.failed, serving, reading
         try:
-            await _first(server.started(), exchange.failed, serving)
+            await _first(server.started(), *failing)
+            await _first(exchange.begun(), closed.wait(), *failing)
+            gateway.open()
             self._mailbox.post(0, GatewayOpen(self._match.index, door.url))
             self._log.info("games may come to %s", door.url)
-            await _first(exchange.begun(), exchange.failed, serving, self._look_after_mail())
-            gateway.open()
-            await _first(self._look_after_mail(), exchange.failed, serving)
-            await _first(gateway.drain(), exchange.failed, serving)
+            await _first(closed.wait(), *failing)
+            await _first(gateway.drain(), *failing)
             exchange.close()
             await _first(exchange.over, exchange.failed)
         finally:
             clock.cancel()
+            reading.cancel()
             server.stop()
             await asyncio.wait({serving}, timeout=2 * LOOK_EVERY + 5)
 
-    async def _look_after_mail(self) -> None:
-        """Read the root's orders, and report to it, until it closes the match."""
+    async def _look_after_mail(self, closed: asyncio.Event) -> None:
+        """Read the orders of the root, whose last one sets ``closed``, and report, until the task is cancelled."""
         next_report = time.monotonic() + REPORT_EVERY
-        while not self._closing:
+        while True:
             self._read_mail()
+            if self._closing:
+                closed.set()
             now = time.monotonic()
             if now > next_report:
                 next_report = now + REPORT_EVERY
