@@ -284,7 +284,8 @@ class LearningAgents(Agents):
         """End what the actor has left open, as the game has ended."""
         if self.ending == "end":
             for agent in self._all:
-                agent.reward(0.0, terminated=True)
+                if agent.acted:
+                    agent.reward(0.0, terminated=True)
         faulted = self.ending in (None, "error")  # none: the actor could not be built
         for agent in self._all:
             agent.vanish(faulted=faulted)
