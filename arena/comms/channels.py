@@ -25,6 +25,8 @@ class SeatChannel:
         waiter: Waiter,
         memory: memoryview | None,
         semaphores: SeatSemaphores | None,
+        *,
+        marked: bool = False,
     ) -> None:
         """Get ready for both directions.
 
@@ -36,10 +38,13 @@ class SeatChannel:
           waiter: how this rank waits.
           memory: that both ends have mapped, see ``open_transports``.
           semaphores: of the seat, by which the ends wake each other.
+          marked: whether records have marks.
         """
         self.batches = len(batch_copies)
         self._comm, self._peer, self._waiter = world.steps, environment_rank, waiter
-        linked = list(open_transports(self._comm, environment_rank, blocks, batch_copies, memory, at_seat=True))
+        linked = list(
+            open_transports(self._comm, environment_rank, blocks, batch_copies, memory, at_seat=True, marked=marked)
+        )
         self.messages = [batch.message for batch in linked]
         self.records = [batch.record for batch in linked]
         self._transports = [batch.transport for batch in linked]
@@ -121,6 +126,7 @@ class MatchChannel:
         in_turn: bool = False,
         semaphores: Sequence[SeatSemaphores] = (),
         turn: TimeSlice | None = None,
+        marked: bool = False,
     ) -> None:
         """Get ready for the seats' messages.
 
@@ -134,11 +140,12 @@ class MatchChannel:
           in_turn: whether to take batches in their order, not as they come.
           semaphores: of the seats, where the ends wake each other: one batch, or several in turn.
           turn: where matches share the core.
+          marked: whether records have marks.
         """
         self._comm, self._workers, self._waiter = world.steps, tuple(worker_ranks), waiter
         self._in_turn = in_turn
         seats = [
-            list(open_transports(self._comm, rank, blocks, batch_copies, memory, at_seat=False))
+            list(open_transports(self._comm, rank, blocks, batch_copies, memory, at_seat=False, marked=marked))
             for rank, blocks, memory in zip(worker_ranks, seat_blocks, memories, strict=True)
         ]
         batches = list(zip(*seats, strict=True))

@@ -95,12 +95,12 @@ class CarriedBatch(NamedTuple):
     transport: Transport
 
 
-def memory_needed(blocks: Sequence[Block], batch_copies: Sequence[int]) -> int:
+def memory_needed(blocks: Sequence[Block], batch_copies: Sequence[int], *, marked: bool = False) -> int:
     """Return the bytes that the messages of a seat take in memory that both ends have, whose turn it is included."""
     sizes = [
         buffer.nbytes
         for n in batch_copies
-        for buffer in (ActionMessage(blocks, n).buffer, make_observation_message(blocks, n).buffer)
+        for buffer in (ActionMessage(blocks, n).buffer, make_observation_message(blocks, n, marked=marked).buffer)
     ]
     return sum(aligned(size) for size in sizes) + len(batch_copies) * ALIGNMENT
 
@@ -113,6 +113,7 @@ def open_transports(
     memory: memoryview | None,
     *,
     at_seat: bool,
+    marked: bool = False,
 ) -> Iterator[CarriedBatch]:
     """Yield the batches of a seat.
 
@@ -123,11 +124,12 @@ def open_transports(
       batch_copies: of each batch.
       memory: zeros that both ends have mapped, as many as ``memory_needed`` says; None where they have none.
       at_seat: which end this is: of the seat's worker, which begins, or of its environment process.
+      marked: whether records have marks.
     """
     place = 0
     for batch, copies in enumerate(batch_copies):
         if memory is None:
-            message, record = ActionMessage(blocks, copies), make_observation_message(blocks, copies)
+            message, record = ActionMessage(blocks, copies), make_observation_message(blocks, copies, marked=marked)
             buffers, tags = (message.buffer, record.buffer), (STREAMS * batch + ACTIONS, STREAMS * batch + OBSERVATIONS)
             out, back = (0, 1) if at_seat else (1, 0)
             send = comm.Send_init(buffers[out], peer, tags[out])
@@ -136,6 +138,7 @@ def open_transports(
         else:
             part = np.frombuffer(memory, np.uint8, offset=place)
             message = ActionMessage(blocks, copies, part[ALIGNMENT:])
-            record = make_observation_message(blocks, copies, part[ALIGNMENT + aligned(message.buffer.nbytes) :])
+            behind = part[ALIGNMENT + aligned(message.buffer.nbytes) :]
+            record = make_observation_message(blocks, copies, behind, marked=marked)
             place += ALIGNMENT + aligned(message.buffer.nbytes) + aligned(record.buffer.nbytes)
             yield CarriedBatch(message, record, MemoryTransport(part[:8].view(np.int64).data, first=at_seat))

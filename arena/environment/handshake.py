@@ -65,7 +65,8 @@ def connect_seats(
         memories = []
         for rank, blocks in zip(worker_ranks, seats.blocks, strict=True):
             near = world.nodes[rank] == world.nodes[world.rank]
-            memory = offer_memory(memory_needed(blocks, batch_copies)) if near else None
+            needed = memory_needed(blocks, batch_copies, marked=seats.own_pace)
+            memory = offer_memory(needed) if near else None
             memories.append(memory)
             if memory is not None:
                 offers.callback(memory.withdraw)
@@ -105,5 +106,6 @@ def connect_seats(
         in_turn=in_turn,
         semaphores=semaphores,
         turn=turn if semaphores else None,
+        marked=seats.own_pace,
     )
     return channel, answers

@@ -14,10 +14,10 @@ Observation message (environment process to worker)::
     terminated, truncated, acting  bool [copies, entities]
     started, over, void  bool [copies]     void: an accident ended the episode
     lineup      int32 [copies]             who plays in the copy's episode: a number that a job explains (leagues)
-    marks       int8 [copies, entities]    of games outside, whose entities go at their own pace: BEGINS, ...
     observations, action masks  one block per kind of entity: each leaf [copies, entities of that kind, ...]
 
-Every array starts at a multiple of 64 bytes, a cache line.
+Every array starts at a multiple of 64 bytes, a cache line. Records of games outside, whose entities act when they ask,
+also have ``marks``, int8 [copies, entities], in front of the observations: BEGINS, WITHDRAWN and VOID.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -151,7 +151,7 @@ class ObservationMessage(NamedTuple):
 
 
 def make_observation_message(
-    blocks: Sequence[Block], copies: int, memory: np.ndarray | None = None
+    blocks: Sequence[Block], copies: int, memory: np.ndarray | None = None, *, marked: bool = False
 ) -> ObservationMessage:
     """Lay out the record of a seat with these blocks, for one batch of ``copies`` environment copies.
 
@@ -159,6 +159,7 @@ def make_observation_message(
       blocks: the kinds of entities.
       copies: in the batch.
       memory: where to (bytes, aligned, enough of them); None allocates.
+      marked: whether it has marks; else there is no room for any.
     """
     entities = sum(len(block.positions) for block in blocks)
     carver = _Carver()
@@ -167,7 +168,7 @@ def make_observation_message(
     terminated, truncated, acting = (carver.want((copies, entities), np.bool_) for _ in range(3))
     started, over, void = (carver.want((copies,), np.bool_) for _ in range(3))
     lineup = carver.want((copies,), np.int32)
-    marks = carver.want((copies, entities), np.int8)
+    marks = carver.want((copies if marked else 0, entities), np.int8)
     observations, masks = [], []
     for block in blocks:
         k = len(block.positions)

@@ -41,13 +41,23 @@ class Seat:
         semaphores = None if self.offer.semaphores is None else SeatSemaphores.find(self.offer.semaphores)
         memory = None
         if self.offer.memory is not None:
-            memory = find_memory(self.offer.memory, memory_needed(self.blocks, batch_copies))
+            needed = memory_needed(self.blocks, batch_copies, marked=self.offer.own_pace)
+            memory = find_memory(self.offer.memory, needed)
         if semaphores is not None and memory is None:
             raise ConfigError(
                 "pin_matches: expected the ranks of a machine to share memory, found a rank that cannot open the "
                 "memory of another rank, for example since each rank runs in its own container; set pin_matches: false"
             )
-        self._channel = SeatChannel(world, environment_rank, self.blocks, batch_copies, waiter, memory, semaphores)
+        self._channel = SeatChannel(
+            world,
+            environment_rank,
+            self.blocks,
+            batch_copies,
+            waiter,
+            memory,
+            semaphores,
+            marked=self.offer.own_pace,
+        )
         mailbox.answer(environment_rank, SeatAnswer(wants_infos(self.offer), memory is not None))
         self.steps = 0
         self.housekeeping: Callable[[], None] = lambda: None

@@ -67,7 +67,10 @@ def test_whatever_is_named_is_adapted_by_what_it_is(use: str, settings: dict, ki
     ("use", "text"),
     [
         ("CartPole-v1", r"unknown environment 'CartPole-v1' \(did you mean 'gymnasium:CartPole-v1'\?\)"),
-        ("touchdwn", r"did you mean 'touchdown'\?\); expected a registered name \(ecr, matrix_game, touchdown"),
+        (
+            "touchdwn",
+            r"did you mean 'touchdown'\?\); expected a registered name \(ecr, gateway, matrix_game, touchdown",
+        ),
         ("gymnasium:CartPol-v1", r"did you mean 'gymnasium:CartPole-v1'\?"),
         ("gymnasium:Pong-v5", r"did you mean 'gymnasium:ALE/Pong-v5'\?"),
         ("gymnasium:ALE/Pnog-v5", r"did you mean 'gymnasium:ALE/Pong-v5'\?"),

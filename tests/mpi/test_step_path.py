@@ -36,7 +36,7 @@ def test_a_step_is_one_message_each_way_and_leaves_nothing_behind(tmp_path):
     assert found, output
     assert found[1] == "{'send': 2400, 'receive': 2400, 'receive_side': 0}"
     action_bytes, record_bytes, grown, arrays = map(int, found.groups()[1:])
-    # Two words of header and four actions; the same header, then rewards, seven rows of flags, 8 floats of each copy.
+    # A header and four actions; a header, then rewards, seven rows of flags, 8 floats of each copy.
     # Each array begins a new cache line.
     assert action_bytes == 64 + 4 * 8
     assert record_bytes <= 64 + 64 + 7 * 64 + 4 * 8 * 4
