@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
     console = make_console(sys.stdout, find_terminal(sys.stdout))
     names = league.by_rating() if arguments.all else most_telling(league, SHOWN)
     notes = ("type", "parent", "steps")
-    title = f"{run}: {'league' if is_league else 'who has won against whom'}"
+    title = f"{run}: {'league' if is_league else 'win rates'}"
     console.print(standing_table(title, [_line(league, name) for name in names], notes))
     if len(names) < len(league.members):
         console.print(f"  {len(league.members) - len(names)} more snapshots: --all")

@@ -130,4 +130,4 @@ class OutsideSettings(ActorServerConfig):
 
 
 class ExternalSettings(ServerConfig):
-    """Settings of the policy `external`: the server at which somebody outside takes the seat."""
+    """Settings of the policy `external`: the server of the guest who plays the seat."""

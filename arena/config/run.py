@@ -91,7 +91,7 @@ class TableRow(NamedTuple):
 
     @property
     def outside(self) -> bool:
-        """Whether games, or somebody who plays them, come over HTTP, so that nothing is stepped in turn."""
+        """Whether games, or a guest who plays them, come over HTTP, so that nothing is stepped in turn."""
         return self.env.use == OUTSIDE or bool(self.external)
 
     @property

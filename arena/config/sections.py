@@ -151,7 +151,7 @@ class EnvConfig(FaultSettings, EnvironmentKeys):
             usual = EnvConfig.model_fields
             named = ("in_worker", "batches", "manager", "wrappers", "autoreset", "wait_timeout", "memory_limit")
             odd = [name for name in named if getattr(self, name) != usual[name].default]
-            text = "expected none with use: gateway, whose games nobody here steps"
+            text = "expected none with use: gateway, whose games are stepped outside"
             if odd:
                 raise refusal([Problem((name,), text) for name in odd])
         return self

@@ -200,5 +200,5 @@ def test_a_table_of_matches_shows_who_has_won_against_whom(tmp_path, capsys):
     assert (red["wins"], red["losses"], red["games"]) == (5, 15, 20)
     assert blue["rating"]["mu"] > red["rating"]["mu"]
     assert main(["league", str(run.path), "--plot"]) == 0
-    assert "who has won against whom" in capsys.readouterr().out
+    assert "win rates" in capsys.readouterr().out
     assert {path.name for path in run.plots.iterdir()} == {"league_payoff.png", "league_ratings.png"}

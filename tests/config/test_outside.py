@@ -56,7 +56,7 @@ def test_settings_of_games_outside_are_checked_before_anything_starts(tmp_path: 
 def test_what_steps_an_environment_has_no_meaning_for_games_outside(tmp_path: Path, key: str) -> None:
     name = key.partition(":")[0]
     env = f"{{use: gateway, num_envs: 2, {key}, settings: {{game: a}}}}"
-    assert f"env.{name}: expected none with use: gateway, whose games nobody here steps" in refused(tmp_path, env=env)
+    assert f"env.{name}: expected none with use: gateway, whose games are stepped outside" in refused(tmp_path, env=env)
 
 
 @pytest.mark.parametrize(
