@@ -199,7 +199,10 @@ class HostedGame(Actor):
             for agent in self._agents.values():
                 if agent.acted:
                     agent.reward(0.0, truncated=True)
-        self._host.give_back(self._environment)
+        if self._agents.ending == "error":  # it may be broken, and the next game gets another one
+            self._environment.close()
+        else:
+            self._host.give_back(self._environment)
         returns = {self._names[number]: value for number, value in self._returns.items()}
         return json.dumps(
             {"return": next(iter(returns.values()))} if len(returns) == 1 else {"returns": returns}
