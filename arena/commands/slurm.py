@@ -189,7 +189,8 @@ def warnings(
 def _about_gpus(planned: Plan, config: RunConfig, gpus: int | None) -> list[str]:
     if gpus is None:
         return []
-    learners = Counter(one.node for one in planned.assignments if one.player and config.policies[one.player].learns)
+    learning = {name for name, policy in config.players.items() if policy.learns}
+    learners = Counter(planned.assignments[rank].node for rank in planned.learning(learning))
     most = max(learners.values(), default=0)
     if most > gpus:
         return [f"GPUs: {count_of(most, 'learning rank')} on a node share {count_of(gpus, 'GPU')}"]

@@ -1,6 +1,7 @@
 """The configuration file as a whole: a validated, frozen model, and the rounds that it asks for."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
@@ -62,6 +63,8 @@ __all__ = [
     "load_config",
 ]
 
+MANY = 2**31  # more workers than any job has: what ``auto`` may become
+
 TABLES = ("matches", "round_robin", "rounds", "league")  # the kinds of table: a file has exactly one of these keys
 
 
@@ -75,6 +78,7 @@ class TableRow(NamedTuple):
       remapped: whether the match says which entities are played; it may then leave some out.
       external: the seat whose actions come over HTTP, if there is one: no worker sits there.
       external_port: where they come to.
+      learners: how many learners each of its players has that has any.
     """
 
     seats: tuple[Seat, ...]
@@ -83,10 +87,11 @@ class TableRow(NamedTuple):
     remapped: bool = False
     external: tuple[Seat, ...] = ()
     external_port: int | None = None
+    learners: Mapping[str, int] = {}
 
     @property
     def in_worker(self) -> bool:
-        """Whether the one worker of each match steps the environment itself."""
+        """Whether the rank that has the seats of a match steps the environment itself."""
         return self.env.in_worker
 
     @property
@@ -114,12 +119,18 @@ class Round(NamedTuple):
       rows: the table.
       copy: {to: from}, weights to copy when it ends and another round follows, ``best`` and ``others`` as
         written.
+      own_steps: of the policies that have a number of their own.
     """
 
     index: int  # type: ignore[assignment]  # tuple.index is of no use here
     steps: int
     rows: tuple[TableRow, ...]
     copy: dict[str, str]
+    own_steps: Mapping[str, int] = {}
+
+    def budget(self, player: str) -> int:
+        """Return the transition steps that a learning player takes in it."""
+        return self.own_steps.get(player, self.steps)
 
 
 class RunConfig(Model):
@@ -197,7 +208,11 @@ class RunConfig(Model):
         if self.league is not None:
             self.league.check(self.seed, self.policies)
             wrong = self._overridden(self.league.env, ("league",))
-            wrong = wrong or self._unhoused(self.league.env, self.league.sides(self.seed), ("league",))
+            sides = self.league.sides(self.seed)
+            for player in self.players:
+                seats = [seat.player for seat in self.league.seats(player, sides)]
+                wrong = wrong or self._unhoused(self.league.env, seats, ("league",))
+        wrong += [problem for round_ in self.round_list() for problem in self._unlearned(round_)]
         wrong += self._never_warm()
         if self.deterministic:
             wrong += self._undetermined()
@@ -216,8 +231,9 @@ class RunConfig(Model):
                 policy = self.policies[player]
                 model = registry.policy_settings_model(policy.use) if policy.learns else None
                 warmup = 0 if model is None else getattr(model(**policy.settings), "warmup", 0)
-                if warmup >= round_.steps:
-                    text = f"expected less than the budget of {round_.steps:,} steps, or nothing is learned; found"
+                budget = round_.budget(player)
+                if warmup >= budget:
+                    text = f"expected less than the budget of {budget:,} steps, or nothing is learned; found"
                     wrong.append(Problem(("policies", player, "settings", "warmup"), f"{text} {warmup:,}", warmup))
         return wrong
 
@@ -284,7 +300,8 @@ class RunConfig(Model):
         wrong: dict[Problem, None] = {}
         for match, where in listed(table):
             found = self._overridden(match.env, (*place, *where)) or self._unserved(match, (*place, *where))
-            wrong.update(dict.fromkeys(found or self._unhoused(match.env, len(match.seats), (*place, *where))))
+            players = [names[0] for names in match.seats]
+            wrong.update(dict.fromkeys(found or self._unhoused(match.env, players, (*place, *where))))
         return list(wrong)
 
     def _unserved(self, match: MatchConfig, place: Place) -> list[Problem]:
@@ -312,12 +329,37 @@ class RunConfig(Model):
     def _is_external(self, name: str) -> bool:
         return name in self.policies and self.policies[name].use == EXTERNAL
 
-    def _unhoused(self, env: EnvOverride | None, seats: int, place: Place) -> list[Problem]:
-        """Say where a match has no single worker to step its environment."""
-        if seats == 1 or not self._env(env).in_worker:
+    def _unhoused(self, env: EnvOverride | None, players: Sequence[str], place: Place) -> list[Problem]:
+        """Say where a match has no single rank to step its environment: a worker, or a runner, which only acts."""
+        if len(players) == 1 or not self._env(env).in_worker:
+            return []
+        known = {name: self.players[name] for name in players if name in self.players}
+        alone = [name for name, policy in known.items() if policy.learns and not policy.learners]
+        if not alone:
             return []
         inside = (*place, "env", "in_worker") if env is not None and env.in_worker else ("env", "in_worker")
-        return [Problem(inside, f"expected matches of one seat, found one of {seats}")]
+        text = (
+            "expected matches of one seat, or learners for each policy that learns, found a match of "
+            f"{len(players)} seats and no learners for {', '.join(alone)}"
+        )
+        return [Problem(inside, text)]
+
+    def _unlearned(self, round_: Round) -> list[Problem]:
+        """Say which policies have learners that nothing would come to."""
+        wrong = []
+        workers: Counter[str] = Counter()
+        for row in round_.rows:
+            for seat in row.seats:
+                workers[seat.player] += row.replicas if row.replicas != "auto" else MANY
+                if row.outside and seat.player in row.learners:
+                    text = "expected 0 in matches with games outside, which go at their own pace, found"
+                    found = row.learners[seat.player]
+                    wrong.append(Problem(("policies", seat.player, "learners"), f"{text} {found}", found))
+        for player, learners in {name: n for row in round_.rows for name, n in row.learners.items()}.items():
+            if learners > workers[player]:
+                text = f"expected at most one for each of the policy's {workers[player]} workers, found {learners}"
+                wrong.append(Problem(("policies", player, "learners"), text, learners))
+        return wrong
 
     def _overridden(self, env: EnvOverride | None, place: Place) -> list[Problem]:
         try:
@@ -349,13 +391,18 @@ class RunConfig(Model):
     def round_list(self) -> tuple[Round, ...]:
         """Return the rounds in the order they are played; a file without ``rounds`` has one."""
         if self.league is not None:
-            return (Round(0, self.steps, self._league_rows(self.league), {}),)
+            return (Round(0, self.steps, self._league_rows(self.league), {}, self._own_steps()),)
         rounds: list[Round] = []
         for each, _ in self._rounds():
             rows = tuple(self._row(match) for match, _ in listed(each))
+            own = self._own_steps() if each.steps is None else {}
             for _ in range(each.repeat):
-                rounds.append(Round(len(rounds), each.steps or self.steps, rows, dict(each.copy_weights)))
+                rounds.append(Round(len(rounds), each.steps or self.steps, rows, dict(each.copy_weights), own))
         return tuple(rounds)
+
+    def _own_steps(self) -> dict[str, int]:
+        """Return the steps of the players that have a number of their own."""
+        return {name: policy.steps for name, policy in self.players.items() if policy.steps is not None}
 
     def _row(self, match: MatchConfig) -> TableRow:
         seats: dict[bool, list[Seat]] = {False: [], True: []}
@@ -368,12 +415,22 @@ class RunConfig(Model):
             remapped=match.entities is not None,
             external=tuple(seats[True]),
             external_port=next((self.policies[seat.player].settings["port"] for seat in seats[True]), None),
+            learners=self._learners_of(seats[False]),
         )
+
+    def _learners_of(self, seats: Iterable[Seat]) -> dict[str, int]:
+        """Return how many learners the players on some seats have, of those that have any."""
+        found = {seat.player: self.players[seat.player].learners for seat in seats}
+        return {player: count for player, count in found.items() if count}
 
     def _league_rows(self, league: LeagueSection) -> tuple[TableRow, ...]:
         """Return the matches of each active player."""
         env, sides = self._env(league.env), league.sides(self.seed)
-        return tuple(TableRow(league.seats(player, sides), league.matches, env) for player in self.players)
+        found = []
+        for player in self.players:
+            seats = league.seats(player, sides)
+            found.append(TableRow(seats, league.matches, env, learners=self._learners_of(seats)))
+        return tuple(found)
 
     def _env(self, override: EnvOverride | None) -> EnvConfig:
         return self.env if override is None else override.over(self.env)

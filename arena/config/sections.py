@@ -18,7 +18,7 @@ from arena.common import registry
 from arena.common.colors import to_hex
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
-from arena.common.validation import Count, Model, Number, Problem, check_settings, found, refusal
+from arena.common.validation import Count, Index, Model, Number, Problem, check_settings, found, refusal
 from arena.config.files import existing, located
 from arena.config.gateway import OutsideSettings
 from arena.env_manager.settings import FaultSettings
@@ -270,6 +270,19 @@ class PolicyConfig(Model):
     frozen: bool = Field(
         False, strict=True, description="Whether the policy plays without learning, as a fixed opponent."
     )
+    learners: Index = Field(
+        0,
+        description="Number of ranks that learn for the workers of the policy. With 0 each worker learns itself, "
+        "between two rollouts. With learners the workers only act, and send what they collect.",
+    )
+    max_lag: Index | None = Field(
+        None,
+        description="With learners: the greatest number of updates that the weights of a worker may be behind the "
+        "update that learns from its actions. 0: workers and learners take turns; null: 1.",
+    )
+    steps: Count | None = Field(
+        None, description="Transition steps of this policy; null takes the steps of the run or of the round."
+    )
     deterministic_actions: bool = Field(
         False,
         strict=True,
@@ -286,6 +299,24 @@ class PolicyConfig(Model):
     def learns(self) -> bool:
         """Whether the player learns, as far as the file tells: of one of the user's own it is assumed."""
         return not self.frozen and self.use not in ("random", EXTERNAL)
+
+    @property
+    def lag(self) -> int:
+        """``max_lag``, the default resolved."""
+        return 1 if self.max_lag is None else self.max_lag
+
+    @model_validator(mode="after")
+    def _learners_have_work(self) -> "PolicyConfig":
+        wrong = []
+        if self.learners and not self.learns:
+            what = "a frozen policy" if self.frozen else self.use
+            wrong.append(Problem(("learners",), f"expected a policy that learns, found {what}", self.learners))
+        if self.max_lag is not None and not self.learners:
+            text = "expected learners of 1 or more beside it, found 0: workers that learn are never behind"
+            wrong.append(Problem(("max_lag",), text, self.max_lag))
+        if wrong:
+            raise refusal(wrong)
+        return self
 
     @field_validator("use")
     @classmethod

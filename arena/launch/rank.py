@@ -110,6 +110,10 @@ def _agree_on_config(
                 "hosts": world.hosts,
                 "rounds": [_plan_as_data(p) for p in plans],
             }
+            for name, policy in config.players.items():
+                if policy.learners:
+                    text = f"policies.{name}.learners: expected 0 in this version, found {policy.learners}"
+                    raise ConfigError(text)
             run = RunDirectory(config.run_root, config.name)
             goes_on = run.goes_on(resume)
             run.create(config.to_yaml(), described, goes_on)
@@ -124,6 +128,7 @@ def _plan_as_data(planned: Any) -> dict[str, Any]:
         "assignments": [a._asdict() for a in planned.assignments],
         "matches": [{**m._asdict(), "seats": [s._asdict() for s in m.seats]} for m in planned.matches],
         "groups": planned.groups,
+        "learners": planned.learners,
     }
 
 

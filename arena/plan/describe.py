@@ -14,7 +14,7 @@ MOST_LINES = 60  # of any table
 MOST_NODES = 8  # that are named one by one
 
 # Proportional share of a process in MB, measured on Linux with the CPU build of torch.
-MEMORY = {"root": 60, "environment": 45, "gateway": 75, "worker": 165, "idle": 45}
+MEMORY = {"root": 60, "environment": 45, "gateway": 75, "worker": 165, "runner": 165, "learner": 165, "idle": 45}
 
 
 def describe(
@@ -56,7 +56,10 @@ def summary(plan: Plan) -> str:
         f"{count_of(len(plan.assignments), 'rank')}: {roles['root']} root, "
         f"{count_of(roles['environment'], 'environment process', 'environment processes')}, "
         f"{count_of(roles['gateway'], 'gateway') + ', ' if roles['gateway'] else ''}"
-        f"{count_of(roles['worker'], 'worker')}, {roles['idle']:,} idle; {matches}"
+        f"{count_of(roles['runner'], 'runner') + ', ' if roles['runner'] else ''}"
+        f"{count_of(roles['worker'], 'worker')}, "
+        f"{count_of(roles['learner'], 'learner') + ', ' if roles['learner'] else ''}"
+        f"{roles['idle']:,} idle; {matches}"
     )
 
 
@@ -101,7 +104,10 @@ def _title(config: RunConfig, round_: Round) -> str:
     copies = (
         f", then copy {', '.join(f'{source} over {to}' for to, source in round_.copy.items())}" if round_.copy else ""
     )
-    return f"{config.name}{which}: {round_.steps:,} transition steps for each learning policy{copies}"
+    seated = {seat.player for row in round_.rows for seat in row.seats}
+    own = [f"{count:,} for {name}" for name, count in round_.own_steps.items() if name in seated]
+    others = f" ({', '.join(own)})" if own else ""
+    return f"{config.name}{which}: {round_.steps:,} transition steps for each learning policy{others}{copies}"
 
 
 def _rank_by_rank(plan: Plan, round_: Round, nodes: _Nodes) -> list[Sequence[str]]:
@@ -112,9 +118,15 @@ def _rank_by_rank(plan: Plan, round_: Round, nodes: _Nodes) -> list[Sequence[str
 
 def _part(one: Assignment, plan: Plan, round_: Round) -> tuple[str, str, str, str]:
     """Return match, seat, entities and player of a rank; an environment process shows what it holds instead."""
+    if one.role == "learner":
+        return "", "", "", f"{one.player}"
     if one.match is None:
         return "", "", "", ""
     match = plan.matches[one.match]
+    if one.role == "runner":
+        entities = (entity for seat in match.seats for entity in seat.entities)
+        steps = f"{versus(match.seats)}, steps {_environment(round_, match.row)}"
+        return str(one.match), "all", ranges(entities), steps
     if one.seat is None:
         outside = "".join(f", {seat.player} outside" for seat in match.external)
         return str(one.match), "", "", _environment(round_, match.row) + outside
@@ -141,6 +153,11 @@ def _folded(plan: Plan, round_: Round, nodes: _Nodes) -> list[Sequence[str]]:
         )
     if len(rows) > MOST_LINES:
         lines.append((f"and {count_of(len(rows) - MOST_LINES, 'more row')}", "", "", "", "", ""))
+    for player, learners in list(plan.learners.items())[:MOST_LINES]:
+        what = f"{count_of(len(learners), 'learner')} of {player}"
+        lines.append(("", "", what, "", _shortened(learners), nodes.of(learners)))
+    if len(plan.learners) > MOST_LINES:
+        lines.append((f"and learners of {len(plan.learners) - MOST_LINES:,} more players", "", "", "", "", ""))
     return lines
 
 
@@ -157,12 +174,16 @@ def _columns(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _groups(plan: Plan, config: RunConfig) -> list[str]:
-    """Return a line for each player: its workers, and what they run."""
+    """Return a line for each player: its workers, what they run, and where they do not learn, its learners."""
     lines = []
     for player, ranks in plan.groups.items():
         policy = config.players[player]
         frozen = ", frozen" if policy.frozen else ""
-        lines.append(f"group {player}: {count_of(len(ranks), 'worker')} of {policy.use}{frozen}")
+        line = f"group {player}: {count_of(len(ranks), 'worker')} of {policy.use}{frozen}"
+        if player in plan.learners:
+            behind = f"are at most {count_of(policy.lag, 'update')} behind" if policy.lag else "take turns with them"
+            line += f", {count_of(len(plan.learners[player]), 'learner')}; workers {behind}"
+        lines.append(line)
     outside = {seat.player for match in plan.matches for seat in match.external}
     lines += [f"group {player}: takes its seat over HTTP" for player in config.players if player in outside]
     idle = [player for player in config.players if player not in plan.groups and player not in outside]
@@ -181,21 +202,24 @@ def memory_of_nodes(plan: Plan, replays: Mapping[str, int]) -> Counter[int]:
     for one in plan.assignments:
         need[one.node] += MEMORY[one.role]
         if one.player is not None and one.player in replays:
-            need[one.node] += round(replays[one.player] / len(plan.groups[one.player]) / 1e6)
+            holders = plan.learners.get(one.player)
+            if holders is None or one.role == "learner":
+                need[one.node] += round(replays[one.player] / len(holders or plan.groups[one.player]) / 1e6)
     return need
 
 
 def _memory(plan: Plan, nodes: _Nodes, replays: Mapping[str, int]) -> str:
     need = memory_of_nodes(plan, replays)
     total, (fullest, most) = sum(need.values()), need.most_common(1)[0]
-    outside = any(one.role == "gateway" for one in plan.assignments)
-    gateways = f", {MEMORY['gateway']} MB for a gateway" if outside else ""
+    roles = {one.role for one in plan.assignments}
+    gateways = f", {MEMORY['gateway']} MB for a gateway" if "gateway" in roles else ""
+    others = "".join(f", a {role}" for role in ("runner", "learner") if role in roles)
     filled = [f"{size / 1e6:,.0f} MB of {player}" for player, size in replays.items()]
     where = f", {most / 1000:.1f} GB of it on {nodes.name(fullest)}, the most on one node" if len(nodes.all) > 1 else ""
     return (
         f"memory: about {total / 1000:.1f} GB{where}; an estimate from {MEMORY['root']} MB for the root, "
         f"{MEMORY['environment']} MB for an environment process"
-        f"{gateways} and {MEMORY['worker']} MB for a worker"
+        f"{gateways} and {MEMORY['worker']} MB for a worker{others}"
         f"{', and full replays: ' + ', '.join(filled) if filled else ''}; "
         "environment copies and networks need memory in addition"
     )

@@ -2,15 +2,16 @@
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 from arena.common.errors import ConfigError
 from arena.common.text import count_of
+from arena.common.trees import even_slices
 from arena.config.run import RunConfig, TableRow
 from arena.config.table import Seat
 
-Role = Literal["root", "environment", "gateway", "worker", "idle"]
+Role = Literal["root", "environment", "gateway", "worker", "runner", "learner", "idle"]
 ROOT = 0
 
 
@@ -44,10 +45,10 @@ class Assignment(NamedTuple):
       rank: the MPI rank.
       node: number of the node it runs on.
       role: what it is.
-      match: index of its match; None for the root and idle ranks.
+      match: index of its match; None for the root, learners and idle ranks.
       seat: index of its seat in the match; None unless it is a worker.
-      player: who sits on that seat; None unless it is a worker.
-      in_worker: whether this is a worker that steps the environment of its match itself.
+      player: who sits on that seat, or who learns there; None unless it is a worker or a learner.
+      in_worker: whether it steps the environment of its match itself: a worker, or a runner, which has all seats.
     """
 
     rank: int
@@ -65,8 +66,12 @@ ENVIRONMENTS = {"environment": "environment process", "gateway": "gateway"}
 
 def describe_part(me: Assignment) -> str:
     """Say what a rank does, in a few words."""
+    if me.role == "learner":
+        return f"learner of player {me.player!r}"
     if me.match is None:
         return me.role
+    if me.role == "runner":
+        return f"runner of match {me.match}: all its seats, with its environment"
     if me.seat is None:
         return f"{ENVIRONMENTS[me.role]} of match {me.match}"
     its = ", with its environment" if me.in_worker else ""
@@ -80,20 +85,47 @@ class Plan(NamedTuple):
       assignments: one for each rank, in rank order.
       matches: all matches: row after row of the table, and in a row replica after replica.
       groups: player -> ranks of its workers (frozen players too), in the order of matches and seats. A worker's
-        position in it does not depend on how many nodes there are, so random streams and checkpoints may use it.
+        position in it does not depend on how many nodes there are, so random streams and checkpoints may use it. A
+        runner is there once for each of the player's seats.
       seating: for each match its ranks: the environment process, then one worker for each seat; or a single one, the
-        worker that steps the environment itself.
+        worker (of several seats: the runner) that steps the environment itself.
+      places: player -> (match, seat) of each of its workers, in the order of ``groups``.
+      learners: player -> ranks of its learners, of players whose workers do not learn themselves.
     """
 
     assignments: tuple[Assignment, ...]
     matches: tuple[Match, ...]
     groups: dict[str, tuple[int, ...]]
     seating: tuple[tuple[int, ...], ...]
+    places: dict[str, tuple[tuple[int, int], ...]]
+    learners: dict[str, tuple[int, ...]]
 
     def match_ranks(self, match: int) -> tuple[int, tuple[int, ...]]:
         """Return the rank where the environment of match number ``match`` is, and those of its workers by seat."""
         environment, *workers = self.seating[match]
-        return environment, tuple(workers) or (environment,)
+        return environment, tuple(workers) or (environment,) * len(self.matches[match].seats)
+
+    def leader(self, player: str) -> int:
+        """Return the rank that speaks with the root for a player: its first learner, else its first worker."""
+        return (self.learners.get(player) or self.groups[player])[0]
+
+    def samplers_of(self, player: str, learner: int) -> range:
+        """Return the numbers of the workers whose experience the player's learner number ``learner`` takes."""
+        part = even_slices(len(self.groups[player]), len(self.learners[player]))[learner]
+        return range(part.start, part.stop)
+
+    def learner_of(self, player: str, worker: int) -> int:
+        """Return the number of the learner that takes the experience of the player's worker number ``worker``."""
+        learners = range(len(self.learners[player]))
+        return next(learner for learner in learners if worker in self.samplers_of(player, learner))
+
+    def learning(self, players: Collection[str]) -> list[int]:
+        """Return the ranks that compute gradients, where these players learn."""
+        return [
+            one.rank
+            for one in self.assignments
+            if one.player in players and (one.role == "learner" or one.player not in self.learners)
+        ]
 
     @property
     def idle(self) -> tuple[int, ...]:
@@ -134,9 +166,25 @@ def port_number(plan_: Plan, rows: Sequence[TableRow], match: int) -> int:
     return sum(door(other) == door(match) for other in range(match) if rows[plan_.matches[other].row].outside)
 
 
-def ranks_needed(rows: Iterable[TableRow]) -> int:
+def ranks_needed(rows: Sequence[TableRow]) -> int:
     """Return the smallest number of ranks that can play the table; ``auto`` counts as one replica."""
-    return 1 + sum(_least(row) * ranks_of_match(row) for row in rows)
+    return 1 + sum(_wanted(rows).values()) + sum(_least(row) * ranks_of_match(row) for row in rows)
+
+
+def _wanted(rows: Sequence[TableRow]) -> dict[str, int]:
+    """Return how many learners each player asks for that asks for any."""
+    return {player: count for row in rows for player, count in row.learners.items()}
+
+
+def _learners(rows: Sequence[TableRow], replicas: Sequence[int]) -> dict[str, int]:
+    """Return how many learners each player has: as many as it asks for, at most one for each worker."""
+    wanted = _wanted(rows)
+    workers: Counter[str] = Counter()
+    if wanted:
+        for row, times in zip(rows, replicas, strict=True):
+            for seat in row.seats:
+                workers[seat.player] += times
+    return {player: min(count, workers[player]) for player, count in wanted.items() if workers[player]}
 
 
 def ranks_of_run(config: RunConfig) -> int:
@@ -152,7 +200,10 @@ def reduced(rows: Sequence[TableRow], ranks: int) -> list[int]:
     """
     replicas = [_least(row) for row in rows]
     sizes = [ranks_of_match(row) for row in rows]
-    while 1 + sum(map(operator.mul, replicas, sizes)) > ranks and any(replicas):
+    while any(replicas):
+        learners = sum(_learners(rows, replicas).values())
+        if 1 + learners + sum(map(operator.mul, replicas, sizes)) <= ranks:
+            break
         most = max(range(len(rows)), key=lambda number: (replicas[number], number))
         replicas[most] -= 1
     return replicas
@@ -176,55 +227,95 @@ def plan(
       ConfigError: there are too few ranks; the message names the needed number.
     """
     if replicas is None:
-        matches = _matches(rows, len(node_of_rank), spares)
-    else:
-        matches = _repeated(rows, replicas)
-    seating = _seat([ranks_of_match(rows[match.row]) for match in matches], node_of_rank)
+        replicas = _affordable(rows, len(node_of_rank), spares)
+    matches = _repeated(rows, replicas)
+    places: dict[str, list[tuple[int, int]]] = {}
+    for match in matches:
+        for number, seat in enumerate(match.seats):
+            places.setdefault(seat.player, []).append((match.index, number))
+    attached = _attached(places, _learners(rows, replicas))
+    sizes = [ranks_of_match(rows[match.row]) for match in matches]
+    rooms = _seat([size + len(attached.get(match, ())) for match, size in enumerate(sizes)], node_of_rank)
     assignments = [Assignment(rank, node, "idle") for rank, node in enumerate(node_of_rank)]
     assignments[ROOT] = Assignment(ROOT, node_of_rank[ROOT], "root")
     groups: dict[str, list[int]] = {}
-    for match, (environment, *workers) in zip(matches, seating, strict=True):
+    learners: dict[str, dict[int, int]] = {}
+    for match, size, room in zip(matches, sizes, rooms, strict=True):
+        environment, *workers = room[:size]
         if workers:
             role: Role = "gateway" if rows[match.row].outside else "environment"
             assignments[environment] = Assignment(environment, node_of_rank[environment], role, match.index)
-        for number, (rank, seat) in enumerate(zip(workers or (environment,), match.seats, strict=True)):
-            node, inside = node_of_rank[rank], rank == environment
-            assignments[rank] = Assignment(rank, node, "worker", match.index, number, seat.player, inside)
+        elif len(match.seats) > 1:
+            node = node_of_rank[environment]
+            assignments[environment] = Assignment(environment, node, "runner", match.index, in_worker=True)
+        for number, seat in enumerate(match.seats):
+            rank = workers[number] if workers else environment
+            node, inside = node_of_rank[rank], not workers
+            if assignments[rank].role != "runner":
+                assignments[rank] = Assignment(rank, node, "worker", match.index, number, seat.player, inside)
             groups.setdefault(seat.player, []).append(rank)
+        for rank, (player, number) in zip(room[size:], attached.get(match.index, ()), strict=True):
+            assignments[rank] = Assignment(rank, node_of_rank[rank], "learner", player=player)
+            learners.setdefault(player, {})[number] = rank
     return Plan(
         assignments=tuple(assignments),
         matches=tuple(matches),
         groups={player: tuple(ranks) for player, ranks in groups.items()},
-        seating=tuple(seating),
+        seating=tuple(room[:size] for size, room in zip(sizes, rooms, strict=True)),
+        places={player: tuple(where) for player, where in places.items()},
+        learners={player: tuple(found[number] for number in sorted(found)) for player, found in learners.items()},
     )
 
 
+def _attached(places: dict[str, list[tuple[int, int]]], learners: dict[str, int]) -> dict[int, list[tuple[str, int]]]:
+    """Return the learners (player, number) that take their ranks together with each match: that of their first worker.
+
+    A learner has a part of the player's workers that are neighbours in the plan, and those are on one node as a rule.
+    """
+    attached: dict[int, list[tuple[str, int]]] = {}
+    for player, count in learners.items():
+        for number, part in enumerate(even_slices(len(places[player]), count)):
+            match, _ = places[player][part.start]
+            attached.setdefault(match, []).append((player, number))
+    return attached
+
+
 def ranks_of_match(row: TableRow) -> int:
-    """Return how many ranks a match of a row takes."""
-    return len(row.seats) + (not row.in_worker)
+    """Return how many ranks a match of a row takes, without learners."""
+    return 1 if row.in_worker else len(row.seats) + 1
 
 
 def _least(row: TableRow) -> int:
     return 1 if row.replicas == "auto" else row.replicas
 
 
-def _matches(rows: Sequence[TableRow], ranks: int, spares: int) -> list[Match]:
+def _affordable(rows: Sequence[TableRow], ranks: int, spares: int) -> list[int]:
+    """Return the replicas of each row that so many ranks have room for.
+
+    Raises:
+      ConfigError: they are too few.
+    """
     needed = ranks_needed(rows) + spares
     if ranks < needed:
         environments = sum(_least(row) for row in rows if not row.in_worker and not row.outside)
         gateways = sum(_least(row) for row in rows if row.outside)
+        inside = sum(_least(row) for row in rows if row.in_worker and len(row.seats) > 1)
+        learners = sum(_wanted(rows).values())
+        workers = needed - 1 - environments - gateways - inside - learners - spares
         parts = [
             "1 root",
             *([count_of(environments, "environment process", "environment processes")] if environments else []),
             *([count_of(gateways, "gateway")] if gateways else []),
-            count_of(needed - 1 - environments - gateways - spares, "worker"),
+            *([count_of(inside, "runner")] if inside else []),
+            *([count_of(workers, "worker")] if workers or not inside else []),
+            *([count_of(learners, "learner")] if learners else []),
             *([count_of(spares, "spare")] if spares else []),
         ]
         raise ConfigError(
             f"this table needs {count_of(needed, 'rank')} ({' + '.join(parts)}), found {ranks:,}; "
             f"start it with mpirun -n {needed}"
         )
-    return _repeated(rows, _replicas(rows, ranks - needed))
+    return _replicas(rows, ranks - needed)
 
 
 def _repeated(rows: Sequence[TableRow], replicas: Sequence[int]) -> list[Match]:

@@ -47,6 +47,9 @@ def place_of(match: int, plan: Plan, round_: Round, config: RunConfig, here: Map
     if not config.pin_matches or config.threads_per_rank not in ("auto", 1) or not hasattr(os, "sched_setaffinity"):
         return ANYWHERE
 
+    if plan.learners:
+        return ANYWHERE  # they would share cores with matches that do not wait for them
+
     def work(match: Match) -> tuple[object, ...]:
         """What a match costs, as far as one can tell beforehand."""
         env = round_.rows[match.row].env

@@ -37,7 +37,7 @@ def players_of(config: RunConfig) -> dict[str, PlayerInfo]:
     budgets = dict.fromkeys(config.players, 0)
     for round_ in config.round_list():
         for player in {seat.player for row in round_.rows for seat in row.seats}:
-            budgets[player] += round_.steps
+            budgets[player] += round_.budget(player)
     players = {}
     for name, policy in config.players.items():
         budget = budgets[name] if policy.learns else None

@@ -241,7 +241,7 @@ class LeagueCoordinator:
         number = self._restarts.get(player, (0, 0))[0] + 1
         self._pending[player] = restart = Restart(path, number)
         self._published[player] = self._published[player]._replace(path=path, restarts=number)
-        self._mailbox.post(self._plan.groups[player][0], restart)
+        self._mailbox.post(self._plan.leader(player), restart)
 
     def _launch(self, job: dict[str, Any]) -> None:
         self._left[job["job_id"]] = int(job["env"].get("episodes", self._section.episodes))

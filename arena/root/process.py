@@ -122,8 +122,9 @@ class Root:
         self._records.restore(manifest["statistics"], manifest["number"])
         self._records.note("INFO", f"resumed from checkpoint {newest.path}")
         # Judged by the steps, so that a finished run can be resumed with a larger budget.
-        budget = self._rounds[self._round_number].steps if self._round_number < len(self._rounds) else 0
-        if manifest["finished"] and all(self._steps.get(player, 0) >= budget for player in manifest["learning"]):
+        round_ = self._rounds[self._round_number] if self._round_number < len(self._rounds) else None
+        spent = round_ is None or all(self._steps.get(name, 0) >= round_.budget(name) for name in manifest["learning"])
+        if manifest["finished"] and spent:
             self._turn_over()
 
     @property
@@ -203,7 +204,7 @@ class Root:
         )
         round_ = self._rounds[self._round_number]
         learning = [player for player in plan.groups if self._config.players[player].learns]
-        ends = {player: self._steps_before.get(player, 0) + round_.steps for player in learning}
+        ends = {player: self._steps_before.get(player, 0) + round_.budget(player) for player in learning}
         self._records.steps_of_episodes.begin_matches(shares_of_matches(plan.matches, round_.rows), ends)
         supervisor = RoundSupervisor(services, plan, self._league)
         supervisor.run()
@@ -217,8 +218,8 @@ class Root:
         """Whether the round has been played to its end: a deterministic run plays it in stretches."""
         if not self._config.deterministic:
             return not self.stopping
-        budget = self._rounds[self._round_number].steps
-        return all(self._steps.get(player, 0) >= budget for player in self._learning)
+        round_ = self._rounds[self._round_number]
+        return all(self._steps.get(player, 0) >= round_.budget(player) for player in self._learning)
 
     def order_checkpoint(self, *, last: bool = False) -> WriteCheckpoint:
         """Begin the next checkpoint; ``last`` of a round or of the run."""

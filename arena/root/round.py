@@ -72,7 +72,7 @@ class RoundSupervisor:
         self._config, self._mailbox, self._records = services.config, services.mailbox, services.records
         self._joined: dict[str, Joined] = {}
         self._finished: dict[str, set[int]] = {player: set() for player in plan.groups}
-        self._busy = {a.rank for a in plan.assignments if a.role in ("environment", "gateway", "worker")}
+        self._busy = {a.rank for a in plan.assignments if a.role not in ("root", "idle")}
         self._open = set(range(len(plan.matches)))
         self._told_to_stop = False
         self._order: WriteCheckpoint | None = None
@@ -158,7 +158,7 @@ class RoundSupervisor:
         self._mailbox.post(environment, CloseMatch())
 
     def _leaders(self, players: Iterable[str]) -> list[int]:
-        return [self._plan.groups[player][0] for player in players]
+        return [self._plan.leader(player) for player in players]
 
     def _tick(self) -> None:
         if not self._all_joined():

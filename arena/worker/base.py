@@ -79,7 +79,7 @@ class Worker(ABC):
         self._torch_is_set_up = False
         self.set_up_torch()
         self.seat = Seat(context.world, context.mailbox, environment_rank, self.wants_infos, context.waiter)
-        self.budget = context.round.steps
+        self.budget = context.round.budget(self.player)
         self.steps = context.start.steps.get(self.player, 0)
         self.updates = context.start.updates.get(self.player, 0)
         self._steps_before = context.start.steps_before.get(self.player, 0)
@@ -292,7 +292,7 @@ def device_of(rank: int, plan: Plan, learning: Collection[str], gpus: int) -> st
       gpus: how many GPUs the rank sees. Where the scheduler has given it one of its own, that is one.
     """
     here = plan.assignments[rank].node
-    learners = [one.rank for one in plan.assignments if one.node == here and one.player in learning]
+    learners = [each for each in plan.learning(learning) if plan.assignments[each].node == here]
     if not gpus or rank not in learners:
         return "cpu"
     return f"cuda:{learners.index(rank) % gpus}"

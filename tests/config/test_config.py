@@ -93,7 +93,27 @@ def test_a_file_says_what_it_says_and_defaults_the_rest(load):
         (
             "num_envs: 8",
             "in_worker: true",
-            "file.yaml:6: env.in_worker: expected matches of one seat, found one of 4",
+            "file.yaml:6: env.in_worker: expected matches of one seat, or learners for each policy that learns, found",
+        ),
+        (
+            "{use: random}",
+            "{use: random, learners: 1}",
+            "file.yaml:12: policies.red.learners: expected a policy that learns, found random",
+        ),
+        (
+            "use: ppo",
+            "use: ppo\n    learners: 1\n    frozen: true",
+            "file.yaml:10: policies.blue.learners: expected a policy that learns, found a frozen policy",
+        ),
+        (
+            "use: ppo",
+            "use: ppo\n    max_lag: 2",
+            "file.yaml:10: policies.blue.max_lag: expected learners of 1 or more beside it, found 0",
+        ),
+        (
+            "use: ppo",
+            "use: ppo\n    learners: 3",
+            "file.yaml:10: policies.blue.learners: expected at most one for each of the policy's 2 workers, found 3",
         ),
         ("{team_size: 2}", "[2]", "file.yaml:5: env.settings: expected a mapping, found a list of 1"),
         (

@@ -67,6 +67,40 @@ def test_replays_are_part_of_the_memory_and_divided_among_workers():
     assert "and full replays: 3,000 MB of blue; environment copies" in text
 
 
+APART = {
+    **DUEL,
+    "env": {"use": "touchdown", "in_worker": True},
+    "policies": {
+        "blue": {"use": "ppo", "learners": 2, "max_lag": 4, "steps": 2_000},
+        "red": {"use": "ppo", "learners": 1, "max_lag": 0},
+    },
+}
+
+
+def test_learners_are_planned_with_their_memory():
+    data = {**APART, "matches": [{"seats": ["blue", "red"], "replicas": 2}]}
+    config = RunConfig.model_validate(data)
+    round_ = config.round_list()[0]
+    planned = plan(round_.rows, [0, 0, 0, 1, 1, 1])
+    text = describe(planned, config, round_, replays={"blue": 3_000_000_000})
+    assert "learning policy (2,000 for blue)\n" in text
+    assert "6 ranks: 1 root, 0 environment processes, 2 runners, 0 workers, 3 learners, 0 idle; " in text
+    assert "group blue: 2 workers of ppo, 2 learners; workers are at most 4 updates behind\n" in text
+    assert "group red: 2 workers of ppo, 1 learner; workers take turns with them\n" in text
+    without, full = memory_of_nodes(planned, {}), memory_of_nodes(planned, {"blue": 3_000_000_000})
+    assert sum(full.values()) - sum(without.values()) == 3000
+    assert all(full[planned.assignments[rank].node] - 1500 >= 330 for rank in planned.learners["blue"])
+
+
+def test_a_plan_of_many_learners_is_short_and_made_at_once(view):
+    data = {**APART, "matches": [{"seats": ["blue", "red"], "replicas": "auto"}] * 100}
+    data["policies"] = {name: {"use": "ppo", "learners": 100, "max_lag": 4} for name in ("blue", "red")}
+    text = view(data, [rank // 50 for rank in range(100_000)])
+    assert len(text.splitlines()) < 80
+    assert "100,000 ranks: 1 root, 0 environment processes, 99,799 runners, 0 workers, 200 learners, 0 idle; " in text
+    assert "100 learners of blue" in text
+
+
 def test_nodes_have_their_names(view):
     text = view(DUEL, [0, 0, 1, 1, 1, 1], ["n17", "n18"])
     assert "0     n17   root" in text

@@ -207,9 +207,27 @@ def test_same_plan_gives_the_same_bytes() -> None:
     ),
     spare=st.integers(0, 40),
     per_node=st.integers(1, 40),
+    learners=st.dictionaries(st.sampled_from(["blue", "main_exploiter_zerg_12"]), st.integers(1, 7)),
 )
-def test_no_plan_makes_text_leave_its_box(rows: list[TableRow], spare: int, per_node: int) -> None:
+def test_no_plan_makes_text_leave_its_box(
+    rows: list[TableRow], spare: int, per_node: int, learners: dict[str, int]
+) -> None:
+    rows = [
+        each._replace(learners={s.player: learners[s.player] for s in each.seats if s.player in learners})
+        for each in rows
+    ]
     assert_readable(draw_plan(make_plan(rows, spare, per_node), {}, "A title " * 30))
+
+
+def test_learners_are_shown_with_the_workers_that_send_to_them() -> None:
+    inside = EnvConfig(use="touchdown", in_worker=True)
+    learning = row("a", "b", replicas=2)._replace(env=inside, learners={"a": 2, "b": 1})
+    shown = texts(draw_plan(make_plan([learning]), {}, "learners"))
+    assert "6 ranks on 1 node: 1 root, 2 runners, 3 learners" in shown
+    assert shown.count("environment in runner") == shown.count("experience") == shown.count("learner 0") == 2
+    assert "learner 1" in shown and "each rollout: experience to the learner, weights back" in shown
+    many = make_plan([learning._replace(replicas=20)])
+    assert "20 workers, 2 learners" in texts(draw_plan(many, {}, "many"))
 
 
 def test_every_colour_stays_readable() -> None:

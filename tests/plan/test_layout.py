@@ -55,6 +55,57 @@ def nodes_of(planned: Plan, match: int) -> set[int]:
     return {planned.assignments[rank].node for rank in planned.seating[match]}
 
 
+def apart(table: list[TableRow], learners: dict[str, int]) -> list[TableRow]:
+    """Return a table whose players have learners."""
+    return [
+        row._replace(learners={s.player: learners[s.player] for s in row.seats if s.player in learners})
+        for row in table
+    ]
+
+
+@given(tables_and_nodes(), st.dictionaries(players, st.integers(1, 3)), st.data())
+def test_learners_divide_the_workers_of_their_player_among_them(drawn, wanted, data):
+    table, node_of_rank = drawn
+    table = apart(table, wanted)
+    node_of_rank = node_of_rank + [0] * (ranks_needed(table) - len(node_of_rank))
+    planned = plan(table, node_of_rank)
+    busy = [rank for ranks in (*planned.seating, *planned.learners.values()) for rank in ranks]
+    assert len(busy) == len(set(busy))
+    assert sorted([0, *busy, *planned.idle]) == list(range(len(node_of_rank)))
+    for player, ranks in planned.learners.items():
+        workers = planned.groups[player]
+        assert len(ranks) <= min(wanted[player], len(workers))
+        assert planned.leader(player) == ranks[0]
+        parts = [planned.samplers_of(player, learner) for learner in range(len(ranks))]
+        assert [number for part in parts for number in part] == list(range(len(workers)))
+        assert all(planned.learner_of(player, number) == n for n, part in enumerate(parts) for number in part)
+        assert all(planned.assignments[rank][2:6] == ("learner", None, None, player) for rank in ranks)
+        assert planned.learning([player]) == sorted(ranks)
+        for rank, part in zip(ranks, parts, strict=True):  # beside its first worker, where its match is on one node
+            match, _ = planned.places[player][part.start]
+            mates = {planned.assignments[r].node for r in planned.seating[match]}
+            assert len(mates) > 1 or planned.assignments[rank].node in mates or len(nodes_with_room(planned)) > 1
+    fewer = data.draw(st.integers(1, len(node_of_rank)))
+    replicas = reduced(table, fewer)
+    assert plan(table, node_of_rank[:fewer], replicas=replicas).assignments[0].role == "root"
+
+
+def nodes_with_room(planned: Plan) -> set[int]:
+    return {one.node for one in planned.assignments}
+
+
+def test_a_runner_has_all_seats_of_its_match():
+    table = apart([row(DUEL, 2, in_worker=True)], {"blue": 2, "red": 1})
+    planned = plan(table, [0] * 6)
+    assert planned.groups == {"blue": (1, 1, 4, 4), "red": (1, 1, 4, 4)}
+    assert planned.places["red"] == ((0, 2), (0, 3), (1, 2), (1, 3))
+    assert planned.learners == {"blue": (2, 5), "red": (3,)}
+    assert planned.match_ranks(1) == (4, (4, 4, 4, 4))
+    assert planned.assignments[4] == (4, 0, "runner", 1, None, None, True)
+    with pytest.raises(ConfigError, match=r"6 ranks \(1 root \+ 2 runners \+ 3 learners\), found 5"):
+        plan(table, [0] * 5)
+
+
 @given(tables_and_nodes())
 def test_every_rank_has_one_role_and_every_seat_one_worker(drawn):
     table, node_of_rank = drawn

@@ -66,7 +66,9 @@ class Rows:
         """Return the page as SVG."""
         seen, sheet, y = self.seen, self.sheet, float(TOP)
         root = seen.node_of(ROOT_RANK)
-        homes = sorted({root, *map(seen.node, seen.plan.matches)}, key=lambda node: (node != root, node))
+        learners = {seen.node_of(rank) for ranks in seen.plan.learners.values() for rank in ranks}
+        used = {root, *map(seen.node, seen.plan.matches), *learners}
+        homes = sorted(used, key=lambda node: (node != root, node))
         for node in homes:
             y = self._node(node, y, room_below=22 if node == homes[-1] else 0) + 12
         for player, column in self.columns.items():
@@ -86,6 +88,7 @@ class Rows:
         for match in seen.plan.matches:
             if seen.node(match) == node:
                 y = self._match(match, y) + 10
+        y = self._learners(node, y)
         y = seen.draw_idle(sheet, self.LEFT, y, 12 + self.ENVIRONMENT, [node])
         y += 2 + room_below
         sheet.card(MARGIN, top, sheet.width - 2 * MARGIN, y - top, FRAME, radius=9, z=-1)
@@ -122,6 +125,24 @@ class Rows:
             self.feet[player].append((boxes + 50, mine))
         return top + height
 
+    def _learners(self, node: int, top: float) -> float:
+        """Draw the learners of a node, each in the column of its player, and return where the next thing may start."""
+        seen, bottom = self.seen, top
+        for player, ranks in seen.plan.learners.items():
+            here = [(number, rank) for number, rank in enumerate(ranks) if seen.node_of(rank) == node]
+            column = self.columns[player]
+            across = max(1, int((column.width - 10) // (column.box + 8)))
+            for first in range(0, len(here), across):
+                y, middles = top + 8 + first // across * 80, []
+                for place, (number, rank) in enumerate(here[first : first + across]):
+                    x = column.x + 15 + place * (column.box + 8)
+                    middles.append(x + column.box / 2)
+                    lines = f"learner {number}", f"rank {rank}"
+                    self.sheet.card(x, y, column.box, 42, worker_style(seen.colors[player]), *lines, stroke_width=2.4)
+                self.feet[player].append((y + 42, middles))
+                bottom = max(bottom, y + 72)
+        return bottom
+
     def _column(self, player: str, column: _Column, top: float, bottom: float) -> None:
         seen, sheet, color = self.seen, self.sheet, self.seen.colors[player]
         sheet.card(column.x, top, column.width, bottom - top, tint(color), radius=9, z=1)
@@ -129,10 +150,11 @@ class Rows:
         sheet.text(middle, top + 22, player, 14.5, weight="bold", anchor="middle", fill=ink, room=room)
         workers = count_of(len(seen.plan.groups[player]), "worker")
         group = f"group of {workers}"
-        name = group if player not in seen.frozen and text_width(group, 11) <= room else workers
+        apart = player in seen.frozen or player in seen.plan.learners
+        name = group if not apart and text_width(group, 11) <= room else workers
         sheet.text(middle, top + 41, name, 12, anchor="middle", fill=ink, room=room)
         sheet.text(middle, bottom - 8, seen.exchange(player), 12, anchor="middle", fill=ink, room=room)
-        if seen.exchange(player) == "gradients":
+        if seen.exchange(player) in ("gradients", "experience"):
             self._rails(self.feet[player], column.x + 7, line_color(color))
 
     def _rails(self, feet: list[tuple[float, list[float]]], trunk: float, color: str) -> None:
@@ -170,6 +192,10 @@ def _legend(sheet: Sheet, seen: PlanView, y: float) -> float:
     entries: list[tuple[str, str, str | None]] = [("each step: one message each way", SLATE, None)]
     if learner:
         entries.append(("each gradient: one Allreduce per group", line_color(seen.colors[learner]), None))
+    apart = next(iter(seen.plan.learners), None)
+    if apart:
+        text = "each rollout: experience to the learner, weights back"
+        entries.append((text, line_color(seen.colors[apart]), None))
     entries.append(("root: assignments, reports", MUTED, "4 3"))
     x: float = MARGIN
     for text, color, dash in entries:

@@ -170,11 +170,14 @@ class Tiles:
             beads = min(size, self.MOST_BEADS)
             pitch = min(18.0, (right - left) / beads)
             end = left + pitch * beads - 4
-            if seen.exchange(player) == "gradients":
+            if seen.exchange(player) in ("gradients", "experience"):
                 sheet.line([(left + 4, y), (end + 12 if beads < size else end - 4, y)], line_color(color), width=2.4)
             for n in range(beads):
                 sheet.card(left + n * pitch, y - 6, pitch - 4, 12, worker_style(color), radius=3)
-            state = {"gradients": "", "frozen": ", frozen", "learns alone": ", learns alone"}[seen.exchange(player)]
+            exchange = seen.exchange(player)
+            state = {"frozen": ", frozen", "learns alone": ", learns alone"}.get(exchange, "")
+            if exchange == "experience":
+                state = f", {count_of(len(seen.plan.learners[player]), 'learner')}"
             text = ("… " if beads < size else "") + count_of(size, "worker") + state
             sheet.text(end + 14, y + 4, text, 12, fill=MUTED, room=WIDTH - self.LEFT - end - 14)
         hidden = len(seen.plan.groups) - self.MOST_GROUPS

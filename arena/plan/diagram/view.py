@@ -76,16 +76,14 @@ class PlanView:
     def environment_name(self, match: Match) -> str:
         """Return what the process is called that has the match's environment, or its games."""
         one = self.plan.assignments[self.environment(match)]
-        return "environment in worker" if one.in_worker else ENVIRONMENTS[one.role]
+        return f"environment in {one.role}" if one.in_worker else ENVIRONMENTS[one.role]
 
-    def is_in_worker(self, match: Match) -> bool:
-        """Whether the worker of a match steps its environment."""
-        return self.plan.assignments[self.environment(match)].in_worker
-
-    def exchange(self, player: str) -> Literal["gradients", "learns alone", "frozen"]:
-        """Return what the workers of a player exchange."""
+    def exchange(self, player: str) -> Literal["gradients", "learns alone", "frozen", "experience"]:
+        """Return what the workers of a player exchange, or send to its learners."""
         if player in self.frozen:
             return "frozen"
+        if player in self.plan.learners:
+            return "experience"
         return "gradients" if len(self.plan.groups[player]) > 1 else "learns alone"
 
     def summary(self) -> str:
@@ -95,11 +93,17 @@ class PlanView:
             count_of(roles["root"], "root"),
             *(
                 [count_of(roles["environment"], "environment process", "environment processes")]
-                if roles["environment"] or not roles["gateway"]
+                if roles["environment"] or not (roles["gateway"] or roles["runner"])
                 else []
             ),
             *([count_of(roles["gateway"], "gateway")] if roles["gateway"] else []),
-            count_of(roles["worker"], "worker process", "worker processes"),
+            *([count_of(roles["runner"], "runner")] if roles["runner"] else []),
+            *(
+                [count_of(roles["worker"], "worker process", "worker processes")]
+                if roles["worker"] or not roles["runner"]
+                else []
+            ),
+            *([count_of(roles["learner"], "learner")] if roles["learner"] else []),
         ]
         parts += [f"{roles['idle']:,} idle"] if roles["idle"] else []
         ranks = count_of(len(self.plan.assignments), "rank")
