@@ -24,14 +24,18 @@ class Policy(Protocol):
     observations of slot T, which is slot 0 of the next rollout. ``act`` is called on all lanes of a batch in every
     slot, also on those that do not act in it.
 
+    With ``learners`` there are two objects of the class: a worker's, whose ``act``, ``bootstrap`` and ``complete``
+    are called, and a learner's, whose ``learn`` is called on the rollouts of several workers side by side.
+
     Class attributes:
       Settings: the pydantic model of its settings.
 
     Attributes:
       recurrent: whether actions depend on earlier observations of the lane; optional, False if it is missing.
       horizon: steps per rollout; 0 if the policy never learns.
-      looks_back: whether ``learn`` may complete what ``act`` has left out of ``extras``, by the weights of the moment;
-        optional. A worker whose lanes go at their own pace sets it to False, since weights change within a column.
+      looks_back: whether ``complete`` fills in what ``act`` leaves out of ``extras``, and the memory of the lanes
+        is brought up to date after an update; optional. It is set to False where weights change within a rollout's
+        lanes, as those of games outside, and in a learner, which has no lanes that act.
       extras: name -> (shape behind the lane axis, dtype) of the arrays that ``act`` adds to the rollout for ``learn``.
     """
 
@@ -85,6 +89,12 @@ class Policy(Protocol):
         Optional: it is called only if ``extras`` has ``value``.
         """
 
+    def complete(self, rollout: Rollout) -> None:
+        """Fill in what ``act`` has left out of a rollout's ``extras``; optional.
+
+        It is called when all lanes are complete, with the weights that acted, before ``learn``.
+        """
+
     def learn(self, rollout: Rollout, group: Reducer) -> dict[str, float]:
         """Update from one rollout, with all workers of the player, and return metrics.
 
@@ -113,6 +123,15 @@ class Policy(Protocol):
 
     def load_weights(self, weights: dict[str, Any]) -> None:
         """Load what ``weights`` returned."""
+
+    def acting_state(self) -> dict[str, Any]:
+        """Return what acting needs of a learner after an update: named torch tensors of shapes that never change.
+
+        Optional: ``weights`` where it is missing.
+        """
+
+    def load_acting_state(self, state: dict[str, Any]) -> None:
+        """Load what ``acting_state`` returned; optional, like that."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of learning that all workers of a player share.

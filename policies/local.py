@@ -134,6 +134,8 @@ def train(
             running[over] = 0
         if "value" in policy.extras:
             rollout.finish(lanes, policy.bootstrap(observations, starts=starts, lanes=lanes))
+        if hasattr(policy, "complete"):
+            policy.complete(rollout)
         done += int(rollout.acting[:-1].sum())
         policy.set_progress(min(1.0, done / steps))
         metrics = policy.learn(rollout, group or Alone())

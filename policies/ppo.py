@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from arena.common.errors import ConfigError
+from arena.common.seeding import derive_seed
 from arena.common.trees import even_slices, map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.learning.gradients import FlatGradient
@@ -92,7 +93,8 @@ class PPO:
             ).to(self.device)
         self.optimizer = FlatAdam(self.networks, settings.adam_epsilon)
         self.gradient = FlatGradient(self.networks.parameters(), extras=len(LOSSES))
-        self.random = new_generator(seed)
+        # Two generators: who acts and who learns may be two ranks, and draw what one rank would.
+        self.random, self._shuffles = new_generator(seed), new_generator(derive_seed(seed, "shuffles"))
         self._fast = self._perceptrons() if Perceptrons.serves(self.networks) else None
         self._on_cpu = self.device.type == "cpu"
         self._free_view = self.networks.free.detach().cpu().numpy()  # on the CPU it follows the optimizer's steps
@@ -122,7 +124,7 @@ class PPO:
         learning: bool = False,
     ) -> Decision:
         """See ``Policy``."""
-        at_once = learning and not self.looks_back  # values and log probabilities are not left to ``_look_back``
+        at_once = learning and not self.looks_back  # values and log probabilities are not left to ``complete``
         if self._fast is not None and at_once:
             outputs, values = self._fast.forward(observations)
             extras, state = {"value": values}, None
@@ -272,10 +274,10 @@ class PPO:
         objective.backward()
         self.gradient.extras.copy_(losses)
 
-    def _look_back(self, rollout: Rollout) -> None:
-        """Fill in what acting left out: values and log probabilities of all slots at once.
+    def complete(self, rollout: Rollout) -> None:
+        """See ``Policy``: values and log probabilities of all slots at once.
 
-        The weights are still those that acted, and one pass over a rollout is cheaper than its slots one by one.
+        One pass over a rollout is cheaper than its slots one by one.
         """
         if self._fast is None or not self.looks_back:
             return
@@ -290,7 +292,6 @@ class PPO:
 
     def _prepare(self, rollout: Rollout, group: Reducer) -> tuple[Batch, dict[str, float]]:
         """Estimate advantages, normalise them over the group, and say how well the values explained the returns."""
-        self._look_back(rollout)
         values = rollout.extras["value"]
         advantage = advantages(
             rollout.rewards,
@@ -354,7 +355,7 @@ class PPO:
         grid = np.arange(horizon * lanes).reshape(horizon, lanes)
         parts = even_slices(lanes if self.recurrent else len(everything), self.settings.minibatches)
         for _ in range(self.settings.epochs):
-            order = self.random.permutation(lanes if self.recurrent else everything)
+            order = self._shuffles.permutation(lanes if self.recurrent else everything)
             for part in map(order.__getitem__, parts):
                 rows = grid[:, part] if self.recurrent else part
                 chosen = rows[valid[:, part]] if self.recurrent else part
@@ -437,7 +438,7 @@ class PPO:
 
     def worker_state(self) -> dict[str, np.ndarray]:
         """See ``Policy``."""
-        state = {"generator": generator_state(self.random)}
+        state = {"generator": generator_state(self.random), "shuffles": generator_state(self._shuffles)}
         if self.recurrent:
             state["memory"] = self._memory.numpy(force=True).copy()
         return state
@@ -445,5 +446,7 @@ class PPO:
     def load_worker_state(self, state: dict[str, Any]) -> None:
         """See ``Policy``."""
         set_generator_state(self.random, state["generator"])
+        if "shuffles" in state:  # a checkpoint of an earlier version has one generator for both
+            set_generator_state(self._shuffles, state["shuffles"])
         if self.recurrent:
             copy_tensors({"memory": self._memory}, {"memory": state["memory"]})

@@ -22,7 +22,8 @@ FLOORS = [
     {"config"},
     {"plan"},
     {"records", "environment", "export"},
-    {"worker", "report", "gateway"},
+    {"group"},
+    {"worker", "learner", "report", "gateway"},
     {"root", "evaluation"},
     {"launch"},
     {"commands"},
@@ -38,7 +39,7 @@ STILL_BROKEN: set[tuple[str, str]] = set()
 PURE = ("arena.common", "arena.protocol", "arena.league", "arena.config", "arena.plan")
 """Rooms that need neither MPI nor torch."""
 
-PROCESSES = {"arena.comms", "arena.root", "arena.environment", "arena.worker"}
+PROCESSES = {"arena.comms", "arena.root", "arena.environment", "arena.group", "arena.worker", "arena.learner"}
 """What an environment or a policy never touches, so that it runs in any process and in none of ours."""
 
 WITHOUT_TORCH = (
@@ -240,7 +241,7 @@ def test_what_root_and_environment_processes_load_does_not_import_torch(name):
 def test_what_workers_load_does():
     """The search finds torch where it is, several imports away."""
     assert way_to("arena.policies.sb3", ["torch"]) is not None
-    assert way_to("arena.worker.base", ["mpi4py"]) is not None
+    assert way_to("arena.group.member", ["mpi4py"]) is not None
 
 
 @pytest.mark.parametrize("loaded", [loaded_first, loaded_ever])

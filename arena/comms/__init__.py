@@ -1,4 +1,4 @@
-"""The only room that speaks MPI: the world, the mailbox to the root, the channels of a match, and groups.
+"""The only room that speaks MPI: the world, the mailbox to the root, the channels of a match, experience, and groups.
 
 Each kind of traffic has a communicator of its own, so that no message can be taken for another. Every wait is
 bounded (``arena.common.waiting``). Collectives are entered through a rendezvous, in shared memory or
@@ -7,6 +7,7 @@ finished members only, which look at the rendezvous with every exchange.
 """
 
 from arena.comms.channels import MatchChannel, SeatChannel
+from arena.comms.experience import LearnerChannel, SamplerChannel, Versions
 from arena.comms.group import GroupChannel
 from arena.comms.mailbox import Mailbox
 from arena.comms.semaphores import SeatSemaphores, create_semaphores
@@ -16,10 +17,13 @@ from arena.comms.world import World
 
 __all__ = [
     "GroupChannel",
+    "LearnerChannel",
     "Mailbox",
     "MatchChannel",
+    "SamplerChannel",
     "SeatChannel",
     "SeatSemaphores",
+    "Versions",
     "World",
     "agree_on_time_slice",
     "create_semaphores",

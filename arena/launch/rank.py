@@ -18,6 +18,7 @@ from arena.common.waiting import LATE, HangError, Waiter, do_nothing, usual_wait
 from arena.comms import GroupChannel, Mailbox, World
 from arena.config.gateway import ExternalSettings
 from arena.config.run import RunConfig, WaitConfig, load_config
+from arena.group.context import Context
 from arena.launch.fault_tolerance import FaultTolerance
 from arena.plan.layout import Match, Role, describe_part, plan, port_number
 from arena.plan.pinning import ANYWHERE, place_of
@@ -26,7 +27,6 @@ from arena.records.run_directory import Resume, RunDirectory
 from arena.system.cores import keeping_to
 from arena.system.launcher_env import started_by_mpi
 from arena.system.stack_dump import StackCollector, StackReporter
-from arena.worker.context import Context
 
 ABORT_GRACE = 5.0
 """Seconds that a failing rank leaves the root to print its message and end the job, before it ends the job itself."""
@@ -110,10 +110,6 @@ def _agree_on_config(
                 "hosts": world.hosts,
                 "rounds": [_plan_as_data(p) for p in plans],
             }
-            for name, policy in config.players.items():
-                if policy.learners:
-                    text = f"policies.{name}.learners: expected 0 in this version, found {policy.learners}"
-                    raise ConfigError(text)
             run = RunDirectory(config.run_root, config.name)
             goes_on = run.goes_on(resume)
             run.create(config.to_yaml(), described, goes_on)
@@ -150,6 +146,9 @@ def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> 
 def _part(context: Context) -> str:
     """Say what a rank does in a round, for its log."""
     me = context.me
+    if me.role == "learner":
+        learners = context.plan.learners[str(me.player)]
+        return f"{describe_part(me)}, number {learners.index(me.rank)} of {len(learners)}"
     if me.match is None:
         return f"{me.role} on {context.world.host}"
     match = context.plan.matches[me.match]
@@ -158,10 +157,10 @@ def _part(context: Context) -> str:
         seats = ", ".join(seat.player for seat in match.all_seats)
         return f"{describe_part(me)}: {env.use} x{env.num_envs}, seats {seats}"
     seat = match.seats[me.seat]
-    group = context.plan.groups[seat.player]
+    group = context.plan.places[seat.player]
     return (
         f"worker on seat {me.seat} of match {match.index}, entities {list(seat.entities)}: {seat.player} "
-        f"({context.config.players[seat.player].use}), worker {group.index(me.rank)} of {len(group)}"
+        f"({context.config.players[seat.player].use}), worker {group.index((me.match, me.seat))} of {len(group)}"
         + (f"; it steps {env.use} x{env.num_envs} itself" if env.in_worker else "")
     )
 
@@ -183,7 +182,8 @@ class Rank:
         self.rounds = config.round_list()
         self.role: Role = "root" if world.rank == 0 else "idle"
         self.player: str | None = None
-        self.worker: Any = None
+        self.worker: Any = None  # what has a replica of its player's state
+        self.seats: list[Any] = []
         self.fault_tolerance = FaultTolerance(world, mailbox, waiter, config)
 
     def start_stack_reporter(self, waiter: Waiter) -> None:
@@ -292,7 +292,7 @@ class Rank:
 
     def _follow_round(self) -> bool:
         start: RoundStart = self.world.share(None, self.waiter)
-        self.worker = None  # only now: what it has is on disk once the root has begun another round
+        self.worker, self.seats = None, []  # only now: what it has is on disk once the root has begun another round
         if start.number < 0:
             return False
         round_ = self.rounds[start.number]
@@ -301,8 +301,9 @@ class Rank:
         self.role, self.player = me.role, me.player
         context = Context(self.world, self.mailbox, self.waiter, self.config, round_, start, planned, me, self.log)
         place = None
-        if me.player is not None:
-            place = sorted(planned.groups).index(me.player), planned.groups[me.player].index(me.rank)
+        if me.player is not None and (me.role == "learner" or me.player not in planned.learners):
+            ranks = planned.learners.get(me.player) or planned.groups[me.player]
+            place = sorted(planned.groups).index(me.player), ranks.index(me.rank)
         channel = self.world.split_group(place, self.waiter)
         self.log.info("rank %d, round %d: %s", me.rank, start.number, _part(context))
         home = ANYWHERE
@@ -311,6 +312,10 @@ class Rank:
         with keeping_to(home.core):
             if me.role in ("environment", "gateway"):
                 self._serve_environment(context, home.neighbours)
+            elif me.role == "learner":
+                self._serve_learner(context, channel)
+            elif me.role == "worker" and me.player in planned.learners:
+                self._serve_sampler(context)
             elif me.role == "worker":
                 self._serve_worker(context, channel)
         if me.role != "idle":
@@ -321,7 +326,8 @@ class Rank:
             self.worker.write_part(order)
             if order.last:
                 self.worker.write_snapshot(self.run)
-            self.worker.seat.close()
+        for seat in self.seats:
+            seat.close()
         if channel is not None:
             channel.close()
         self.world.meet(self.waiter, "all ranks at the end of the round")
@@ -405,6 +411,7 @@ class Rank:
         environment, _ = context.plan.match_ranks(context.me.match)
         if environment != self.world.rank:
             self.worker = worker_class(context, channel, environment)
+            self.seats = [self.worker.seat]
             self.worker.serve()
             return
         from arena.environment.colocated import environment_in_worker
@@ -414,7 +421,41 @@ class Rank:
 
         with environment_in_worker(serve, self.waiter, self.log) as waiter:
             self.worker = worker_class(context._replace(waiter=waiter), channel, environment)
+            self.seats = [self.worker.seat]
             self.worker.serve()
+
+    def _serve_learner(self, context: Context, channel: GroupChannel | None) -> None:
+        from arena.learner.process import Learner
+
+        assert channel is not None
+        self.worker = Learner(context, channel)
+        self.worker.serve()
+
+    def _serve_sampler(self, context: Context) -> None:
+        from arena.worker.sampler import Sampler
+
+        use = self.config.players[str(context.me.player)].use
+        if not hasattr(registry.policy_class(use), "learn"):
+            raise ConfigError(
+                f"policies.{context.me.player}.learners: expected a policy that separates act from learn (such as "
+                f"ppo), found {use}, which has a loop of its own"
+            )
+        assert context.me.match is not None
+        environment, _ = context.plan.match_ranks(context.me.match)
+        if environment != self.world.rank:
+            sampler = Sampler(context, environment)
+            self.seats = [sampler.seat]
+            sampler.serve()
+            return
+        from arena.environment.colocated import environment_in_worker
+
+        def serve(waiter: Waiter) -> None:
+            self._serve_environment(context._replace(waiter=waiter), ())
+
+        with environment_in_worker(serve, self.waiter, self.log) as waiter:
+            sampler = Sampler(context._replace(waiter=waiter), environment)
+            self.seats = [sampler.seat]
+            sampler.serve()
 
     def _refuse_a_policy_that_runs_itself(self, context: Context, use: str) -> None:
         """Refuse a policy with a loop of its own where the run asks for what only an act-learn policy can do.

@@ -5,11 +5,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arena.common.trees import leaf_dtype, leaf_shape, map_space, put, tree_leaves
+from arena.common.trees import map_tree, put, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.learning.numba_jit import compiled
+from arena.protocol.wire import Carver, plain_view
 
 NO_SLOT = -1
+HEADER_WORDS = 8
+SEQUENCE, VERSION, TAKEN, EPOCH, WAITED, SPENT = range(6)
+"""Words of the header of a rollout that travels: its number, the version of the weights that acted, the transition
+steps in it, how often the player had been restarted; nanoseconds for which its worker has waited for weights, and those
+that the rollout took in all."""
 
 
 class Decision(NamedTuple):
@@ -34,9 +40,13 @@ class Rollout:
     A transition begins in a slot where its lane acts and ends in the slot that brings its outcome: the next one, or in
     turn-based games the one where the entity acts again or is done. One that has not ended by slot T does not count.
 
+    All arrays are views of one buffer, so that a rollout travels from a worker to a learner as it is.
+
     Attributes:
       horizon: T.
       lanes: L.
+      buffer: the bytes.
+      header: int64 [8], for one that travels, see ``SEQUENCE`` and those beside it.
       observations: array ``[T + 1, L, ...]``, or a nested dict or tuple of them.
       action_mask: ``[T + 1, L, mask_size]`` int8, or None where the entity has no mask.
       acting: ``[T + 1, L]`` bool, where the action counts.
@@ -56,46 +66,85 @@ class Rollout:
     """
 
     def __init__(
-        self, spaces: EntitySpaces, extras: Mapping[str, tuple[tuple[int, ...], Any]], *, horizon: int, lanes: int
+        self,
+        spaces: EntitySpaces,
+        extras: Mapping[str, tuple[tuple[int, ...], Any]],
+        *,
+        horizon: int,
+        lanes: int,
+        memory: np.ndarray | None = None,
     ) -> None:
-        """Allocate everything.
+        """Lay everything out.
 
         Args:
           spaces: what the entity in each lane sees and does.
           extras: ``Policy.extras``.
           horizon: ``Policy.horizon``, at least 1.
           lanes: copies times entities of this worker.
+          memory: where to: zero bytes, aligned, as many as ``buffer`` of another one has; None allocates.
         """
-        shape = (horizon + 1, lanes)
         self.horizon = horizon
         self.lanes = lanes
-        self.observations = map_space(spaces.observation, lambda s: np.zeros((*shape, *leaf_shape(s)), leaf_dtype(s)))
-        self.action_mask = np.ones((*shape, spaces.mask_size), np.int8) if spaces.mask_size else None
-        self.acting = np.zeros(shape, bool)
-        self.starts = np.zeros(shape, bool)
-        self.actions = map_space(spaces.action, lambda s: np.zeros((*shape, *leaf_shape(s)), leaf_dtype(s)))
-        self.extras = {name: np.zeros((*shape, *below), dtype) for name, (below, dtype) in extras.items()}
-        self.rewards = np.zeros((horizon, lanes), np.float32)
-        self.terminated = np.zeros((horizon, lanes), bool)
-        self.truncated = np.zeros((horizon, lanes), bool)
-        self.valid = np.zeros((horizon, lanes), bool)
-        self.next_slot = np.zeros((horizon, lanes), np.intp)
+        carver = Carver()
+
+        def want(*shape: int, dtype: Any = bool) -> int:
+            return carver.want(shape, dtype)
+
+        rows = horizon + 1
+        header = want(HEADER_WORDS, dtype=np.int64)
+        observations = carver.want_leaves(spaces.observation, rows, lanes)
+        mask = want(rows, lanes, spaces.mask_size, dtype=np.int8) if spaces.mask_size else None
+        actions = carver.want_leaves(spaces.action, rows, lanes)
+        left = {name: want(rows, lanes, *below, dtype=dtype) for name, (below, dtype) in extras.items()}
+        acting, starts, over, cut, void = (want(rows, lanes) for _ in range(5))
+        earned, rewards = want(rows, lanes, dtype=np.float64), want(horizon, lanes, dtype=np.float32)
+        terminated, truncated, valid = (want(horizon, lanes) for _ in range(3))
+        next_slot = want(horizon, lanes, dtype=np.intp)
+        self.buffer, arrays = carver.carve(memory)
+        self._arrays = [array for number, array in enumerate(arrays) if number != header]
+        self.header: memoryview[int] = plain_view(arrays[header])
+        self.observations = map_tree(lambda i: arrays[i], observations)
+        self.action_mask = None if mask is None else arrays[mask]
+        if self.action_mask is not None:
+            self.action_mask.fill(1)
+        self.actions = map_tree(lambda i: arrays[i], actions)
+        self.extras = {name: arrays[i] for name, i in left.items()}
+        self.acting, self.starts = arrays[acting], arrays[starts]
+        self.over, self.cut, self.void = arrays[over], arrays[cut], arrays[void]
+        self.earned, self.rewards = arrays[earned], arrays[rewards]
+        self.terminated, self.truncated, self.valid = arrays[terminated], arrays[truncated], arrays[valid]
+        self.next_slot = arrays[next_slot]
         self._following = np.arange(1, horizon + 1)[:, None]
-        self.earned = np.zeros(shape, np.float64)
-        self.over, self.cut, self.void = np.zeros((3, *shape), bool)
         self._arrived = self.earned, self.over, self.cut, self.void, self.acting, self.starts
         self._rows: dict[int, list[tuple[np.ndarray, ...]]] = {}  # of these, by a batch's first lane: views by slot
         self.begin()
 
-    def begin(self) -> None:
-        """Start the next rollout: what was observed in slot T is now in slot 0. Nothing is allocated."""
-        for array in (*tree_leaves(self.observations), self.acting, self.starts):
-            array[0] = array[-1]
-        if self.action_mask is not None:
-            self.action_mask[0] = self.action_mask[-1]
+    def begin(self, last: "Rollout | None" = None) -> None:
+        """Start the next rollout: what was observed in slot T is now in slot 0. Nothing is allocated.
+
+        Args:
+          last: the rollout before it, of the same lanes; None where this one is to be filled again.
+        """
+        last = self if last is None else last
+        for array, before in zip(self._seen(), last._seen(), strict=True):
+            array[0] = before[-1]
         for array in (self.rewards, self.terminated, self.truncated, self.valid):
             array.fill(0)
         self.next_slot[:] = self._following
+
+    def _seen(self) -> list[np.ndarray]:
+        """Return what is known of a slot before anything is decided in it."""
+        masks = [] if self.action_mask is None else [self.action_mask]
+        return [*tree_leaves(self.observations), self.acting, self.starts, *masks]
+
+    def take_lanes(self, other: "Rollout", first: int) -> None:
+        """Copy another rollout of the same length, all of its lanes, into the lanes from ``first`` on."""
+        if other.lanes == self.lanes:
+            self.buffer[:] = other.buffer
+            return
+        lanes = slice(first, first + other.lanes)
+        for mine, its in zip(self._arrays, other._arrays, strict=True):
+            mine[:, lanes] = its
 
     def observe(
         self,

@@ -296,6 +296,28 @@ class WriteCheckpoint(NamedTuple):
     last: bool = False
 
 
+class ExperienceTotals(NamedTuple):
+    """Learner to root, once at its end: what has become of its workers' rollouts in the round.
+
+    Attributes:
+      player: whose they are.
+      learner: number of the learner.
+      learners: how many the player has.
+      sent: rollouts that the workers have sent.
+      learned: those that were learned from.
+      dropped: the others: they came after the last update, or from before a restart.
+      greatest_lag: the most versions by which the weights that acted were behind, of what was learned from.
+    """
+
+    player: str
+    learner: int
+    learners: int
+    sent: int
+    learned: int
+    dropped: int
+    greatest_lag: int
+
+
 class Gather(NamedTuple):
     """Worker to a worker of its group whose games are outside: all others are ready for an update.
 

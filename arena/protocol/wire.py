@@ -74,14 +74,20 @@ def blocks_of(entities: Sequence[EntitySpaces]) -> tuple[Block, ...]:
     return tuple(Block(tuple(positions), entity) for entity, positions in kinds)
 
 
-class _Carver:
-    """Lays arrays one behind the other into a buffer that is allocated once all of them are known."""
+class Carver:
+    """Lays arrays one behind the other into a buffer that is allocated once all of them are known.
+
+    Attributes:
+      size: bytes of what is wanted so far.
+    """
 
     def __init__(self) -> None:
+        """Begin with an empty buffer."""
         self.size = 0
         self._wanted: list[tuple[int, tuple[int, ...], np.dtype]] = []
 
     def want(self, shape: tuple[int, ...], dtype: Any) -> int:
+        """Want one more array, at a whole cache line; return its number."""
         dtype = np.dtype(dtype)
         start = aligned(self.size)
         self.size = start + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -93,6 +99,11 @@ class _Carver:
         return map_space(space, lambda leaf: self.want((*leading, *leaf_shape(leaf)), leaf_dtype(leaf)))
 
     def carve(self, memory: np.ndarray | None) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the buffer and views of it, the arrays by their numbers.
+
+        Args:
+          memory: bytes, aligned, enough of them; None allocates zeros.
+        """
         buffer = _new_buffer(self.size) if memory is None else memory[: self.size]
         arrays = []
         for start, shape, dtype in self._wanted:
@@ -124,7 +135,7 @@ class ActionMessage:
 
     def __init__(self, blocks: Sequence[Block], copies: int, memory: np.ndarray | None = None) -> None:
         """Lay the message out in ``memory`` (bytes, aligned, enough of them), or in memory of its own."""
-        carver = _Carver()
+        carver = Carver()
         header = carver.want((ACTION_HEADER_WORDS,), np.int64)
         wanted = [carver.want_leaves(block.spaces.action, copies, len(block.positions)) for block in blocks]
         self.buffer, arrays = carver.carve(memory)
@@ -162,7 +173,7 @@ def make_observation_message(
       marked: whether it has marks; else there is no room for any.
     """
     entities = sum(len(block.positions) for block in blocks)
-    carver = _Carver()
+    carver = Carver()
     header = carver.want((HEADER_WORDS,), np.int64)
     rewards = carver.want((copies, entities), np.float64)
     terminated, truncated, acting = (carver.want((copies, entities), np.bool_) for _ in range(3))

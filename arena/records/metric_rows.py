@@ -34,7 +34,7 @@ class MetricRows:
         if not self._keeps(message, now):
             return
         at = time.time()
-        self._add(message.player, metrics, statistics, at)
+        self.add(message.player, metrics, statistics, at)
         if self._events is not None:
             speed = {"steps_per_second": statistics.steps_per_second(now)}
             self._events.scalars(message.player, speed, statistics.steps, at)
@@ -59,9 +59,10 @@ class MetricRows:
         measured, self._measured = self._measured, {}
         for player, named in measured.items():
             means = {EPISODE + name: sum(values) / len(values) for name, values in named.items()}
-            self._add(player, means, players[player], time.time())
+            self.add(player, means, players[player], time.time())
 
-    def _add(self, player: str, metrics: Mapping[str, float], statistics: PlayerStatistics, at: float) -> None:
+    def add(self, player: str, metrics: Mapping[str, float], statistics: PlayerStatistics, at: float) -> None:
+        """Write a row for each of a player's metrics; ``at`` is the Unix time."""
         columns = "attempt, player, steps, updates, time, name, value"
         for name, value in metrics.items():
             row = (self._attempt, player, statistics.steps, statistics.updates, at, name, value)

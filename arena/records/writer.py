@@ -10,7 +10,7 @@ from typing import Any
 import arena
 from arena.common import colors
 from arena.config.run import RunConfig
-from arena.protocol.messages import Episode, Episodes, Failure, Progress
+from arena.protocol.messages import Episode, Episodes, ExperienceTotals, Failure, Progress
 from arena.records.database import Database
 from arena.records.episode_steps import EpisodeSteps
 from arena.records.league_writer import LeagueRecords
@@ -112,6 +112,7 @@ class RecordWriter:
         self.attempt = self._database.highest("attempt", "runs") + 1
         self._episode = self._database.highest("id", "episodes")
         self._events = EventFiles(run.tensorboard, self.attempt) if tensorboard else None
+        self._experience: dict[str, dict[int, ExperienceTotals]] = {}  # of each player, by learner
         self._logged = LoggedScalars(self._database, self._events, self.attempt)
         self._metrics = MetricRows(self._database, self._events, self.attempt, deterministic=deterministic)
         self._deterministic = deterministic
@@ -311,6 +312,24 @@ class RecordWriter:
         metrics = {name: float(value) for name, value in message.metrics.items()}
         statistics.metrics.update(metrics)
         self._metrics.update(message, metrics, statistics)
+
+    def experience(self, message: ExperienceTotals) -> None:
+        """Take what has become of the rollouts of a learner's workers; it is on record once all learners have said."""
+        said = self._experience.setdefault(message.player, {})
+        said[message.learner] = message
+        if len(said) < message.learners:
+            return
+        del self._experience[message.player]
+        parts = list(said.values())
+        sent, learned, dropped = (sum(getattr(part, name) for part in parts) for name in ("sent", "learned", "dropped"))
+        lag = max(part.greatest_lag for part in parts)
+        totals = {"sent": sent, "learned": learned, "dropped": dropped}
+        metrics = {f"experience/{name}": float(count) for name, count in totals.items()} | {"lag/greatest": float(lag)}
+        statistics = self.players[message.player]
+        statistics.metrics.update(metrics)
+        self._metrics.add(message.player, metrics, statistics, time.time())
+        text = f"{message.player}: {sent:,} rollouts sent, {learned:,} learned from, {dropped:,} dropped; greatest lag"
+        self.note("INFO", f"{text} {lag}")
 
     def fault(self, failure: Failure) -> None:
         """Note that a rank cannot go on."""

@@ -17,6 +17,7 @@ from arena.plan.layout import Plan, describe_part, shares_of_matches
 from arena.protocol.messages import (
     CheckpointPart,
     Episodes,
+    ExperienceTotals,
     Failure,
     GatewayOpen,
     Note,
@@ -339,6 +340,8 @@ class Root:
             self._records.episodes(message)
         elif isinstance(message, Progress):
             self._progress(message)
+        elif isinstance(message, ExperienceTotals):
+            self._records.experience(message)
         elif isinstance(message, Note):
             self._records.note(message.level, f"rank {message.rank}: {message.text}")
         elif isinstance(message, GatewayOpen):

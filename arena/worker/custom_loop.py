@@ -10,23 +10,26 @@ from arena.common.errors import ConfigError, MatchOver
 from arena.common.seeding import derive_seed
 from arena.common.waiting import do_nothing
 from arena.comms import GroupChannel
+from arena.group.context import Context
+from arena.group.member import Member
 from arena.learning.weights import read_state
 from arena.protocol.messages import LoggedScalar
-from arena.worker.base import Worker
 from arena.worker.collector import Collector
-from arena.worker.context import Context
 from arena.worker.custom_player import CustomPlayer
 from arena.worker.group import Group
 from arena.worker.proxy import make_proxy
+from arena.worker.seat import take_seat
 
 
-class CustomLoopWorker(Worker):
+class CustomLoopWorker(Member):
     """Hands its seat to a policy's own ``run``."""
 
     act_learn = False
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
-        super().__init__(context, channel, environment_rank)
+        super().__init__(context, channel)
+        self.seat = take_seat(context, environment_rank, wants_infos=True)
+        self.check_spaces(self.seat.offer.distinct_spaces())
         self._calls: dict[str, int] = {}  # of ``group.log``, by name
         self.group = Group(channel, self._log)
         keywords = self._keywords()

@@ -8,11 +8,12 @@ import numpy as np
 
 from arena.common.errors import ConfigError, MatchOver
 from arena.comms import GroupChannel
+from arena.group.context import Context
+from arena.group.member import Member
 from arena.learning.weights import read_state
 from arena.protocol.messages import LoggedScalar, RemoteWeights, Replays
-from arena.worker.base import Worker
-from arena.worker.context import Context
 from arena.worker.group import Group
+from arena.worker.seat import take_seat
 
 BATCH_SIZE = 64
 PAUSE = 0.002
@@ -46,13 +47,15 @@ class ReplayBatches:
             yield {name: array[: self.batch_size] for name, array in joined.items()}
 
 
-class RemoteTrainerWorker(Worker):
+class RemoteTrainerWorker(Member):
     """Sits on a seat whose agents ask a model and push replays, and learns from these."""
 
     act_learn = False
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
-        super().__init__(context, channel, environment_rank)
+        super().__init__(context, channel)
+        self.seat = take_seat(context, environment_rank, wants_infos=True)
+        self.check_spaces(self.seat.offer.distinct_spaces())
         if not self.seat.offer.own_pace or context.config.league is not None:
             raise ConfigError(
                 f"policy {self.settings.use!r} learns from replays that actors push: expected a table of matches "

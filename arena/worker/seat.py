@@ -7,6 +7,7 @@ from arena.common.errors import ConfigError, MatchOver
 from arena.common.trees import even_slices
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, SeatChannel, SeatSemaphores, World, memory_needed
+from arena.group.context import Context
 from arena.protocol.seat import SeatAnswer, SeatOffer, StepInfos
 from arena.protocol.wire import DONE, MATCH_OVER, STEP, Block, ObservationMessage, blocks_of
 from arena.system.shared_memory import find_memory
@@ -31,7 +32,7 @@ class Seat:
         world: World,
         mailbox: Mailbox,
         environment_rank: int,
-        wants_infos: Callable[[SeatOffer], bool],
+        wants_infos: bool,
         waiter: Waiter,
     ) -> None:
         self.offer: SeatOffer = mailbox.take(environment_rank, waiter, "the offer of a seat")
@@ -58,7 +59,7 @@ class Seat:
             semaphores,
             marked=self.offer.own_pace,
         )
-        mailbox.answer(environment_rank, SeatAnswer(wants_infos(self.offer), memory is not None))
+        mailbox.answer(environment_rank, SeatAnswer(wants_infos, memory is not None))
         self.steps = 0
         self.housekeeping: Callable[[], None] = lambda: None
         self.done = False
@@ -124,3 +125,8 @@ class Seat:
     def close(self) -> None:
         """Give the requests back, once the match is over."""
         self._channel.close()
+
+
+def take_seat(context: Context, environment_rank: int, *, wants_infos: bool) -> Seat:
+    """Return the seat that the environment process at a rank offers to this rank; see ``Seat``."""
+    return Seat(context.world, context.mailbox, environment_rank, wants_infos, context.waiter)

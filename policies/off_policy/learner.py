@@ -26,6 +26,7 @@ from arena.policies.networks import copy_tensors
 from arena.policies.off_policy.actions import Actions
 from arena.policies.settings import settings_of_job
 
+ACTING = ("pace", "progress")  # what acting needs besides the network
 NUMBERS = ("updates", "gradient_steps", "progress")
 
 
@@ -274,6 +275,17 @@ class OffPolicy(ABC):
         copy_tensors(self.learned["network"].state_dict(), weights)
         if "network" in self._followers:
             self._followers["network"].copy_(self.optimizers["network"].parameters)
+
+    def acting_state(self) -> dict[str, torch.Tensor]:
+        """See ``Policy``: the network that acts, and how far exploration is."""
+        progress = torch.tensor(self.progress, dtype=torch.float64)
+        return {**self.weights(), "pace": torch.from_numpy(self.feed.pace.state()), "progress": progress}
+
+    def load_acting_state(self, state: dict[str, Any]) -> None:
+        """See ``Policy``."""
+        self.feed.pace.load_state(state["pace"].numpy())
+        self.progress = float(state["progress"])
+        copy_tensors(self.learned["network"].state_dict(), {n: t for n, t in state.items() if n not in ACTING})
 
     def _tensors(self) -> dict[str, torch.Tensor]:
         """Return everything that is shared but for numbers: the tensors themselves."""

@@ -206,3 +206,43 @@ def test_no_reward_is_lost_or_counted_twice(seed):
         stored += rollout.rewards.sum()
         rollout.begin()
     assert stored == received
+
+
+@pytest.mark.parametrize("lanes", [(2,), (1, 3, 2)], ids=str)
+def test_rollouts_travel_as_bytes_and_lie_side_by_side(lanes):
+    spaces = EntitySpaces("a", gym_spaces.Dict(x=SPACES.observation, y=gym_spaces.Discrete(3)), SPACES.action, 9)
+    random = np.random.default_rng(0)
+    sent = [make(3, count, spaces) for count in lanes]
+    for rollout in sent:
+        rollout.buffer[:] = random.integers(0, 2, rollout.buffer.nbytes)
+    arrived = [Rollout(spaces, EXTRAS, horizon=3, lanes=each.lanes, memory=np.zeros_like(each.buffer)) for each in sent]
+    joined, first = make(3, sum(lanes), spaces), 0
+    for theirs, mine in zip(arrived, sent, strict=True):
+        theirs.buffer[:] = mine.buffer
+        joined.take_lanes(theirs, first)
+        for name in (
+            "acting",
+            "starts",
+            "earned",
+            "over",
+            "cut",
+            "void",
+            "rewards",
+            "valid",
+            "next_slot",
+            "action_mask",
+        ):
+            found = getattr(joined, name)[:, first : first + mine.lanes]
+            np.testing.assert_array_equal(found, getattr(mine, name), err_msg=name)
+        for key in "xy":
+            found = joined.observations[key][:, first : first + mine.lanes]
+            np.testing.assert_array_equal(found, mine.observations[key])
+        np.testing.assert_array_equal(joined.extras["value"][:, first : first + mine.lanes], mine.extras["value"])
+        first += mine.lanes
+    last = sent[0]
+    joined = make(3, last.lanes, spaces)
+    joined.begin(last)
+    np.testing.assert_array_equal(joined.observations["x"][0], last.observations["x"][3])
+    np.testing.assert_array_equal(joined.acting[0], last.acting[3])
+    np.testing.assert_array_equal(joined.action_mask[0], last.action_mask[3])
+    assert not joined.valid.any()

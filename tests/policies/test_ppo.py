@@ -75,6 +75,7 @@ def play(policy, rollout, seed, slots=None, mask_size=0, start=True):
             )
         else:
             rollout.finish(lanes, policy.bootstrap(seen, starts=starts, lanes=lanes))
+    policy.complete(rollout)
     return rollout
 
 
@@ -202,6 +203,8 @@ def test_a_gradient_that_is_not_finite_is_named():
     rollout.extras["choice"][:-1][rollout.valid] = (
         1e30  # its probability is 0, before and after: the ratio is not there
     )
+    with np.errstate(all="ignore"):
+        policy.complete(rollout)
     with np.errstate(all="ignore"), pytest.raises(FloatingPointError, match="update 1: loss/policy is not finite"):
         policy.learn(rollout, Alone())
 
@@ -550,6 +553,7 @@ def test_learns_with_action_masks_and_never_breaks_them():
             mask = deal()
             rollout.observe(slot + 1, lanes, mask, rewards, no, no, ~no, no, mask)
         rollout.finish(lanes, policy.bootstrap(mask, action_mask=mask))
+        policy.complete(rollout)
         policy.learn(rollout, Alone())
         rollout.begin()
     assert np.mean(paid[:16]) < 0.5
@@ -582,6 +586,7 @@ def test_any_space_goes_through_a_whole_update(observation, action, memory):
             rollout.decide(slot, lanes, policy.act(seen, starts=no, lanes=lanes, learning=True))
         else:
             rollout.finish(lanes, policy.bootstrap(seen, starts=no, lanes=lanes))
+    policy.complete(rollout)
     metrics = policy.learn(rollout, Alone())
     assert metrics["samples"] == 32
     assert metrics["kl"] == pytest.approx(0, abs=1e-6)

@@ -4,8 +4,8 @@ import pytest
 
 from arena.config.run import EnvConfig, TableRow
 from arena.config.table import Seat
+from arena.group.member import device_of
 from arena.plan.layout import plan
-from arena.worker.base import device_of
 
 
 def devices(per_node: int, gpus: int, learning=("blue",)) -> list[str]:

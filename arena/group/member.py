@@ -1,12 +1,11 @@
-"""What every worker process does: sit on one seat, load and store its player, speak with the root.
+"""What every rank of a player does: load and store the player, speak with the root.
 
-How the policy is run is in ``arena.worker.act_learn`` and
-``arena.worker.custom_loop``.
+How a policy is run is in ``arena.worker`` and ``arena.learner``.
 """
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.waiting import Pacer
 from arena.comms import GroupChannel
+from arena.group.context import Context
 from arena.learning.weights import read_state, write_tensors
 from arena.plan.layout import Plan
 from arena.protocol.messages import (
@@ -30,10 +30,7 @@ from arena.protocol.messages import (
     SurvivorState,
     WriteCheckpoint,
 )
-from arena.protocol.seat import SeatOffer
 from arena.records.run_directory import RunDirectory
-from arena.worker.context import Context
-from arena.worker.seat import Seat
 
 HOUSEKEEPING_EVERY = 0.2
 """Seconds between two looks into the mailbox."""
@@ -45,54 +42,32 @@ LARGE_REPLAY = 256e6
 """Bytes of the largest replay that checkpoints keep by themselves: about a second of a disk."""
 
 
-class Worker(ABC):
-    """One seat for one round: what both kinds of worker share.
+class PlayerProcess:
+    """A rank that runs a player's policy for one round, for one seat or for none.
 
     Attributes:
-      act_learn: whether the worker drives its policy update by update (else the policy runs itself).
       player: whose policy it runs.
-      steps: transition steps of the player in this round: of the whole group where it learns update by update, else of
-        this worker.
-      updates: gradient updates of the player so far.
-      metrics: of the last update.
-      logged: what the policy has logged since the last report, where it runs itself.
-      learns: whether the player learns in this round.
-      housekeeping: when to look into the mailbox.
-      reporting: when a worker reports that does not report per update.
-      stop_asked, checkpoint_asked, restart_asked: what the root wants of this group (told to its first worker).
-      gathering: the update that another worker of the group waits for this one with; -1 for none so far.
+      settings: of the player, from the configuration.
+      seed: what its random streams derive from: that of its seat, and of a learner's first worker.
     """
 
-    act_learn: bool
-    learns: bool
-
-    def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
-        self.context, self.channel = context, channel
+    def __init__(self, context: Context) -> None:
+        """Know whose policy it is, and seed the global generators."""
+        self.context = context
         config, plan, me = context.config, context.plan, context.me
-        assert me.player is not None and me.match is not None and me.seat is not None
+        assert me.player is not None
         self.player = me.player
         self.settings = config.players[self.player]
         self.policy_class = registry.policy_class(self.settings.use)
-        match = plan.matches[me.match]
-        self.seed = derive_seed(context.seed, "row", match.row, "replica", match.replica, "seat", me.seat)
+        number, seat = me.match, me.seat
+        if number is None or seat is None:
+            first = plan.samplers_of(self.player, plan.learners[self.player].index(me.rank)).start
+            number, seat = plan.places[self.player][first]
+        match = plan.matches[number]
+        self.seed = derive_seed(context.seed, "row", match.row, "replica", match.replica, "seat", seat)
         seed_global_generators(self.seed)
         self._torch_is_set_up = False
         self.set_up_torch()
-        self.seat = Seat(context.world, context.mailbox, environment_rank, self.wants_infos, context.waiter)
-        self.budget = context.round.budget(self.player)
-        self.steps = context.start.steps.get(self.player, 0)
-        self.updates = context.start.updates.get(self.player, 0)
-        self._steps_before = context.start.steps_before.get(self.player, 0)
-        self.finished = self._replay_left_out = False
-        self.stop_asked = False
-        self.checkpoint_asked: WriteCheckpoint | None = None
-        self.restart_asked: Restart | None = None
-        self.gathering = -1
-        self.housekeeping = Pacer(HOUSEKEEPING_EVERY)
-        self.reporting = Pacer(REPORT_EVERY)
-        self.metrics: dict[str, float] = {}
-        self.logged: list[LoggedScalar] = []
-        self._check_spaces()
 
     def set_up_torch(self) -> None:
         """Give torch its threads and its seed, as soon as the policy has loaded it.
@@ -107,22 +82,6 @@ class Worker(ABC):
         torch.set_num_threads(_threads(self.context))
         torch.manual_seed(self.seed)
 
-    def wants_infos(self, offer: SeatOffer) -> bool:
-        """Whether the seat's infos are read."""
-        return not self.act_learn
-
-    def _check_spaces(self) -> None:
-        """Hold this seat's spaces against those of the group's first worker."""
-        mine = self.seat.offer.distinct_spaces()
-        first = self.channel.share(mine)
-        if first != mine:
-            raise ConfigError(
-                f"player {self.player!r} sits on seats with different spaces: {first} and {mine}; "
-                "one policy needs the same spaces everywhere: give the other seats a player of their own"
-            )
-
-    # Files ----------------------------------------------------------------------------------------------------
-
     def stored(self, name: str) -> Path | None:
         """Return a file of the checkpoint that this round starts from, where there is one."""
         if self.context.start.checkpoint is None:
@@ -136,15 +95,73 @@ class Worker(ABC):
         path = self.stored(f"{source}.safetensors")
         return None if path is None else read_state(path)
 
+    def note(self, level: str, text: str) -> None:
+        """Put a line into the run's log."""
+        self.context.mailbox.post(0, Note(self.context.world.rank, level, text))
+
+
+class Member(PlayerProcess, ABC):
+    """A rank of a player's group: one of those that learn together, or play without learning.
+
+    Attributes:
+      act_learn: whether the policy is driven update by update (else it runs itself).
+      steps: transition steps of the player in this round: of the whole group where it learns update by update, else of
+        this rank.
+      updates: gradient updates of the player so far.
+      metrics: of the last update.
+      logged: what the policy has logged since the last report, where it runs itself.
+      learns: whether the player learns in this round.
+      housekeeping: when to look into the mailbox.
+      reporting: when a worker reports that does not report per update.
+      stop_asked, checkpoint_asked, restart_asked: what the root wants of this group (told to its first rank).
+      gathering: the update that another worker of the group waits for this one with; -1 for none so far.
+    """
+
+    act_learn: bool
+    learns: bool
+
+    def __init__(self, context: Context, channel: GroupChannel) -> None:
+        """Take part in a group."""
+        super().__init__(context)
+        self.channel = channel
+        self.budget = context.round.budget(self.player)
+        self.steps = context.start.steps.get(self.player, 0)
+        self.updates = context.start.updates.get(self.player, 0)
+        self._steps_before = context.start.steps_before.get(self.player, 0)
+        self.finished = self._replay_left_out = False
+        self.stop_asked = False
+        self.checkpoint_asked: WriteCheckpoint | None = None
+        self.restart_asked: Restart | None = None
+        self.gathering = -1
+        self.housekeeping = Pacer(HOUSEKEEPING_EVERY)
+        self.reporting = Pacer(REPORT_EVERY)
+        self.metrics: dict[str, float] = {}
+        self.logged: list[LoggedScalar] = []
+
+    def check_spaces(self, mine: Sequence[tuple[str, str, int]]) -> None:
+        """Hold the spaces of what this rank plays against those of the group's first rank.
+
+        Raises:
+          ConfigError: they differ.
+        """
+        first = self.channel.share(mine)
+        if first != mine:
+            raise ConfigError(
+                f"player {self.player!r} sits on seats with different spaces: {first} and {mine}; "
+                "one policy needs the same spaces everywhere: give the other seats a player of their own"
+            )
+
+    # Files ----------------------------------------------------------------------------------------------------
+
     def write_part(self, order: WriteCheckpoint) -> bool:
-        """Write what this worker contributes to a checkpoint; False (and a note to the root) if the disk refuses."""
+        """Write what this rank contributes to a checkpoint; False (and a note to the root) if the disk refuses."""
         directory = Path(order.directory)
         try:
             if self.channel.rank == 0:
                 self._write_state(directory)
             worker_state = self.worker_state()
             if worker_state:
-                write_tensors(directory / f"{self.player}.{self.channel.rank}.safetensors", worker_state)
+                write_tensors(directory / f"{self.part}.safetensors", worker_state)
             replay = self.replay_state()
             if replay and self._keeps_replay(sum(array.nbytes for array in replay.values())):
                 write_tensors(directory / self.replay_file(), replay)
@@ -153,9 +170,14 @@ class Worker(ABC):
             return False
         return True
 
+    @property
+    def part(self) -> str:
+        """The name of what a checkpoint keeps of this rank alone."""
+        return f"{self.player}.{self.channel.rank}"
+
     def replay_file(self) -> str:
-        """Return the name of what a checkpoint keeps of this worker's replay."""
-        return f"{self.player}.{self.channel.rank}.replay.safetensors"
+        """Return the name of what a checkpoint keeps of this rank's replay."""
+        return f"{self.part}.replay.safetensors"
 
     def _keeps_replay(self, size: int) -> bool:
         """Whether a replay of so many bytes goes into checkpoints; the first that does not is noted."""
@@ -166,7 +188,7 @@ class Worker(ABC):
             self._replay_left_out = True
             self.note(
                 "WARNING",
-                f"the replay of worker {self.channel.rank} of {self.player} ({size / 1e6:,.0f} MB) is left out of "
+                f"the replay {self.part} ({size / 1e6:,.0f} MB) is left out of "
                 "checkpoints: a resumed run would collect `warmup` transitions anew; set checkpoint.replay: true to "
                 "keep it",
             )
@@ -233,10 +255,6 @@ class Worker(ABC):
         return self.state_dict()
 
     # Speaking with the root -------------------------------------------------------------------------------------
-
-    def note(self, level: str, text: str) -> None:
-        """Put a line into the run's log."""
-        self.context.mailbox.post(0, Note(self.context.world.rank, level, text))
 
     def join(self, learns: bool) -> None:
         """Tell the root how the player takes part."""

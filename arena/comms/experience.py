@@ -1,0 +1,241 @@
+"""Between a worker that only acts and its learner: rollouts one way, published weights the other.
+
+One update takes one rollout of each worker. So two counters are all that both need to know: rollout e is learned from
+in update e, which makes version e + 1 of the weights, and a worker begins rollout e with version e - L or a newer one,
+where L is ``max_lag``. While it is at rollout e it reads a version from e - L to e, and no version after e can be made
+without that rollout. So L + 1 places for rollouts, and as many for versions, are enough that nobody ever writes what
+another one may read (Cleanba, Huang et al. 2023, has the same arrangement with queues).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from arena.common.waiting import Waiter
+from arena.comms.mpi import MPI, take
+from arena.comms.places import (
+    MemoryReceiver,
+    MemorySender,
+    MessageReceiver,
+    MessageSender,
+    Places,
+    PlacesReceiver,
+    PlacesSender,
+    bytes_of_places,
+)
+from arena.comms.world import World
+from arena.protocol.experience import CheckOut, LearnerAnswer, SamplerOffer, SamplerReady
+from arena.system.shared_memory import OfferedMemory, find_memory, offer_memory
+
+_TALK, _ROLLOUTS, _VERSIONS, _TAGS = 0, 1, 2, 3
+_FIRST_TAG = 1000  # above those of seats
+
+
+def _tag(worker: int, what: int) -> int:
+    """Return the tag of what goes between a player's worker and its learner: a rank may have several workers."""
+    return _FIRST_TAG + worker * _TAGS + what
+
+
+class SamplerChannel:
+    """A worker's end.
+
+    Attributes:
+      rollouts: the places of rollouts, bytes.
+      versions: the places of published weights, bytes.
+    """
+
+    def __init__(
+        self, world: World, learner: int, waiter: Waiter, offer: SamplerOffer, max_lag: int, name: str
+    ) -> None:
+        """Meet the learner.
+
+        Args:
+          world: all ranks.
+          learner: its rank.
+          waiter: how this rank waits.
+          offer: what comes, without memory.
+          max_lag: L.
+          name: of the learner, for messages.
+        """
+        self._comm, self._learner, self._waiter, self._name = world.steps, learner, waiter, name
+        self._worker, count = offer.worker, max_lag + 1
+        offered = _offered(world, [learner], offer.size, count)
+        memory = None if offered is None else offered.name
+        self._leaving = [self._comm.isend(offer._replace(memory=memory), learner, _tag(offer.worker, _TALK))]
+        answer: LearnerAnswer = take(self._comm, learner, _tag(offer.worker, _TALK), waiter, f"the answer of {name}")
+        rollouts = Places(offer.size, count, offered.view if offered is not None and answer.has_memory else None)
+        self.rollouts = rollouts.buffers
+        self._sender: PlacesSender = MemorySender(rollouts)
+        if not answer.has_memory:
+            self._sender = MessageSender(self._comm, learner, _tag(offer.worker, _ROLLOUTS), self.rollouts)
+        found = None if answer.memory is None else find_memory(answer.memory, bytes_of_places(answer.size, count))
+        versions = Places(answer.size, count, found)
+        self.versions = versions.buffers
+        self._receiver: PlacesReceiver = MemoryReceiver(versions)
+        if found is None:
+            self._receiver = MessageReceiver(self._comm, learner, _tag(offer.worker, _VERSIONS), self.versions)
+        self._leaving.append(self._comm.isend(SamplerReady(found is not None), learner, _tag(offer.worker, _TALK)))
+        if offered is not None:
+            offered.withdraw()
+        self.by_message = found is None or not answer.has_memory
+
+    def await_version(self, version: int) -> int:
+        """Wait until a version is published, and return the number of the newest.
+
+        Raises:
+          HangError: it did not come within ``waits.abort_after``.
+        """
+        if self._receiver.posted() <= version:
+            self._waiter.until(
+                lambda: self._receiver.posted() > version,
+                lambda: f"version {version} of {self._name} (rank {self._learner})",
+            )
+        return self._receiver.posted() - 1
+
+    def version(self, number: int) -> np.ndarray:
+        """Return the bytes of a version that is published and that no other may have covered yet."""
+        return self.versions[number % len(self.versions)]
+
+    def release(self, version: int) -> None:
+        """Say that a version and all before it are read."""
+        self._receiver.release(version)
+
+    def await_place(self, number: int) -> int:
+        """Return the place for a rollout, once what was there has left."""
+        if not self._sender.free(number):
+            self._waiter.until(lambda: self._sender.free(number), lambda: f"rollouts to leave for {self._name}")
+        return number % len(self.rollouts)
+
+    def post(self, number: int) -> None:
+        """Send a rollout, which is in its place."""
+        self._sender.post(number)
+
+    def check_out(self, sent: int) -> None:
+        """Say that nothing more comes, wait until all has left, and give everything back."""
+        self._leaving.append(self._comm.isend(CheckOut(sent), self._learner, _tag(self._worker, _TALK)))
+        self._waiter.until(
+            lambda: MPI.Request.Testall(self._leaving), lambda: f"the last words to {self._name} to leave"
+        )
+        self._sender.close(self._waiter)
+        self._receiver.close()
+
+
+class LearnerChannel:
+    """A learner's end: of one of its workers.
+
+    Attributes:
+      offer: what the worker has said of itself.
+      rollouts: the places of its rollouts, bytes.
+      received: how many of its rollouts are learned from or dropped.
+      checked_out: how many it has sent in all; None while it may send more.
+    """
+
+    def __init__(self, world: World, rank: int, worker: int, waiter: Waiter, name: str) -> None:
+        """Wait for the worker's offer; ``name`` is what messages call it."""
+        self._comm, self._rank, self._worker, self._waiter, self._name = world.steps, rank, worker, waiter, name
+        self.offer: SamplerOffer = take(self._comm, rank, _tag(worker, _TALK), waiter, f"the offer of {name}")
+        self.received = 0
+        self.checked_out: int | None = None
+
+    def answer(self, max_lag: int, versions: "Versions") -> None:
+        """Say where versions are, and get ready for rollouts."""
+        offer, count = self.offer, max_lag + 1
+        found = None if offer.memory is None else find_memory(offer.memory, bytes_of_places(offer.size, count))
+        rollouts = Places(offer.size, count, found)
+        self.rollouts = rollouts.buffers
+        self._receiver: PlacesReceiver = MemoryReceiver(rollouts)
+        if found is None:
+            self._receiver = MessageReceiver(self._comm, self._rank, _tag(self._worker, _ROLLOUTS), self.rollouts)
+        talk = _tag(self._worker, _TALK)
+        said = LearnerAnswer(versions.size, versions.name, found is not None)
+        self._leaving = self._comm.isend(said, self._rank, talk)
+        ready: SamplerReady = take(self._comm, self._rank, talk, self._waiter, f"the word of {self._name}")
+        if not ready.has_memory:
+            versions.send_to(self._rank, _tag(self._worker, _VERSIONS))
+
+    def await_rollout(self, number: int) -> int:
+        """Return the place of a rollout, once it is here.
+
+        Raises:
+          HangError: it did not come within ``waits.abort_after``.
+        """
+        if self._receiver.posted() <= number:
+            self._waiter.until(
+                lambda: self._receiver.posted() > number,
+                lambda: f"experience {number} of {self._name} (rank {self._rank})",
+            )
+        return number % len(self.rollouts)
+
+    def release(self, number: int) -> None:
+        """Say that a rollout is learned from or dropped."""
+        self.received = number + 1
+        self._receiver.release(number)
+
+    def drop_late(self) -> int:
+        """Drop the rollouts that have come; return how many. See whether the worker has checked out."""
+        came = self._receiver.posted() - self.received
+        if came:
+            self.release(self.received + came - 1)
+        if self.checked_out is None and self._comm.iprobe(self._rank, _tag(self._worker, _TALK)):
+            name = f"the last word of {self._name}"
+            self.checked_out = take(self._comm, self._rank, _tag(self._worker, _TALK), self._waiter, name).sent
+        return came
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._waiter.until(self._leaving.Test, lambda: f"the answer to {self._name} to leave")
+        self._receiver.close()
+
+
+class Versions:
+    """A learner's published weights, for all of its workers.
+
+    Attributes:
+      size: bytes of one version.
+      name: of the memory that workers on this machine find; None where there are none.
+    """
+
+    def __init__(self, world: World, ranks: Sequence[int], waiter: Waiter, size: int, max_lag: int) -> None:
+        """Have room for L + 1 versions; ``ranks`` are those of the workers."""
+        self._world, self._waiter, self.size = world, waiter, size
+        self._offered = _offered(world, ranks, size, max_lag + 1)
+        self.name = None if self._offered is None else self._offered.name
+        self._places = Places(size, max_lag + 1, None if self._offered is None else self._offered.view)
+        self._senders: list[PlacesSender] = [MemorySender(self._places)]
+
+    def send_to(self, rank: int, tag: int) -> None:
+        """Also send each version to a rank that does not share the memory."""
+        self._senders.append(MessageSender(self._world.steps, rank, tag, self._places.buffers))
+
+    def all_met(self) -> None:
+        """Offer the memory no longer: all workers have found it, or never will."""
+        if self._offered is not None:
+            self._offered.withdraw()
+            self._offered = None
+
+    def place(self, version: int) -> np.ndarray:
+        """Return the bytes to write a version to, once what was there has left."""
+        for sender in self._senders:
+            if not sender.free(version):
+                self._waiter.until(partial(sender.free, version), lambda: "an older version to leave")
+        return self._places.buffers[version % len(self._places.buffers)]
+
+    def publish(self, version: int) -> None:
+        """Say that a version is written."""
+        for sender in self._senders:
+            sender.post(version)
+
+    def close(self) -> None:
+        """Give everything back, once the last version has left."""
+        for sender in self._senders:
+            sender.close(self._waiter)
+
+
+def _offered(world: World, others: Sequence[int], size: int, count: int) -> OfferedMemory | None:
+    """Return memory for so many buffers that ranks of this machine find; None where no such rank needs it."""
+    here: Any = world.nodes[world.rank]
+    if all(world.nodes[other] != here for other in others):
+        return None
+    return offer_memory(bytes_of_places(size, count))

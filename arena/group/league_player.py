@@ -1,0 +1,68 @@
+"""A league's player as its own group knows it: its schedules, its restarts, and the weights that it publishes."""
+
+from pathlib import Path
+from typing import Any
+
+from arena.common.waiting import Pacer
+from arena.group.context import Context
+from arena.learning.weights import write_tensors
+from arena.protocol.messages import Job, Published
+from arena.records.run_directory import RunDirectory
+
+
+class LeaguePlayer:
+    """What a rank that learns does in a league besides learning.
+
+    Attributes:
+      restarts: how often the player was restarted so far.
+      restarted_at: after how many of its transition steps that was the last time.
+    """
+
+    def __init__(self, context: Context, player: str) -> None:
+        """Know how far the player is."""
+        assert context.config.league is not None
+        self._run = RunDirectory(context.config.run_root, context.config.name)
+        self._player = player
+        self.restarts, self.restarted_at = context.start.restarts.get(player, (0, 0))
+        self._pacer = Pacer(context.config.league.publish_every)
+        self._published = -1
+        self._configured: int | None = None
+        manager = context.config.league.manager(context.config.seed)
+        self._life: int | None = manager.player(player).life
+
+    def weights_file(self, path: str) -> Path:
+        """Return the place of a weights file that the league names."""
+        return self._run.path / path
+
+    def configure(self, policy: Any, job: Job | None) -> None:
+        """Tell the policy what the newest job says of acting and of data, where it wants to know."""
+        if job is None or job.id == self._configured:
+            return
+        self._configured = job.id
+        if (job.forward or job.data) and hasattr(policy, "configure"):
+            policy.configure(job.forward, job.data)
+
+    def forget_configuration(self) -> None:
+        """Tell the next policy again."""
+        self._configured = None
+
+    def progress(self, steps: int, budget: int) -> float:
+        """Return how much of its schedules the player has behind it: each restart begins them again.
+
+        They end with the budget, or with the phase of a player that is restarted after each.
+        """
+        length = self._life or budget - self.restarted_at
+        return min(1.0, (steps - self.restarted_at) / max(1, length))
+
+    def publish(self, policy: Any, steps: int, *, at_once: bool = False, finished: bool = False) -> Published | None:
+        """Write the player's weights where others find them, if it is time to; return what to tell the root."""
+        if not at_once and not self._pacer.due():
+            return None
+        directory = self._run.players / self._player / "published"
+        directory.mkdir(parents=True, exist_ok=True)
+        if self._published < 0:  # an earlier attempt has left files, which never change
+            self._published = max((int(path.stem) for path in directory.glob("*.safetensors")), default=-1)
+        self._published += 1
+        path = directory / f"{self._published}.safetensors"
+        write_tensors(path, policy.weights(), {"steps": str(steps)})
+        return Published(self._player, str(path.relative_to(self._run.path)), steps, self.restarts, finished)

@@ -1,0 +1,335 @@
+"""An update that the ranks of a group make together: learn, sum up the steps, and what the root has ordered."""
+
+import hashlib
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from arena.common import registry
+from arena.common.errors import ConfigError
+from arena.common.files import write_text
+from arena.common.seeding import derive_seed
+from arena.comms import GroupChannel
+from arena.envs.interface import EntitySpaces
+from arena.group.context import Context
+from arena.group.league_player import LeaguePlayer
+from arena.group.member import Member, device_of
+from arena.learning.entity_json import entity_to_json
+from arena.learning.samples import SampleKeeper
+from arena.learning.weights import read_state, read_tensors
+from arena.protocol.messages import Job, Restart, WriteCheckpoint
+from arena.records.metric_rows import ALL_UPDATES
+from arena.records.run_directory import RunDirectory
+
+if TYPE_CHECKING:  # it brings Numba along, which only those who learn need
+    from arena.learning.rollout import Rollout
+
+
+class LearningMember(Member):
+    """A rank that drives a policy with ``learn`` update by update, all together with its group.
+
+    Attributes:
+      learns: whether the player learns in this round.
+      policies: one for each kind of entity of the seat; the first is the one that learns.
+      seen: a sample of what the player sees; None where none is kept.
+      league: the player in a league, where there is one.
+    """
+
+    act_learn = True
+
+    def __init__(self, context: Context, channel: GroupChannel) -> None:
+        super().__init__(context, channel)
+        self.policies: list[Any] = []
+        self.learns = False
+        self.seen: SampleKeeper | None = None
+        self.league = None if context.config.league is None else LeaguePlayer(context, self.player)
+        self._spaces_written = False
+        self._last: int | None = None
+
+    @property
+    def policy(self) -> Any:
+        """The policy that learns."""
+        return self.policies[0]
+
+    def begin_policies(self, policies: list[Any]) -> None:
+        """Take new policies, and start where the checkpoint, the warm start or the group's first rank is."""
+        self.policies = policies
+        self.set_up_torch()
+        self.learns = not self.settings.frozen and self.policy.horizon > 0
+        self._restore()
+        pending = self.context.start.pending_restarts.get(self.player)
+        if pending is not None and self.steps < self.budget:  # else it stays what it has become
+            self._begin_again(pending)
+        config = self.context.config
+        self._last = self.updates + config.checkpoint.updates if config.deterministic else None
+
+    def build_again(self, seed: int) -> Any:
+        """Return a new policy in place of the one that learns."""
+        raise NotImplementedError
+
+    @property
+    def job(self) -> Job | None:
+        """What the league has this rank play; None where there is none."""
+        return None
+
+    def keep_samples(self, rollout: "Rollout", lanes: int) -> None:
+        """Keep a sample of what the player sees, where that is wanted."""
+        wanted = self.context.config.records.observations
+        if wanted and self.channel.rank == 0:
+            self.seen = SampleKeeper(rollout, wanted, lanes)
+
+    def _restore(self) -> None:
+        """Start where the checkpoint, the warm start or the group's first rank is."""
+        restore(self, self.policy, self.part)
+        replay = self.stored(self.replay_file())
+        if replay is not None and self.learns and hasattr(self.policy, "load_replay_state"):
+            self.policy.load_replay_state(read_tensors(replay))
+        for policy in self.policies:
+            state = policy.state_dict()  # all of it: targets and optimizers are drawn or made anew like weights
+            if not state:
+                continue
+            import torch
+
+            for name in sorted(state):
+                array = state[name].detach().cpu().numpy()
+                flat = np.ascontiguousarray(array).reshape(-1).copy()
+                if flat.size:
+                    self.channel.broadcast_in_place(flat)
+                state[name] = torch.from_numpy(flat.reshape(array.shape))
+            policy.load_state_dict(state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the algorithm's state."""
+        return self.policy.state_dict()
+
+    def worker_state(self) -> dict[str, Any]:
+        """Return this rank's random generators and memory."""
+        return self.policy.worker_state()
+
+    def replay_state(self) -> dict[str, Any]:
+        """Return what this rank has collected to learn from again."""
+        return self.policy.replay_state() if self.learns and hasattr(self.policy, "replay_state") else {}
+
+    def weights(self) -> dict[str, Any]:
+        """Return the networks."""
+        return self.policy.weights()
+
+    # Files ----------------------------------------------------------------------------------------------------
+
+    def write_part(self, order: WriteCheckpoint) -> bool:
+        """See ``Member``; what the player sees lies beside its snapshots."""
+        written = super().write_part(order)
+        self._write_what_it_sees(RunDirectory(self.context.config.run_root, self.context.config.name))
+        return written
+
+    def write_snapshot(self, run: RunDirectory) -> None:
+        """See ``Member``; what the player sees lies beside it."""
+        super().write_snapshot(run)
+        self._write_what_it_sees(run)
+
+    def spaces(self) -> EntitySpaces:
+        """Return what an entity of the player sees and does."""
+        raise NotImplementedError
+
+    def _write_what_it_sees(self, run: RunDirectory) -> None:
+        """Write the player's spaces and a sample of its observations: all that serving and exporting need."""
+        if self.channel.rank or not self.learns:
+            return
+        try:
+            if not self._spaces_written:
+                run.spaces(self.player).parent.mkdir(parents=True, exist_ok=True)
+                write_text(run.spaces(self.player), json.dumps(entity_to_json(self.spaces()), indent=1))
+                self._spaces_written = True
+            if self.seen is not None and not self.seen.empty:
+                self.seen.sample().write(run.observations(self.player))
+        except OSError as error:
+            self.note("WARNING", f"what {self.player} sees is left out of {run.players / self.player}: {error}")
+
+    # Updates --------------------------------------------------------------------------------------------------
+
+    def update(self, rollout: "Rollout") -> None:
+        """Learn from a rollout, together with the group."""
+        self.policy.set_progress(self.progress())
+        self.metrics = self.policy.learn(rollout, self.channel)
+        if self.seen is not None:
+            self.seen.keep()
+        self.updates += 1
+
+    def after_update(self, taken: int) -> bool:
+        """Sum up the steps and do what the root has ordered, together with the group; return whether learning is over.
+
+        Args:
+          taken: transition steps that this rank has just learned from.
+        """
+        group = self.channel
+        if group.rank == 0:
+            self.look_into_mailbox()
+        order = self.checkpoint_asked if group.rank == 0 else None
+        # Decisions are taken on what the whole group sums up: the first rank alone contributes the orders.
+        agreed = np.array([taken, self.stop_asked, order is not None, self.restart_asked is not None], np.float64)
+        group.sum_in_place(agreed)
+        self.steps += int(agreed[0])
+        if agreed[3]:
+            self._restart_together()
+        if self.context.config.verify_replicas:
+            self._verify_replicas()
+        over = bool(agreed[1]) or self.steps >= self.budget or self.updates == self._last
+        if group.rank == 0 and (over or agreed[2] or self._reports()):
+            self.report(pooled=True)  # before the checkpoint, so that the records hold what it goes on from
+        if agreed[2]:
+            self._write_together(order)
+        self.publish(at_once=over, finished=over)
+        return over
+
+    def _reports(self) -> bool:
+        """Whether an update is reported: some take less time than the root takes to read what they say."""
+        return self.updates <= ALL_UPDATES or self.context.config.deterministic or self.reporting.due()
+
+    def progress(self) -> float:
+        """Return the fraction of the budget that is spent."""
+        if self.league is not None:
+            return self.league.progress(self.steps, self.budget)
+        return min(1.0, self.steps / self.budget)
+
+    def publish(self, *, at_once: bool, finished: bool = False) -> None:
+        """In a league, let others have the player's present weights."""
+        if self.league is None:
+            return
+        self.league.configure(self.policy, self.job)
+        if self.channel.rank:
+            return
+        try:
+            published = self.league.publish(self.policy, self.steps_of_player(), at_once=at_once, finished=finished)
+        except OSError as error:
+            self.note("WARNING", f"the weights of {self.player} are not published: {error}")
+            return
+        if published is not None:
+            self.context.mailbox.post(0, published)
+
+    def _restart_together(self) -> None:
+        """Begin again in the midst of learning, all ranks at the same update."""
+        restart: Restart | None = self.channel.share(self.restart_asked)
+        assert restart is not None
+        self.restart_asked = None
+        self.channel.free()  # what the old one's gradients were averaged in
+        self._begin_again(restart)
+        self.publish(at_once=True)
+
+    def _begin_again(self, restart: Restart) -> None:
+        """Begin again, as the league wants: other weights, a new optimizer, schedules from their beginning."""
+        assert self.league is not None
+        self.league.restarts, self.league.restarted_at = restart.number, self.steps
+        policy = self.build_again(derive_seed(self.seed, "restart", restart.number))
+        registry.load_policy_weights(policy, self.league.weights_file(restart.path))
+        self.policies[0] = policy
+        self.league.forget_configuration()
+
+    def _write_together(self, order: WriteCheckpoint | None) -> None:
+        order = self.channel.share(order)
+        assert order is not None
+        failures = np.array([0.0 if self.write_part(order) else 1.0])
+        self.channel.sum_in_place(failures)
+        self.checkpoint_asked = None
+        if self.channel.rank == 0 and not failures[0]:
+            self.report_part(order)
+
+    def write_alone(self) -> None:
+        """After the group's last update: write what the root has asked this player for, if it has."""
+        if self.channel.rank:
+            return
+        self.look_into_mailbox()
+        if self.checkpoint_asked is not None:
+            order, self.checkpoint_asked = self.checkpoint_asked, None
+            if self.learns and self.write_part(order):
+                self.report_part(order)
+
+    def _verify_replicas(self) -> None:
+        """Hold every rank's weights against the others'.
+
+        Raises:
+          RuntimeError: they differ; the ranks are named by their places in the group.
+        """
+        digests = np.zeros(self.channel.size)
+        digests[self.channel.rank] = replica_digest(self.policy.state_dict())
+        self.channel.sum_in_place(digests)
+        odd = np.flatnonzero(digests != digests[0])
+        if odd.size:
+            raise RuntimeError(
+                f"after update {self.updates} the weights of workers {odd.tolist()} of {self.player!r} "
+                "differ from worker 0's"
+            )
+
+
+def restore(process: Any, policy: Any, part: str) -> None:
+    """Load a policy from the checkpoint that the round starts from, or from the player's warm start.
+
+    Args:
+      process: a ``PlayerProcess``.
+      policy: what is to be loaded.
+      part: the name of what the checkpoint keeps of this rank alone.
+    """
+    context = process.context
+    state = process.stored_state()
+    if state is not None:
+        policy.load_state_dict(state)
+        path = process.stored(f"{part}.safetensors")
+        if context.config.deterministic:
+            path = None  # matches begin anew, with streams that derive from where the run stands
+        if path is not None and context.start.steps.get(process.player):
+            policy.load_worker_state(read_state(path))
+    elif process.settings.warm_start is not None:
+        registry.load_policy_weights(policy, process.settings.warm_start)
+
+
+def build(process: Any, spaces: EntitySpaces, *, lanes: int, seed: int, device: str | None = None) -> Any:
+    """Return a new policy of a player.
+
+    Args:
+      process: a ``PlayerProcess``.
+      spaces: of each lane.
+      lanes: how many.
+      seed: for weights and actions.
+      device: torch's name of it; None for the one that the configuration gives to those who learn.
+
+    Raises:
+      ConfigError: the class is none that is driven from outside, or does not fit settings and spaces.
+    """
+    policy_class, use = process.policy_class, process.settings.use
+    model = getattr(policy_class, "Settings", None)
+    if model is None:
+        raise ConfigError(f"policy {use!r} has neither `run` nor a `Settings` model; see arena.policies.interface")
+    try:
+        settings = model(**dict(process.settings.settings))
+    except ValueError as error:
+        raise ConfigError(f"settings of policy {use!r}: {error}") from error
+    return policy_class(spaces, settings, lanes=lanes, seed=seed, device=device or _device(process.context))
+
+
+def refuse_burn_in(process: Any, why: str) -> None:
+    """Refuse to read rollouts again after an update where those who learn have not the memory of those who act.
+
+    Raises:
+      ConfigError: the settings ask for it.
+    """
+    found = process.settings.settings.get("burn_in")
+    if found:
+        raise ConfigError(f"policies.{process.player}.settings.burn_in: expected 0 or null {why}, found {found}")
+
+
+def replica_digest(state: dict[str, Any]) -> float:
+    """Return a number (exact in float64) that two ranks share only if their states are the same, bit for bit."""
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        digest.update(np.ascontiguousarray(state[name].detach().cpu().numpy()).tobytes())
+    return float(int.from_bytes(digest.digest()[:6], "little"))
+
+
+def _device(context: Context) -> str:
+    if context.config.device != "auto":
+        return context.config.device
+    learning = {name for name, policy in context.config.policies.items() if policy.learns}
+    torch = sys.modules.get("torch")  # a policy that has not loaded it needs no GPU
+    gpus = torch.cuda.device_count() if torch is not None and torch.cuda.is_available() else 0
+    return device_of(context.me.rank, context.plan, learning, gpus)

@@ -1,0 +1,87 @@
+"""Weights as a learner publishes them: bytes in a fixed layout, which workers derive from a policy of their own."""
+
+import struct
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arena.common.errors import ConfigError
+from arena.protocol.experience import EPOCH, OVER, PROGRESS, STEPS, VERSION, VERSION_WORDS
+from arena.protocol.wire import Carver
+
+
+class VersionHeader(NamedTuple):
+    """What comes with published weights; see ``arena.protocol.experience``.
+
+    Attributes:
+      version: how many updates were made.
+      steps: transition steps of the player in the run.
+      over: whether these are the last ones.
+      epoch: how often the player had been restarted.
+      progress: the fraction of the budget that was spent at the last update; None before any.
+    """
+
+    version: int
+    steps: int
+    over: bool
+    epoch: int
+    progress: float | None
+
+
+class PublishedWeights:
+    """What acting needs of a policy, between torch tensors and bytes.
+
+    Attributes:
+      size: bytes of one version.
+    """
+
+    def __init__(self, policy: Any) -> None:
+        """Lay out what a policy says that acting needs (``acting_state``, else ``weights``)."""
+        self._policy = policy
+        carver = Carver()
+        self._header = carver.want((VERSION_WORDS,), np.int64)
+        self._carver = carver
+        self._numbers = {}
+        for name, tensor in sorted(self._state().items()):
+            if not hasattr(tensor, "detach"):
+                kind = type(tensor).__name__
+                raise ConfigError(f"expected torch tensors of the policy's weights(), found a {kind} for {name!r}")
+            self._numbers[name] = carver.want(tuple(tensor.shape), tensor.detach().cpu().numpy().dtype)
+        self.size = carver.size
+
+    def _state(self) -> Mapping[str, Any]:
+        policy = self._policy
+        return policy.acting_state() if hasattr(policy, "acting_state") else policy.weights()
+
+    def use(self, policy: Any) -> None:
+        """Publish another policy of the same kind from here on."""
+        self._policy = policy
+
+    def write(self, place: np.ndarray, header: VersionHeader) -> None:
+        """Write the policy's present weights to a place of ``size`` bytes."""
+        _, arrays = self._carver.carve(place)
+        words = arrays[self._header]
+        words[[VERSION, STEPS, OVER, EPOCH]] = header.version, header.steps, header.over, header.epoch
+        progress = float("nan") if header.progress is None else header.progress
+        words[PROGRESS] = struct.unpack("q", struct.pack("d", progress))[0]
+        for name, tensor in self._state().items():
+            arrays[self._numbers[name]][...] = tensor.detach().cpu().numpy()
+
+    def header(self, place: np.ndarray) -> VersionHeader:
+        """Return the header of a version."""
+        words = place[: 8 * VERSION_WORDS].view(np.int64).tolist()
+        progress = struct.unpack("d", struct.pack("q", words[PROGRESS]))[0]
+        known = None if progress != progress else progress
+        return VersionHeader(words[VERSION], words[STEPS], bool(words[OVER]), words[EPOCH], known)
+
+    def load(self, place: np.ndarray) -> None:
+        """Load a version into the policy."""
+        import torch
+
+        _, arrays = self._carver.carve(place)
+        state = {name: torch.from_numpy(arrays[number]) for name, number in self._numbers.items()}
+        if hasattr(self._policy, "load_acting_state"):
+            self._policy.load_acting_state(state)
+        else:
+            self._policy.load_weights(state)

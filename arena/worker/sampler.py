@@ -1,0 +1,130 @@
+"""The worker whose policy learns elsewhere: it acts with the weights that its learner publishes, and sends rollouts."""
+
+import time
+from typing import Any
+
+from arena.common.errors import ConfigError, MatchOver
+from arena.common.seeding import derive_seed
+from arena.common.waiting import Pacer
+from arena.comms import SamplerChannel
+from arena.group.context import Context
+from arena.group.learning import build, refuse_burn_in, restore
+from arena.group.member import PlayerProcess
+from arena.group.published import PublishedWeights
+from arena.protocol.experience import SamplerOffer
+from arena.worker.act_learn import complete, refuse_different_spaces, refuse_same_step
+from arena.worker.collector import Collector
+from arena.worker.seat import take_seat
+
+STIR_EVERY = 0.001
+"""Seconds between two moments that MPI gets for messages that are under way: it moves large ones only when asked."""
+
+
+class Sampler(PlayerProcess):
+    """Sits on one seat for one round, and only acts.
+
+    Attributes:
+      seat: its seat.
+      sent: rollouts that it has sent.
+    """
+
+    def __init__(self, context: Context, environment_rank: int) -> None:
+        """Take the seat, and meet the learner."""
+        from arena.learning.rollout import Rollout  # which brings Numba along
+
+        super().__init__(context)
+        plan, me = context.plan, context.me
+        assert me.match is not None and me.seat is not None
+        number = plan.places[self.player].index((me.match, me.seat))
+        self.seat = seat = take_seat(context, environment_rank, wants_infos=False)
+        refuse_same_step(seat, self.settings.use)
+        refuse_different_spaces(seat, self.settings.use)
+        refuse_burn_in(self, "with learners, which have not the memory of those who act")
+        spaces, lanes = seat.blocks[0].spaces, seat.offer.copies * len(seat.offer.entities)
+        self.policy: Any = build(self, spaces, lanes=lanes, seed=derive_seed(self.seed, "block", 0), device="cpu")
+        self.set_up_torch()
+        if self.policy.horizon == 0:
+            raise ConfigError(
+                f"policies.{self.player}.learners: expected a policy that learns, found one that does not"
+            )
+        restore(self, self.policy, f"{self.player}.{number}")
+        deterministic = self.settings.deterministic_actions
+        self.collector = Collector(seat, [self.policy], deterministic=deterministic)
+        learner = plan.learner_of(self.player, number)
+        horizon, extras = self.policy.horizon, self.policy.extras
+        size = Rollout(spaces, extras, horizon=horizon, lanes=lanes).buffer.nbytes
+        self._lag = self.settings.lag
+        self._channel = SamplerChannel(
+            context.world,
+            plan.learners[self.player][learner],
+            context.waiter,
+            SamplerOffer(self.player, number, seat.offer.entities, lanes, size, None),
+            self._lag,
+            f"learner {learner} of {self.player!r}",
+        )
+        self._rollouts = [
+            Rollout(spaces, extras, horizon=horizon, lanes=lanes, memory=place) for place in self._channel.rollouts
+        ]
+        self._weights = PublishedWeights(self.policy)
+        self._loaded, self._over, self._epoch = -1, False, 0
+        self.sent = 0
+        if self._channel.by_message:
+            self._stirring = Pacer(STIR_EVERY)
+            seat.housekeeping = self._stir
+
+    def _stir(self) -> None:
+        if self._stirring.due():
+            self.context.world.stir()
+
+    def serve(self) -> None:
+        """Act until the learner says that learning is over, then until the match is."""
+        try:
+            self._sample()
+            self.seat.done = self.context.config.deterministic
+            self.collector.play()
+        except MatchOver:
+            pass
+        self.seat.drain()
+        while not self._over:  # the learner has published the last version: all are taken
+            self._load(self._loaded + 1)
+        self._channel.check_out(self.sent)
+
+    def _sample(self) -> None:
+        """Collect and send one rollout after the other."""
+        clock = time.perf_counter_ns
+        while True:
+            began = clock()
+            self._load(max(0, self.sent - self._lag))
+            if self._over:
+                return
+            place = self._channel.await_place(self.sent)
+            waited = clock() - began
+            rollout = self._rollouts[place]
+            if self.sent:
+                rollout.begin(self._rollouts[(self.sent - 1) % len(self._rollouts)])
+            taken = self.collector.collect(rollout)
+            complete(self.policy, rollout)
+            words = self.sent, self._loaded, taken, self._epoch, waited, clock() - began
+            for number, word in enumerate(words):
+                rollout.header[number] = word
+            self._channel.post(self.sent)
+            self.sent += 1
+
+    def _load(self, needed: int) -> None:
+        """Act with a version of the weights from here on: with the newest, once there is the one that is needed.
+
+        A deterministic run acts with that very one, since which is the newest is a matter of time.
+        """
+        newest = self._channel.await_version(needed)
+        version = needed if self.context.config.deterministic else newest
+        if version <= self._loaded:
+            return
+        place = self._channel.version(version)
+        header = self._weights.header(place)
+        if header.progress is not None:
+            self.policy.set_progress(header.progress)
+        self._weights.load(place)
+        self._loaded, self._over, self._epoch = version, header.over, header.epoch
+        self._channel.release(version)
+        for message in self.seat.messages:
+            message.header[2] = header.steps

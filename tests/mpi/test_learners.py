@@ -1,0 +1,144 @@
+"""Learners apart from the workers that act for them."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arena.launch import mpirun
+from arena.learning.weights import read_tensors
+
+from .launching import PLAYERS, Outcome, player, run_arena, run_mpirun, succeed, write_config
+
+pytestmark = pytest.mark.rooms("learner", "worker", "group", "comms")
+
+
+def totals(directory: Path) -> dict[str, dict[str, int]]:
+    """Return what has become of each player's rollouts in the last attempt, by name."""
+    with sqlite3.connect(directory / "arena.sqlite") as database:
+        question = "SELECT player, name, value FROM metrics WHERE name LIKE 'experience/%' OR name = 'lag/greatest'"
+        rows = database.execute(f"{question} ORDER BY rowid").fetchall()
+    found: dict[str, dict[str, int]] = {}
+    for name, metric, value in rows:
+        found.setdefault(name, {})[metric] = int(value)
+    assert all(
+        one["experience/sent"] == one["experience/learned"] + one["experience/dropped"] for one in found.values()
+    )
+    return found
+
+
+CARTPOLE, PENDULUM = "gymnasium:CartPole-v1", "gymnasium:Pendulum-v1"
+
+
+@pytest.mark.parametrize(
+    ("use", "env", "settings", "steps"),
+    [
+        ("ppo", CARTPOLE, {"horizon": 64}, 6_000),
+        ("dqn", CARTPOLE, {"warmup": 500, "n_step": 3}, 5_000),
+        ("sac", PENDULUM, {"warmup": 300, "hidden": [32, 32], "noise": "pink"}, 2_000),
+    ],
+)
+def test_taking_turns_is_learning_in_place_bit_for_bit(tmp_path, use, env, settings, steps):
+    weights = []
+    for learners in ({}, {"learners": 1, "max_lag": 0}):
+        config = {
+            "name": f"run-{len(weights)}",
+            "steps": steps,
+            "threads_per_rank": 1,
+            "env": {"use": env, "num_envs": 4},
+            "policies": {"p": {"use": use, "settings": settings, **learners}},
+            "matches": [{"seats": ["p"]}],
+        }
+        directory = succeed(run_arena(tmp_path, config)).directory
+        (path,) = directory.glob("checkpoints/*/p.safetensors")
+        weights.append(read_tensors(path))
+        summary = json.loads((directory / "summary.json").read_text("utf-8"))["players"]["p"]
+        weights[-1]["counts"] = np.array([summary["steps"], summary["updates"]])
+    assert weights[0].keys() == weights[1].keys()
+    for name, found in weights[0].items():
+        np.testing.assert_array_equal(found, weights[1][name], err_msg=name)
+    assert totals(directory)["p"]["lag/greatest"] == 0
+
+
+def run_on(machine: str, place: Path, config: dict, ranks: int) -> Outcome:
+    """Run a configuration on a machine that lacks something, see the players' folder."""
+    if machine == "arena.launch":
+        return run_arena(place, config)
+    path = mpirun.find_mpirun()
+    *line, _, _ = mpirun.command(path, ranks, [])  # the last words are -m and the arena's own module
+    done = run_mpirun(
+        [*line, str(PLAYERS / machine), str(write_config(place, config))], env=mpirun.environment(path), timeout=120
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr, 0.0, place / "runs" / "run")
+
+
+@pytest.mark.parametrize("machine", ["arena.launch", "without_shared_memory.py", "weakly_ordered.py"])
+def test_learners_of_several_workers_end_in_good_order(tmp_path, machine):
+    """Two players that meet crosswise, with unequal matches, an opponent that learns in place, and two learners."""
+    config = {
+        "steps": 12_000,
+        "verify_replicas": True,
+        "env": {"use": "touchdown", "settings": {"team_size": 2}, "num_envs": 3},
+        "policies": {
+            "apart": {"use": player("apart:Checks"), "learners": 2, "max_lag": 3, "settings": {"horizon": 16}},
+            "slow": {
+                "use": player("apart:Slow"),
+                "learners": 1,
+                "max_lag": 2,
+                "steps": 3_000,
+                "settings": {"horizon": 8},
+            },
+            "inside": {"use": "ppo", "settings": {"horizon": 32}, "steps": 2_000},
+        },
+        "matches": [
+            {"seats": ["apart", "apart", "slow", "inside"]},
+            {"seats": ["apart", "apart", "inside", "slow"], "env": {"num_envs": 5}},
+        ],
+    }
+    outcome = succeed(run_on(machine, tmp_path, config, 14))
+    found = totals(outcome.directory)
+    assert set(found) == {"apart", "slow"}
+    assert 0 < found["apart"]["lag/greatest"] <= 3
+    assert found["slow"]["lag/greatest"] == 2
+    players = json.loads((outcome.directory / "summary.json").read_text("utf-8"))["players"]
+    assert players["apart"]["steps"] >= 12_000
+    assert 3_000 <= players["slow"]["steps"] <= 3_000 + 2 * 8 * 8
+    assert 2_000 <= players["inside"]["steps"] < 3_000
+    assert found["slow"]["experience/learned"] == 2 * players["slow"]["updates"]
+    roles = [one["role"] for one in json.loads((outcome.directory / "log/ranks.json").read_text("utf-8"))]
+    assert sorted(roles) == sorted(["root"] + ["environment"] * 2 + ["worker"] * 8 + ["learner"] * 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"matches": [{"seats": ["p"]}, {"seats": ["p"], "env": {"use": PENDULUM}}]},
+            "player 'p' sits on seats with different spaces",
+        ),
+        (
+            {"policies": {"p": {"use": "ppo", "learners": 1, "settings": {"lstm": 8, "burn_in": 4}}}},
+            "policies.p.settings.burn_in: expected 0 or null with learners",
+        ),
+        (
+            {"policies": {"p": {"use": player("counts:CountsSteps"), "learners": 1}}},
+            "policies.p.learners: expected a policy that separates act from learn (such as ppo), found",
+        ),
+        ({"env": {"use": CARTPOLE, "autoreset": "same_step"}}, "needs next_step, found same_step"),
+    ],
+    ids=["spaces", "burn-in", "custom loop", "same step"],
+)
+def test_what_cannot_be_learned_apart_is_refused_at_the_start(tmp_path, changes, expected):
+    config = {
+        "steps": 2_000,
+        "env": {"use": CARTPOLE, "num_envs": 2},
+        "policies": {"p": {"use": "ppo", "learners": 1}},
+        "matches": [{"seats": ["p"]}],
+        **changes,
+    }
+    outcome = run_arena(tmp_path, config)
+    assert outcome.code == 2, outcome.errors
+    assert expected in outcome.errors
+    assert "Traceback" not in outcome.errors
