@@ -76,9 +76,21 @@ KINDS: dict[str, dict[str, Any]] = {
         },
         "matches": [{"seats": ["p"], "replicas": 2}],
     },
+    "apart": {
+        "steps": 6_000,
+        "verify_replicas": True,
+        "checkpoint": {"updates": 10},
+        "env": {"use": "touchdown", "settings": {"team_size": 1}, "num_envs": 4, "batches": 1},
+        "policies": {
+            "blue": {"use": "ppo", "learners": 2, "max_lag": 2, "settings": {"horizon": 16}},
+            "red": {"use": "dqn", "learners": 1, "settings": {"horizon": 8, "warmup": 300, "capacity": 2000}},
+        },
+        "matches": [{"seats": ["blue", "red"], "replicas": 2}],
+    },
 }
-"""The runs: two workers of one player in matches of their own; two against two at different paces, one with memory; and
-two workers that learn from replays, with discrete and with continuous actions."""
+"""The runs: two workers of one player in matches of their own; two against two at different paces, one with memory; two
+workers that learn from replays, with discrete and with continuous actions; and two players whose learners are apart,
+with workers that are behind."""
 
 QUESTIONS = (
     "SELECT id, round, match, copy, length, truncated, cause FROM episodes ORDER BY id",

@@ -94,7 +94,7 @@ class PPO:
         self.optimizer = FlatAdam(self.networks, settings.adam_epsilon)
         self.gradient = FlatGradient(self.networks.parameters(), extras=len(LOSSES))
         # Two generators: who acts and who learns may be two ranks, and draw what one rank would.
-        self.random, self._shuffles = new_generator(seed), new_generator(derive_seed(seed, "shuffles"))
+        self.random, self._shuffles = new_generator(seed), new_generator(derive_seed(seed, "minibatches"))
         self._fast = self._perceptrons() if Perceptrons.serves(self.networks) else None
         self._on_cpu = self.device.type == "cpu"
         self._free_view = self.networks.free.detach().cpu().numpy()  # on the CPU it follows the optimizer's steps

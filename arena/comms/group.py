@@ -284,5 +284,29 @@ class GroupChannel:
         self._comm.Free()
 
 
+class LoneMember(GroupChannel):
+    """A member that plays without learning, and so has nothing to agree on; see ``GroupChannel``.
+
+    A rank that has several seats cannot be in the communicators of all their players.
+    """
+
+    def __init__(self, rank: int, size: int) -> None:
+        """Be one of ``size`` members, number ``rank``."""
+        self.rank, self.size = rank, size
+
+    def share(self, thing: Any) -> Any:
+        """Return what this member has itself."""
+        return thing
+
+    def broadcast_in_place(self, array: np.ndarray) -> None:
+        """Do nothing: all have loaded the same weights."""
+
+    def leave(self) -> None:
+        """Do nothing."""
+
+    def serve(self) -> None:
+        """Do nothing."""
+
+
 def _name(operation: int) -> str:
     return _NAMES.get(operation, f"average {operation - _AVERAGE}")

@@ -4,7 +4,7 @@ from typing import Any
 
 from arena.common.waiting import Waiter
 from arena.comms.mpi import MPI, take
-from arena.comms.world import ANSWER, DIRECT, MAIL, World
+from arena.comms.world import ANSWER, DIRECT, MAIL, TAGS, World
 
 
 class Mailbox:
@@ -37,21 +37,21 @@ class Mailbox:
             self._put_by.append(mail)
         return None
 
-    def hand(self, rank: int, thing: Any) -> None:
-        """Send to a rank that will ask for it with ``take``."""
-        self._under_way.append(self._world.mail.isend(thing, rank, DIRECT))
+    def hand(self, rank: int, thing: Any, number: int = 0) -> None:
+        """Send to a rank that will ask for it with ``take``; ``number`` tells things of one rank from each other."""
+        self._under_way.append(self._world.mail.isend(thing, rank, DIRECT + TAGS * number))
 
-    def take(self, rank: int, waiter: Waiter, what: str) -> Any:
+    def take(self, rank: int, waiter: Waiter, what: str, number: int = 0) -> Any:
         """Return what ``rank`` hands over."""
-        return take(self._world.mail, rank, DIRECT, waiter, what)
+        return take(self._world.mail, rank, DIRECT + TAGS * number, waiter, what)
 
-    def answer(self, rank: int, thing: Any) -> None:
+    def answer(self, rank: int, thing: Any, number: int = 0) -> None:
         """Answer what ``rank`` has handed over; apart from that, since both may be this rank."""
-        self._under_way.append(self._world.mail.isend(thing, rank, ANSWER))
+        self._under_way.append(self._world.mail.isend(thing, rank, ANSWER + TAGS * number))
 
-    def take_answer(self, rank: int, waiter: Waiter, what: str) -> Any:
+    def take_answer(self, rank: int, waiter: Waiter, what: str, number: int = 0) -> Any:
         """Return what ``rank`` answers to what was handed to it."""
-        return take(self._world.mail, rank, ANSWER, waiter, what)
+        return take(self._world.mail, rank, ANSWER + TAGS * number, waiter, what)
 
     def flush(self, waiter: Waiter) -> None:
         """Wait until everything that was sent is under way for good."""

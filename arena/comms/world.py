@@ -26,6 +26,9 @@ _LOSSES = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED}
 MAIL, DIRECT, ANSWER, NOTHING = 1, 2, 3, 4
 """Tags of messages that their receiver looks for, of those that it waits for, and of none."""
 
+TAGS = 4
+"""What is added to them for each further seat that one rank has."""
+
 
 class World:
     """All ranks of the run.

@@ -335,6 +335,10 @@ class RunConfig(Model):
             return []
         known = {name: self.players[name] for name in players if name in self.players}
         alone = [name for name, policy in known.items() if policy.learns and not policy.learners]
+        drawn = [name for name, one in known.items() if one.frozen and one.use != "random" and one.warm_start is None]
+        if drawn and not alone:
+            text = "expected the weights that it plays with in a match whose seats share a rank, found none"
+            return [Problem(("policies", name, "warm_start"), text) for name in drawn]
         if not alone:
             return []
         inside = (*place, "env", "in_worker") if env is not None and env.in_worker else ("env", "in_worker")

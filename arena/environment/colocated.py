@@ -5,26 +5,15 @@ that one gets on instead (greenlets): no other core to wake, no cache to fill an
 """
 
 import contextlib
-import faulthandler
 import logging
-import os
-import signal
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from arena.common.errors import ConfigError
-from arena.common.waiting import CurrentWait, HangError, Waiter
-
-HANG_SIGNAL = signal.SIGUSR2
-"""What interrupts a rank that hangs in its own code."""
-
-GRACE = 10.0
-"""Seconds that a rank has to report what it was interrupted in, before it ends: it may hang outside of Python."""
+from arena.common.waiting import HangError, Waiter
+from arena.environment.watchdog import InterruptedByWatchdog, Watchdog
 
 
 @contextlib.contextmanager
@@ -44,13 +33,13 @@ def environment_in_worker(serve: Callable[[Waiter], None], waiter: Waiter, log: 
       BaseException: what ``serve`` raised.
     """
     environment = _Environment(serve, waiter)
-    watchdog = _Watchdog(waiter.abort_after, environment, waiter.current_wait)
+    watchdog = Watchdog(waiter.abort_after, environment, waiter.current_wait)
     inside = _WorkerWaiter(waiter, environment.get_on)
     watchdog.start()
     try:
         yield inside
         inside.until(environment.has_ended, lambda: "the environment to end")
-    except _Interrupted as hang:
+    except InterruptedByWatchdog as hang:
         raise HangError(str(hang)) from hang
     except _EnvironmentFailedError as failed:
         raise failed.error from None
@@ -78,10 +67,18 @@ class _Environment:
     def _play(self) -> None:
         try:
             self._serve(self._waiter)
-        except (GreenletExit, _Interrupted):
+        except (GreenletExit, InterruptedByWatchdog):
             raise
         except BaseException as error:
             self._failure = error
+
+    def inside(self) -> str:
+        """Return what does not come back where the turn is its."""
+        return "environment"
+
+    def outside(self) -> str:
+        """Return what does not come back where it is not."""
+        return "policy"
 
     def has_ended(self) -> bool:
         """Whether its part is played to the end."""
@@ -147,63 +144,9 @@ class _EnvironmentWaiter(Waiter):
             getcurrent().parent.switch()
 
 
-class _Interrupted(BaseException):
-    """Like an interrupt from the keyboard, this is not for code that takes any exception for one of its own."""
-
-
 class _EnvironmentFailedError(BaseException):
     """Nor is this: the environment's part has ended by an error, which is no business of the policy that steps it."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
         self.error = error
-
-
-class _Watchdog:
-    """Interrupts a rank whose environment or policy does not come back: nobody else waits for them."""
-
-    def __init__(self, patience: float, environment: _Environment, current_wait: CurrentWait) -> None:
-        """Watch turns go by while this rank does not wait for others; raise ``patience`` seconds after the last one."""
-        self._patience, self._environment, self._current_wait = patience, environment, current_wait
-        self._over = threading.Event()
-        self._ending = threading.Lock()  # between setting an end and taking it back for good
-        self._text = ""
-
-    def start(self) -> None:
-        """Begin to watch the main thread."""
-        signal.signal(HANG_SIGNAL, self._interrupt)  # for good: a late signal must not end this rank
-        self._end_in(self._patience + GRACE)
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def stop(self) -> None:
-        """Watch no more."""
-        self._over.set()
-        with self._ending:
-            faulthandler.cancel_dump_traceback_later()
-
-    def _interrupt(self, *_: Any) -> None:
-        if self._text and not self._over.is_set():
-            raise _Interrupted(self._text)
-
-    def _watch(self) -> None:
-        turns, since = -1, 0.0
-        while not self._over.wait(min(1.0, self._patience / 10)):
-            now, before, turns = time.monotonic(), turns, self._environment.turns
-            inside = turns % 2 == 1
-            if turns != before or (self._current_wait.what is not None and not inside):
-                since = now
-                # Code that keeps Python's lock stops this thread, too. This ends the process without it.
-                self._end_in(self._patience + GRACE)
-            elif now - since > self._patience:
-                who = "environment" if inside else "policy"
-                self._text = f"waited {self._patience:.0f} s for the {who} of this rank"
-                self._end_in(GRACE + 1)
-                signal.pthread_kill(threading.main_thread().ident or 0, HANG_SIGNAL)
-                if not self._over.wait(GRACE):
-                    print(f"error: {self._text}", file=sys.stderr, flush=True)
-                    os._exit(1)
-
-    def _end_in(self, seconds: float) -> None:
-        with self._ending:
-            if not self._over.is_set():
-                faulthandler.dump_traceback_later(seconds, exit=True)

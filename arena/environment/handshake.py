@@ -89,9 +89,9 @@ def connect_seats(
                 semaphores=semaphores[i].names if semaphores else None,
                 own_pace=seats.own_pace,
             )
-            mailbox.hand(rank, offer)
+            mailbox.hand(rank, offer, i)
         answers: list[SeatAnswer] = [
-            mailbox.take_answer(rank, waiter, "the answer to a seat's offer") for rank in worker_ranks
+            mailbox.take_answer(rank, waiter, "the answer to a seat's offer", i) for i, rank in enumerate(worker_ranks)
         ]
     channel = MatchChannel(
         world,

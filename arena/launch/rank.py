@@ -15,12 +15,12 @@ from arena.common import registry
 from arena.common.errors import ConfigError, GivenUpError
 from arena.common.logs import open_log
 from arena.common.waiting import LATE, HangError, Waiter, do_nothing, usual_waits
-from arena.comms import GroupChannel, Mailbox, World
+from arena.comms import GroupChannel, LoneMember, Mailbox, World
 from arena.config.gateway import ExternalSettings
 from arena.config.run import RunConfig, WaitConfig, load_config
 from arena.group.context import Context
 from arena.launch.fault_tolerance import FaultTolerance
-from arena.plan.layout import Match, Role, describe_part, plan, port_number
+from arena.plan.layout import Assignment, Match, Role, describe_part, plan, port_number
 from arena.plan.pinning import ANYWHERE, place_of
 from arena.protocol.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
 from arena.records.run_directory import Resume, RunDirectory
@@ -312,6 +312,8 @@ class Rank:
         with keeping_to(home.core):
             if me.role in ("environment", "gateway"):
                 self._serve_environment(context, home.neighbours)
+            elif me.role == "runner":
+                self._serve_runner(context)
             elif me.role == "learner":
                 self._serve_learner(context, channel)
             elif me.role == "worker" and me.player in planned.learners:
@@ -434,17 +436,12 @@ class Rank:
     def _serve_sampler(self, context: Context) -> None:
         from arena.worker.sampler import Sampler
 
-        use = self.config.players[str(context.me.player)].use
-        if not hasattr(registry.policy_class(use), "learn"):
-            raise ConfigError(
-                f"policies.{context.me.player}.learners: expected a policy that separates act from learn (such as "
-                f"ppo), found {use}, which has a loop of its own"
-            )
+        self._refuse_a_loop(context, "learners")
         assert context.me.match is not None
         environment, _ = context.plan.match_ranks(context.me.match)
-        if environment != self.world.rank:
+        if environment != self.world.rank or context.plan.assignments[environment].role == "runner":
             sampler = Sampler(context, environment)
-            self.seats = [sampler.seat]
+            self.seats.append(sampler.seat)
             sampler.serve()
             return
         from arena.environment.colocated import environment_in_worker
@@ -454,8 +451,54 @@ class Rank:
 
         with environment_in_worker(serve, self.waiter, self.log) as waiter:
             sampler = Sampler(context._replace(waiter=waiter), environment)
-            self.seats = [sampler.seat]
+            self.seats.append(sampler.seat)
             sampler.serve()
+
+    def _serve_runner(self, context: Context) -> None:
+        """Have the environment and all seats of a match, by turns."""
+        from arena.environment.by_turns import play_by_turns
+
+        assert context.me.match is not None
+
+        def environment(waiter: Waiter) -> None:
+            self._serve_environment(context._replace(waiter=waiter), ())
+
+        parts: dict[str, Callable[[Waiter], None]] = {"environment": environment}
+        for number, seat in enumerate(context.plan.matches[context.me.match].seats):
+            parts[f"worker of {seat.player!r} on seat {number}"] = partial(self._serve_seat, context, number)
+        play_by_turns(parts, self.waiter, self.log)
+
+    def _serve_seat(self, context: Context, number: int, waiter: Waiter) -> None:
+        """Be the worker of one of several seats that this rank has."""
+        me, match = context.me, context.me.match
+        assert match is not None
+        player = context.plan.matches[match].seats[number].player
+        me = Assignment(me.rank, me.node, "worker", match, number, player, in_worker=True)
+        context = context._replace(me=me, waiter=waiter)
+        if player in context.plan.learners:
+            self._serve_sampler(context)
+            return
+        from arena.worker.act_learn import ActLearnWorker
+
+        self._refuse_a_loop(context, "use")
+        places = context.plan.places[player]
+        member = LoneMember(places.index((match, number)), len(places))
+        worker = ActLearnWorker(context, member, self.world.rank)
+        self.seats.append(worker.seat)
+        worker.serve()
+
+    def _refuse_a_loop(self, context: Context, key: str) -> None:
+        """Refuse a policy with a loop of its own where a worker acts for learners, or shares its rank with others.
+
+        Raises:
+          ConfigError: it has one.
+        """
+        use = self.config.players[str(context.me.player)].use
+        if hasattr(registry.policy_class(use), "run"):
+            raise ConfigError(
+                f"policies.{context.me.player}.{key}: expected a policy that separates act from learn (such as "
+                f"ppo), found {use}, which has a loop of its own"
+            )
 
     def _refuse_a_policy_that_runs_itself(self, context: Context, use: str) -> None:
         """Refuse a policy with a loop of its own where the run asks for what only an act-learn policy can do.

@@ -12,6 +12,9 @@ from arena.group.learning import LearningMember, build
 from arena.group.published import PublishedWeights, VersionHeader
 from arena.protocol.messages import ExperienceTotals
 
+LONGER = 15.0
+"""Seconds for which a learner waits longer than others do: what keeps a worker from sending is known there first."""
+
 PAUSE = 0.005
 """Seconds between two looks at what comes once learning is over."""
 
@@ -33,7 +36,8 @@ class Learner(LearningMember):
         plan, lag = context.plan, self.settings.lag
         workers = plan.samplers_of(self.player, channel.rank)
         ranks = [plan.groups[self.player][worker] for worker in workers]
-        world, waiter = context.world, context.waiter
+        world = context.world
+        waiter = context.waiter.like(abort_after=context.waiter.abort_after + LONGER)
         self._channels = [
             LearnerChannel(world, rank, worker, waiter, f"worker {worker} of {self.player!r}")
             for rank, worker in zip(ranks, workers, strict=True)

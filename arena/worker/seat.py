@@ -34,8 +34,9 @@ class Seat:
         environment_rank: int,
         wants_infos: bool,
         waiter: Waiter,
+        number: int = 0,
     ) -> None:
-        self.offer: SeatOffer = mailbox.take(environment_rank, waiter, "the offer of a seat")
+        self.offer: SeatOffer = mailbox.take(environment_rank, waiter, "the offer of a seat", number)
         self.blocks: tuple[Block, ...] = blocks_of(self.offer.entities)
         self.slices = even_slices(self.offer.copies, self.offer.batches)
         batch_copies = [s.stop - s.start for s in self.slices]
@@ -59,7 +60,7 @@ class Seat:
             semaphores,
             marked=self.offer.own_pace,
         )
-        mailbox.answer(environment_rank, SeatAnswer(wants_infos, memory is not None))
+        mailbox.answer(environment_rank, SeatAnswer(wants_infos, memory is not None), number)
         self.steps = 0
         self.housekeeping: Callable[[], None] = lambda: None
         self.done = False
@@ -129,4 +130,5 @@ class Seat:
 
 def take_seat(context: Context, environment_rank: int, *, wants_infos: bool) -> Seat:
     """Return the seat that the environment process at a rank offers to this rank; see ``Seat``."""
-    return Seat(context.world, context.mailbox, environment_rank, wants_infos, context.waiter)
+    number = context.me.seat or 0
+    return Seat(context.world, context.mailbox, environment_rank, wants_infos, context.waiter, number)

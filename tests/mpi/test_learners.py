@@ -29,6 +29,7 @@ def totals(directory: Path) -> dict[str, dict[str, int]]:
     return found
 
 
+PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'tools' / 'fault_injection.py'}:plant"
 CARTPOLE, PENDULUM = "gymnasium:CartPole-v1", "gymnasium:Pendulum-v1"
 
 
@@ -142,3 +143,59 @@ def test_what_cannot_be_learned_apart_is_refused_at_the_start(tmp_path, changes,
     assert outcome.code == 2, outcome.errors
     assert expected in outcome.errors
     assert "Traceback" not in outcome.errors
+
+
+RUNNER = {
+    "steps": 100_000,
+    "env": {"use": "touchdown", "settings": {"team_size": 1}, "num_envs": 2, "in_worker": True},
+    "policies": {
+        "p": {"use": "ppo", "learners": 1, "settings": {"horizon": 16}},
+        "drawn": {"use": "random"},
+    },
+    "matches": [{"seats": ["p", "drawn"], "replicas": 2}],
+    "waits": {"warn_after": 2, "abort_after": 4},
+}
+
+
+@pytest.mark.parametrize(
+    ("hangs", "expected"),
+    [
+        ("environment", "waited 4 s for the environment of this rank"),
+        ("policy", "waited 4 s for the worker of 'p' on seat 0 of this rank"),
+        ("learner", " of learner 0 of 'p' (rank 2)"),
+    ],
+)
+def test_a_run_in_which_something_hangs_ends_and_says_what(tmp_path, hangs, expected):
+    config = {**RUNNER, "env": dict(RUNNER["env"]), "policies": {**RUNNER["policies"]}}
+    if hangs == "environment":
+        faults = {"tickets": str(tmp_path / "tickets"), "faults": [["hang", 60]]}
+        config["env"]["wrappers"] = [{"use": PLANT, "settings": faults}]
+    else:
+        chosen = {"policy": "HangsInAct", "learner": "HangsInLearn"}[hangs]
+        config["policies"]["p"] = {**RUNNER["policies"]["p"], "use": player(f"apart:{chosen}")}
+    config["matches"] = [{"seats": ["p", "drawn"]}]  # where there are more, another rank may be the first to give up
+    outcome = run_arena(tmp_path, config)
+    assert outcome.code not in (0, 2)
+    assert expected in outcome.errors
+    assert outcome.seconds < 60
+
+
+def test_what_a_runner_s_environment_raises_is_told_like_any_other_mistake(tmp_path):
+    config = {**RUNNER, "env": {**RUNNER["env"], "settings": {"nonsense": 1}}}
+    outcome = run_arena(tmp_path, config)
+    assert outcome.code == 2
+    assert "nonsense" in outcome.errors
+    assert "Traceback" not in outcome.errors
+
+
+def test_several_seats_of_one_player_share_a_runner(tmp_path):
+    config = {
+        **RUNNER,
+        "steps": 4_000,
+        "env": {**RUNNER["env"], "settings": {"team_size": 2}},
+        "matches": [{"seats": ["p", "p", "drawn", "drawn"], "replicas": 2}],
+    }
+    config["policies"] = {**RUNNER["policies"], "p": {**RUNNER["policies"]["p"], "learners": 2}}
+    outcome = succeed(run_arena(tmp_path, config))
+    assert "5 ranks" in (outcome.directory / "log/arena.log").read_text("utf-8")
+    assert totals(outcome.directory)["p"]["lag/greatest"] <= 1

@@ -32,3 +32,22 @@ class Checks(PPO):
 
 class NeverActs:
     """No policy of the arena."""
+
+
+class HangsInAct(PPO):
+    """A PPO that stops in the middle of a rollout."""
+
+    def act(self, *observations, **options):
+        self.asked = getattr(self, "asked", 0) + 1
+        while self.asked > 40:
+            time.sleep(0.1)
+        return super().act(*observations, **options)
+
+
+class HangsInLearn(PPO):
+    """A PPO that stops in its third update."""
+
+    def learn(self, rollout, group):
+        while self.updates == 2:
+            time.sleep(0.1)
+        return super().learn(rollout, group)
