@@ -47,6 +47,7 @@ EXPECTED = {
     "alphastar_leduc",
     "brps",
     "ecr_dqn",
+    "ecr_dqn_shared",
     "ecr_ppo",
     "solo_cartpole",
 }
