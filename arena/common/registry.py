@@ -138,8 +138,15 @@ def is_reference(use: str) -> bool:
 
 
 def policy_class(use: str) -> type:
-    """Return the policy class that ``use`` names; imports torch for most."""
-    return load(POLICIES[use].reference if use in POLICIES else _reference(use, "policy", POLICIES))
+    """Return the policy class that ``use`` names; imports torch for most.
+
+    A class with ``act`` and ``learn`` that knows nothing of the arena gets one that drives it.
+    """
+    found = load(POLICIES[use].reference if use in POLICIES else _reference(use, "policy", POLICIES))
+    own = ("run", "Settings", "make_model")  # what policies of the arena have
+    if hasattr(found, "act") and hasattr(found, "learn") and not any(hasattr(found, name) for name in own):
+        return load("arena.policies.agent:driven")(found)
+    return found
 
 
 def policy_settings_model(use: str) -> type | None:
