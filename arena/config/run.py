@@ -211,7 +211,9 @@ class RunConfig(Model):
             sides = self.league.sides(self.seed)
             for player in self.players:
                 seats = [seat.player for seat in self.league.seats(player, sides)]
-                wrong = wrong or self._unhoused(self.league.env, seats, ("league",))
+                if len(seats) > 1 and self._env(self.league.env).in_worker:
+                    text = f"expected false in a league whose matches have {len(seats)} seats, found true"
+                    wrong = wrong or [Problem(("env", "in_worker"), text)]
         wrong += [problem for round_ in self.round_list() for problem in self._unlearned(round_)]
         wrong += self._never_warm()
         if self.deterministic:

@@ -1,6 +1,7 @@
 """The learner: takes a rollout of each of its workers, learns, and publishes the weights; again and again."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from arena.common.errors import ConfigError
@@ -10,7 +11,8 @@ from arena.envs.interface import EntitySpaces
 from arena.group.context import Context
 from arena.group.learning import LearningMember, build
 from arena.group.published import PublishedWeights, VersionHeader
-from arena.protocol.messages import ExperienceTotals
+from arena.protocol.experience import SamplerOffer
+from arena.protocol.messages import ExperienceTotals, Job, JobOfWorker
 
 LONGER = 15.0
 """Seconds for which a learner waits longer than others do: what keeps a worker from sending is known there first."""
@@ -42,7 +44,8 @@ class Learner(LearningMember):
             LearnerChannel(world, rank, worker, waiter, f"worker {worker} of {self.player!r}")
             for rank, worker in zip(ranks, workers, strict=True)
         ]
-        self._check_offers(workers)
+        check_offers(self.player, channel.rank, workers, [each.offer for each in self._channels])
+        self.check_spaces(self._channels[0].offer.distinct_spaces())
         self._spaces = self._channels[0].offer.entities[0]
         self.begin_policies([self.build_again(self.seed)])
         policy = self.policy
@@ -59,35 +62,14 @@ class Learner(LearningMember):
         self._parts = [[rollout(each.offer.lanes, memory=place) for place in each.rollouts] for each in self._channels]
         self._rollout = rollout(self._lanes)
         self.keep_samples(self._rollout, self._lanes)
+        self._job: Job | None = None
+        self._fresh_from = 0  # the first rollout that no weights from before a restart have acted in
         self.learned = self.dropped = self.greatest_lag = 0
         self._waited = self._began = 0.0
         self._lags: list[int] = []  # of the present update, like the next two: nanoseconds
         self._waits = self._spent = 0
         self.join(self.learns)
         self.publish(at_once=True, finished=self.steps >= self.budget)
-
-    def _check_offers(self, workers: range) -> None:
-        """Hold what the workers say of themselves against the plan, and their spaces against each other.
-
-        Raises:
-          ConfigError: they differ.
-        """
-        first = self._channels[0].offer
-        for worker, each in zip(workers, self._channels, strict=True):
-            offer = each.offer
-            if (offer.player, offer.worker) != (self.player, worker):
-                raise ConfigError(
-                    f"learner {self.channel.rank} of {self.player!r}: expected the experience of worker {worker}, "
-                    f"found that of worker {offer.worker} of {offer.player!r}; all ranks must run the same version "
-                    "with the same configuration"
-                )
-            if offer.distinct_spaces() != first.distinct_spaces():
-                raise ConfigError(
-                    f"player {self.player!r} sits on seats with different spaces: {first.distinct_spaces()} and "
-                    f"{offer.distinct_spaces()} (workers {workers[0]} and {worker}); one policy needs the same spaces "
-                    "everywhere: give the other seats a player of their own"
-                )
-        self.check_spaces(first.distinct_spaces())
 
     @property
     def _lanes(self) -> int:
@@ -98,6 +80,14 @@ class Learner(LearningMember):
         policy = build(self, self._spaces, lanes=self._lanes, seed=derive_seed(seed, "block", 0))
         policy.looks_back = False  # the memory of its lanes is with those who act
         return policy
+
+    @property
+    def job(self) -> Job | None:
+        """See ``LearningMember``: the newest one that a worker has told of."""
+        while (mail := self.context.mailbox.poll(JobOfWorker)) is not None:
+            if self._job is None or mail[1].job.id > self._job.id:
+                self._job = mail[1].job
+        return self._job
 
     def spaces(self) -> EntitySpaces:
         """See ``LearningMember``."""
@@ -123,12 +113,21 @@ class Learner(LearningMember):
         self._began = time.perf_counter()
         while not over:
             taken = self._take(number)
-            self.update(self._rollout)
-            self.learned += len(self._channels)
-            progress = self.progress()  # what this update was told
-            self.metrics |= self._measured()
+            progress = self.progress()  # what this update is told
+            if number < self._fresh_from:
+                taken = 0
+                self.dropped += len(self._channels)
+            else:
+                self.update(self._rollout)
+                self.learned += len(self._channels)
+                self.greatest_lag = max(self.greatest_lag, *self._lags)
+                self.metrics |= self._measured()
+            policy = self.policy
             over = self.after_update(taken)
             number += 1
+            if policy is not self.policy:  # restarted: what is under way was collected with weights from before
+                self._weights.use(self.policy)
+                progress, self._fresh_from = self.progress(), number + self._max_lag
             self._publish_version(number, progress, over)
 
     def _take(self, number: int) -> int:
@@ -158,7 +157,6 @@ class Learner(LearningMember):
             lane += rollout.lanes
             taken += header[TAKEN]
             each.release(number)
-        self.greatest_lag = max(self.greatest_lag, *self._lags)
         return taken
 
     def _measured(self) -> dict[str, float]:
@@ -206,3 +204,30 @@ class Learner(LearningMember):
             self.player, self.channel.rank, self.channel.size, sent, self.learned, self.dropped, self.greatest_lag
         )
         self.context.mailbox.post(0, totals)
+
+
+def check_offers(player: str, learner: int, workers: range, offers: Sequence[SamplerOffer]) -> None:
+    """Hold what the workers of a learner say of themselves against the plan, and their spaces against each other.
+
+    Args:
+      player: that the learner learns for.
+      learner: its number.
+      workers: the numbers of its workers.
+      offers: of each of them.
+
+    Raises:
+      ConfigError: they differ.
+    """
+    first = offers[0]
+    for worker, offer in zip(workers, offers, strict=True):
+        if (offer.player, offer.worker) != (player, worker):
+            raise ConfigError(
+                f"learner {learner} of {player!r}: expected the experience of worker {worker}, found that of worker "
+                f"{offer.worker} of {offer.player!r}; all ranks must run the same version with the same configuration"
+            )
+        if offer.distinct_spaces() != first.distinct_spaces():
+            raise ConfigError(
+                f"player {player!r} sits on seats with different spaces: {first.distinct_spaces()} and "
+                f"{offer.distinct_spaces()} (workers {workers[0]} and {worker}); one policy needs the same spaces "
+                "everywhere: give the other seats a player of their own"
+            )

@@ -217,6 +217,12 @@ class Job(NamedTuple):
     data: dict[str, Any]
 
 
+class JobOfWorker(NamedTuple):
+    """Worker to its learner: the job that its episodes are played for from here on."""
+
+    job: Job
+
+
 class Published(NamedTuple):
     """First worker of a league player's group to root: its present weights are in a file.
 

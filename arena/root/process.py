@@ -315,12 +315,32 @@ class Root:
                         steps = self._steps_before.get(player, 0) + one.steps
                         self._progress(Progress(player, 0, steps, one.updates, True, one.metrics or {}))
                     self._steps[player], self._updates[player] = one.steps, one.updates
+            learning |= self._go_back_without_learners()
             self.complete_checkpoint(order, sorted(learning), parts, finished=False)
             self._learning = sorted(learning)
         if self._league is not None:
             self._league_state = self._league.state()
             self._league.close()
             self._league = None
+
+    def _go_back_without_learners(self) -> set[str]:
+        """Have players whose learners have all died continue from the newest checkpoint: no worker has their state.
+
+        Returns:
+          These players.
+        """
+        apart = self._plan.learners if self._plan is not None else {}
+        lost = [player for player in apart if player not in self._saved]
+        newest = self._checkpoints.newest() if lost else None
+        for player in lost:
+            there = newest is not None and newest.manifest["round"] == self._round_number
+            steps = newest.manifest["round_steps"].get(player, 0) if newest is not None and there else 0
+            if steps < self._steps.get(player, 0):
+                text = f"no learner of {player} is left: it goes back from {self._steps[player]:,} to {steps:,} steps"
+                self._records.note("WARNING", text)
+            self._steps[player] = steps
+            self._updates[player] = 0 if newest is None else newest.manifest["updates"].get(player, 0)
+        return set(lost)
 
     def _note_rank(self, message: RoundOver) -> None:
         self.ranks[message.rank] = {"role": message.role, "loaded_torch": message.loaded_torch}

@@ -12,8 +12,10 @@ from arena.group.learning import build, refuse_burn_in, restore
 from arena.group.member import PlayerProcess
 from arena.group.published import PublishedWeights
 from arena.protocol.experience import SamplerOffer
+from arena.protocol.messages import JobOfWorker
 from arena.worker.act_learn import complete, refuse_different_spaces, refuse_same_step
 from arena.worker.collector import Collector
+from arena.worker.league import opponents_of
 from arena.worker.seat import take_seat
 
 STIR_EVERY = 0.001
@@ -49,14 +51,16 @@ class Sampler(PlayerProcess):
             )
         restore(self, self.policy, f"{self.player}.{number}")
         deterministic = self.settings.deterministic_actions
-        self.collector = Collector(seat, [self.policy], deterministic=deterministic)
-        learner = plan.learner_of(self.player, number)
         horizon, extras = self.policy.horizon, self.policy.extras
+        self._opponents = opponents_of(context, self.player, seat.offer, environment_rank, self.seed, horizon)
+        self.collector = Collector(seat, [self.policy], deterministic=deterministic, opponents=self._opponents)
+        learner = plan.learner_of(self.player, number)
         size = Rollout(spaces, extras, horizon=horizon, lanes=lanes).buffer.nbytes
         self._lag = self.settings.lag
+        self._learner = plan.learners[self.player][learner]
         self._channel = SamplerChannel(
             context.world,
-            plan.learners[self.player][learner],
+            self._learner,
             context.waiter,
             SamplerOffer(self.player, number, seat.offer.entities, lanes, size, None),
             self._lag,
@@ -66,6 +70,7 @@ class Sampler(PlayerProcess):
             Rollout(spaces, extras, horizon=horizon, lanes=lanes, memory=place) for place in self._channel.rollouts
         ]
         self._weights = PublishedWeights(self.policy)
+        self._job = -1
         self._loaded, self._over, self._epoch = -1, False, 0
         self.sent = 0
         if self._channel.by_message:
@@ -92,11 +97,14 @@ class Sampler(PlayerProcess):
     def _sample(self) -> None:
         """Collect and send one rollout after the other."""
         clock = time.perf_counter_ns
+        if self._opponents is not None and not self._over:
+            self.collector.prefetch()
         while True:
             began = clock()
             self._load(max(0, self.sent - self._lag))
             if self._over:
                 return
+            self._configure()
             place = self._channel.await_place(self.sent)
             waited = clock() - began
             rollout = self._rollouts[place]
@@ -109,6 +117,16 @@ class Sampler(PlayerProcess):
                 rollout.header[number] = word
             self._channel.post(self.sent)
             self.sent += 1
+
+    def _configure(self) -> None:
+        """In a league, do what the newest job says of acting, and tell the learner what it says of data."""
+        job = None if self._opponents is None else self._opponents.job
+        if job is None or job.id == self._job:
+            return
+        self._job = job.id
+        self.context.mailbox.post(self._learner, JobOfWorker(job))
+        if (job.forward or job.data) and hasattr(self.policy, "configure"):
+            self.policy.configure(job.forward, job.data)
 
     def _load(self, needed: int) -> None:
         """Act with a version of the weights from here on: with the newest, once there is the one that is needed.

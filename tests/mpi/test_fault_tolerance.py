@@ -70,6 +70,55 @@ def test_others_outlive_a_worker_that_steps_its_own_environment(tmp_path):
         run.end()
 
 
+def apart(steps, learners, **more):
+    """Workers that step their own environments, and their learners."""
+    return {
+        "steps": steps,
+        "fault_tolerance": "ulfm",
+        "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4, "in_worker": True},
+        "policies": {"p": {"use": "ppo", "learners": learners, "max_lag": 2, "settings": {"horizon": 32}}},
+        "matches": [{"seats": ["p"], "replicas": 4}],
+        "verify_replicas": True,
+        **more,
+    }
+
+
+def test_others_outlive_a_worker_and_one_of_its_learners(tmp_path):
+    steps = 400_000  # some seconds more than the losses take
+    run = Observed(tmp_path, apart(steps, 2))
+    try:
+        run.wait_for_updates(3)
+        lose(run, "worker", updates=3)
+        lose(run, "learner", updates=3)
+        assert run.wait(120) == 0, run.tail(60)
+        assert run.ask("SELECT max(steps) FROM metrics")[0][0] >= steps
+        roles_of_dead = sorted(role.split(" ")[0] for (role,) in run.ask("SELECT role FROM faults WHERE what = 'died'"))
+        assert roles_of_dead == ["learner", "worker"]
+        counts = dict(run.ask("SELECT name, value FROM metrics WHERE name LIKE 'experience/%'"))
+        assert counts["experience/sent"] == counts["experience/learned"] + counts["experience/dropped"]
+        assert run.left_behind() == {}
+    finally:
+        run.end()
+
+
+def test_a_player_whose_only_learner_dies_goes_on_from_the_last_checkpoint(tmp_path):
+    steps = 200_000
+    run = Observed(tmp_path, apart(steps, 1, checkpoint={"every": 0.5}))
+    try:
+        run.wait_for_updates(3)
+        while not manifests(run.directory):
+            assert run.process.poll() is None, run.tail()
+            time.sleep(0.05)
+        lose(run, "learner", updates=3)
+        assert run.wait(120) == 0, run.tail(60)
+        log = (run.directory / "log/arena.log").read_text()
+        assert "no learner of p is left: it goes back from" in log
+        assert "p is finished after 2" in log
+        assert run.left_behind() == {}
+    finally:
+        run.end()
+
+
 def test_the_roots_death_ends_the_run_and_what_was_checkpointed_goes_on(tmp_path):
     config = {
         "steps": ENDLESS,

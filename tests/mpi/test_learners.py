@@ -1,7 +1,10 @@
 """Learners apart from the workers that act for them."""
 
 import json
+import os
+import signal
 import sqlite3
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +12,10 @@ import pytest
 
 from arena.launch import mpirun
 from arena.learning.weights import read_tensors
+from arena.records.checkpoints import Checkpoints
+from benchmarks.determinism import manifests
+from benchmarks.survival import roles
+from benchmarks.tools.observing import Observed
 
 from .launching import PLAYERS, Outcome, player, run_arena, run_mpirun, succeed, write_config
 
@@ -112,6 +119,37 @@ def test_learners_of_several_workers_end_in_good_order(tmp_path, machine):
     assert sorted(roles) == sorted(["root"] + ["environment"] * 2 + ["worker"] * 8 + ["learner"] * 3)
 
 
+@pytest.mark.parametrize("who", ["worker", "learner"])
+def test_a_run_that_loses_a_rank_ends_and_is_resumed(tmp_path, who):
+    config = {
+        "steps": 10**9,
+        "checkpoint": {"every": 0.3},
+        "env": {"use": CARTPOLE, "num_envs": 4},
+        "policies": {"p": {"use": "dqn", "learners": 1, "max_lag": 2, "settings": {"warmup": 500}}},
+        "matches": [{"seats": ["p"], "replicas": 2}],
+        "records": {"plots": False},
+    }
+    run = Observed(tmp_path, config)
+    try:
+        run.wait_for_updates(30)
+        while not manifests(run.directory):
+            assert run.process.poll() is None, run.tail()
+            time.sleep(0.05)
+        rank = next(rank for rank, part in roles(run).items() if part.startswith(who))
+        os.kill(run.pid_of(rank), signal.SIGKILL)
+        assert run.wait(60) not in (0, None), run.tail()
+        assert run.left_behind() == {}
+    finally:
+        run.end()
+    newest = Checkpoints(run.directory / "checkpoints").newest()
+    assert newest is not None
+    assert (newest.path / "p.learner-0.replay.safetensors").is_file()
+    before = newest.manifest["steps"]["p"]
+    outcome = succeed(run_arena(tmp_path, {**config, "steps": before + 2_000}, "--resume"))
+    found = totals(outcome.directory)["p"]
+    assert 0 < found["experience/learned"] <= 2_000 / 64 + 1, "it continued, and with its replay"
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -199,3 +237,35 @@ def test_several_seats_of_one_player_share_a_runner(tmp_path):
     outcome = succeed(run_arena(tmp_path, config))
     assert "5 ranks" in (outcome.directory / "log/arena.log").read_text("utf-8")
     assert totals(outcome.directory)["p"]["lag/greatest"] <= 1
+
+
+def test_a_league_s_players_learn_apart_and_are_restarted(tmp_path):
+    settings = {"hidden": [8], "horizon": 16, "learning_rate": 0.01}
+    config = {
+        "steps": 12_000,
+        "verify_replicas": True,
+        "env": {"use": "matrix_game", "settings": {"rounds": 4}, "num_envs": 8},
+        "policies": {"p": {"use": "ppo", "learners": 2, "max_lag": 2, "settings": settings}},
+        "league": {
+            "use": "alphastar",
+            "episodes": 16,
+            "publish_every": 0,
+            "settings": {
+                "categories": {"default": {"main_player": 1, "main_exploiter": 1}},
+                "players": {name: {"one_phase_step": 2_000} for name in ("main_player", "main_exploiter")},
+            },
+        },
+    }
+    outcome = succeed(run_arena(tmp_path, config))
+    log = (outcome.directory / "log/arena.log").read_text("utf-8")
+    resets = log.count("main_exploiter_default_0 is reset")
+    assert resets > 0
+    found = totals(outcome.directory)
+    assert set(found) == {"main_player_default_0", "main_exploiter_default_0"}
+    late = 2 * 2 * (resets + 1)  # of two workers, as many rollouts as their weights may be behind
+    assert 4 * resets <= found["main_exploiter_default_0"]["experience/dropped"] <= late
+    assert found["main_player_default_0"]["experience/dropped"] <= 4
+    assert all(one["lag/greatest"] <= 2 for one in found.values())
+    with sqlite3.connect(outcome.directory / "arena.sqlite") as database:
+        players = database.execute("SELECT player, active FROM league_players").fetchall()
+    assert sum(not active for _, active in players) >= 2, "snapshots are frozen"
