@@ -47,6 +47,8 @@ EXPECTED = {
     "alphastar_leduc",
     "brps",
     "ecr_dqn",
+    "single_file_dqn",
+    "experience_loop",
     "ecr_dqn_shared",
     "ecr_ppo",
     "solo_cartpole",

@@ -29,7 +29,7 @@ from arena.comms.world import World
 from arena.protocol.experience import CheckOut, LearnerAnswer, SamplerOffer, SamplerReady
 from arena.system.shared_memory import OfferedMemory, find_memory, offer_memory
 
-_TALK, _ROLLOUTS, _VERSIONS, _TAGS = 0, 1, 2, 3
+_TALK, _ROLLOUTS, _VERSIONS, _THINGS, _TAGS = 0, 1, 2, 3, 4
 _FIRST_TAG = 1000  # above those of seats
 
 
@@ -112,9 +112,18 @@ class SamplerChannel:
         """Send a rollout, which is in its place."""
         self._sender.post(number)
 
+    def post_thing(self, number: int, thing: Any) -> None:
+        """Send something pickled beside a rollout, and with it the rollout, which may have no bytes."""
+        self._leaving = [request for request in self._leaving if not request.Test()]
+        self._leaving.append(self._comm.isend(thing, self._learner, _tag(self._worker, _THINGS)))
+        self.post(number)
+
     def check_out(self, sent: int) -> None:
-        """Say that nothing more comes, wait until all has left, and give everything back."""
+        """Say that nothing more comes."""
         self._leaving.append(self._comm.isend(CheckOut(sent), self._learner, _tag(self._worker, _TALK)))
+
+    def close(self) -> None:
+        """Wait until all has left, and give everything back; the last version has come."""
         self._waiter.until(
             lambda: MPI.Request.Testall(self._leaving), lambda: f"the last words to {self._name} to leave"
         )
@@ -168,6 +177,25 @@ class LearnerChannel:
             )
         return number % len(self.rollouts)
 
+    def await_thing(self, number: int) -> Any:
+        """Return what comes beside a rollout; None where the worker has checked out without one of this number."""
+
+        def here() -> bool:
+            return self._receiver.posted() > number or self.is_out()
+
+        if not here():
+            self._waiter.until(here, lambda: f"experience {number} of {self._name} (rank {self._rank})")
+        if self._receiver.posted() <= number and self.checked_out is not None and self.checked_out <= number:
+            return None
+        return take(self._comm, self._rank, _tag(self._worker, _THINGS), self._waiter, f"experience {number}")
+
+    def is_out(self) -> bool:
+        """Whether the worker has checked out."""
+        if self.checked_out is None and self._comm.iprobe(self._rank, _tag(self._worker, _TALK)):
+            name = f"the last word of {self._name}"
+            self.checked_out = take(self._comm, self._rank, _tag(self._worker, _TALK), self._waiter, name).sent
+        return self.checked_out is not None
+
     def release(self, number: int) -> None:
         """Say that a rollout is learned from or dropped."""
         self.received = number + 1
@@ -178,9 +206,7 @@ class LearnerChannel:
         came = self._receiver.posted() - self.received
         if came:
             self.release(self.received + came - 1)
-        if self.checked_out is None and self._comm.iprobe(self._rank, _tag(self._worker, _TALK)):
-            name = f"the last word of {self._name}"
-            self.checked_out = take(self._comm, self._rank, _tag(self._worker, _TALK), self._waiter, name).sent
+        self.is_out()
         return came
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from arena.common.text import suggestion
 from arena.config.run import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces, Environment
 from arena.evaluation.play import Acting, SeatAgent
-from arena.evaluation.stubs import LoneGroup, StandInError, stand_in_env
+from arena.group.stand_ins import LoneGroup, StandInError, stand_in_env
 from arena.learning.weights import read_metadata, read_state
 from arena.plan.seats import check_seats
 from arena.protocol.wire import Block

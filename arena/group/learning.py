@@ -235,16 +235,6 @@ class LearningMember(Member):
         if self.channel.rank == 0 and not failures[0]:
             self.report_part(order)
 
-    def write_alone(self) -> None:
-        """After the group's last update: write what the root has asked this player for, if it has."""
-        if self.channel.rank:
-            return
-        self.look_into_mailbox()
-        if self.checkpoint_asked is not None:
-            order, self.checkpoint_asked = self.checkpoint_asked, None
-            if self.learns and self.write_part(order):
-                self.report_part(order)
-
     def _verify_replicas(self) -> None:
         """Hold every rank's weights against the others'.
 

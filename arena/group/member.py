@@ -108,6 +108,7 @@ class Member(PlayerProcess, ABC):
       steps: transition steps of the player in this round: of the whole group where it learns update by update, else of
         this rank.
       updates: gradient updates of the player so far.
+      reporter: number under which it reports.
       metrics: of the last update.
       logged: what the policy has logged since the last report, where it runs itself.
       learns: whether the player learns in this round.
@@ -128,6 +129,7 @@ class Member(PlayerProcess, ABC):
         self.steps = context.start.steps.get(self.player, 0)
         self.updates = context.start.updates.get(self.player, 0)
         self._steps_before = context.start.steps_before.get(self.player, 0)
+        self.reporter = channel.rank
         self.finished = self._replay_left_out = False
         self.stop_asked = False
         self.checkpoint_asked: WriteCheckpoint | None = None
@@ -271,7 +273,7 @@ class Member(PlayerProcess, ABC):
         """Tell the root how far the player is."""
         steps = self.steps_of_player() if pooled else self.steps
         logged, self.logged = tuple(self.logged), []
-        report = Progress(self.player, self.channel.rank, steps, self.updates, pooled, dict(self.metrics), logged)
+        report = Progress(self.player, self.reporter, steps, self.updates, pooled, dict(self.metrics), logged)
         self.context.mailbox.post(0, report)
 
     def look_into_mailbox(self) -> None:
@@ -285,6 +287,16 @@ class Member(PlayerProcess, ABC):
                 self.checkpoint_asked = mail[1]
             else:
                 self.restart_asked = mail[1]
+
+    def write_alone(self) -> None:
+        """Write what the root has asked this player for, if it has, while the group learns nothing."""
+        if self.channel.rank:
+            return
+        self.look_into_mailbox()
+        if self.checkpoint_asked is not None:
+            order, self.checkpoint_asked = self.checkpoint_asked, None
+            if self.learns and self.write_part(order):
+                self.report_part(order)
 
     @abstractmethod
     def serve(self) -> None:

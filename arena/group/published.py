@@ -37,7 +37,7 @@ class PublishedWeights:
     """
 
     def __init__(self, policy: Any) -> None:
-        """Lay out what a policy says that acting needs (``acting_state``, else ``weights``)."""
+        """Lay out what a policy says that acting needs: ``acting_state``, else ``weights``, else ``state_dict``."""
         self._policy = policy
         carver = Carver()
         self._header = carver.want((VERSION_WORDS,), np.int64)
@@ -51,8 +51,8 @@ class PublishedWeights:
         self.size = carver.size
 
     def _state(self) -> Mapping[str, Any]:
-        policy = self._policy
-        return policy.acting_state() if hasattr(policy, "acting_state") else policy.weights()
+        named = next(name for name in ("acting_state", "weights", "state_dict") if hasattr(self._policy, name))
+        return getattr(self._policy, named)()
 
     def use(self, policy: Any) -> None:
         """Publish another policy of the same kind from here on."""
@@ -75,12 +75,16 @@ class PublishedWeights:
         known = None if progress != progress else progress
         return VersionHeader(words[VERSION], words[STEPS], bool(words[OVER]), words[EPOCH], known)
 
-    def load(self, place: np.ndarray) -> None:
-        """Load a version into the policy."""
+    def state(self, place: np.ndarray) -> dict[str, Any]:
+        """Return a version as named torch tensors, views of its place."""
         import torch
 
         _, arrays = self._carver.carve(place)
-        state = {name: torch.from_numpy(arrays[number]) for name, number in self._numbers.items()}
+        return {name: torch.from_numpy(arrays[number]) for name, number in self._numbers.items()}
+
+    def load(self, place: np.ndarray) -> None:
+        """Load a version into the policy."""
+        state = self.state(place)
         if hasattr(self._policy, "load_acting_state"):
             self._policy.load_acting_state(state)
         else:

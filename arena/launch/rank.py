@@ -427,20 +427,33 @@ class Rank:
             self.worker.serve()
 
     def _serve_learner(self, context: Context, channel: GroupChannel | None) -> None:
+        from arena.learner.custom import CustomLearner
         from arena.learner.process import Learner
 
         assert channel is not None
-        self.worker = Learner(context, channel)
+        use = self.config.players[str(context.me.player)].use
+        learner_class: Any = CustomLearner if hasattr(registry.policy_class(use), "run") else Learner
+        self.worker = learner_class(context, channel)
         self.worker.serve()
 
     def _serve_sampler(self, context: Context) -> None:
+        from arena.worker.custom_sampler import CustomSampler
         from arena.worker.sampler import Sampler
 
-        self._refuse_a_loop(context, "learners")
         assert context.me.match is not None
+        sampler_class: Any = Sampler
+        use = self.config.players[str(context.me.player)].use
+        if hasattr(registry.policy_class(use), "run"):
+            sampler_class = CustomSampler
+            self._refuse_a_policy_that_runs_itself(context, use)
+            if not hasattr(registry.policy_class(use), "learn"):
+                raise ConfigError(
+                    f"policies.{context.me.player}.learners: expected a class with learn(batch) beside run, found "
+                    f"{use} without"
+                )
         environment, _ = context.plan.match_ranks(context.me.match)
         if environment != self.world.rank or context.plan.assignments[environment].role == "runner":
-            sampler = Sampler(context, environment)
+            sampler = sampler_class(context, environment)
             self.seats.append(sampler.seat)
             sampler.serve()
             return
@@ -450,7 +463,7 @@ class Rank:
             self._serve_environment(context._replace(waiter=waiter), ())
 
         with environment_in_worker(serve, self.waiter, self.log) as waiter:
-            sampler = Sampler(context._replace(waiter=waiter), environment)
+            sampler = sampler_class(context._replace(waiter=waiter), environment)
             self.seats.append(sampler.seat)
             sampler.serve()
 
@@ -475,20 +488,20 @@ class Rank:
         player = context.plan.matches[match].seats[number].player
         me = Assignment(me.rank, me.node, "worker", match, number, player, in_worker=True)
         context = context._replace(me=me, waiter=waiter)
+        self._refuse_a_loop(context)
         if player in context.plan.learners:
             self._serve_sampler(context)
             return
         from arena.worker.act_learn import ActLearnWorker
 
-        self._refuse_a_loop(context, "use")
         places = context.plan.places[player]
         member = LoneMember(places.index((match, number)), len(places))
         worker = ActLearnWorker(context, member, self.world.rank)
         self.seats.append(worker.seat)
         worker.serve()
 
-    def _refuse_a_loop(self, context: Context, key: str) -> None:
-        """Refuse a policy with a loop of its own where a worker acts for learners, or shares its rank with others.
+    def _refuse_a_loop(self, context: Context) -> None:
+        """Refuse a policy with a loop of its own where a worker shares its rank with others.
 
         Raises:
           ConfigError: it has one.
@@ -496,8 +509,8 @@ class Rank:
         use = self.config.players[str(context.me.player)].use
         if hasattr(registry.policy_class(use), "run"):
             raise ConfigError(
-                f"policies.{context.me.player}.{key}: expected a policy that separates act from learn (such as "
-                f"ppo), found {use}, which has a loop of its own"
+                f"policies.{context.me.player}.use: expected a policy that separates act from learn (such as ppo) in a "
+                f"match whose seats share a rank, found {use}, which has a loop of its own"
             )
 
     def _refuse_a_policy_that_runs_itself(self, context: Context, use: str) -> None:

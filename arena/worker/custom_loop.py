@@ -1,18 +1,16 @@
 """The custom loop: a policy with ``run`` gets its seat as an environment, and runs itself."""
 
-import inspect
 import time
-from pathlib import Path
 from typing import Any
 
 from arena.common import registry
-from arena.common.errors import ConfigError, MatchOver
+from arena.common.errors import MatchOver
 from arena.common.seeding import derive_seed
 from arena.common.waiting import do_nothing
 from arena.comms import GroupChannel
 from arena.group.context import Context
+from arena.group.custom import keywords_of, restore_custom, state_of_custom
 from arena.group.member import Member
-from arena.learning.weights import read_state
 from arena.protocol.messages import LoggedScalar
 from arena.worker.collector import Collector
 from arena.worker.custom_player import CustomPlayer
@@ -31,29 +29,21 @@ class CustomLoopWorker(Member):
         self.seat = take_seat(context, environment_rank, wants_infos=True)
         self.check_spaces(self.seat.offer.distinct_spaces())
         self._calls: dict[str, int] = {}  # of ``group.log``, by name
-        self.group = Group(channel, self._log)
-        keywords = self._keywords()
+        self.group: Any = self._make_group()
+        keywords = keywords_of(self)
         self._steps_at_start, self._updates_before = self._steps_before + self.steps, self.updates
         self.learns = not self.settings.frozen
         self.join(self.learns)
         self.policy = self.policy_class(make_proxy(self.seat), self.group, **keywords)
+        if hasattr(self.policy, "learn"):
+            self.group.learn = self.policy.learn
         self.set_up_torch()
         self._restore()
         self.seat.housekeeping = self._housekeeping
 
-    def _keywords(self) -> dict[str, Any]:
-        model = registry.policy_settings_model(self.settings.use)
-        keywords = dict(self.settings.settings)
-        if model is not None:
-            keywords = model(**keywords).model_dump()
-        signature = inspect.signature(self.policy_class)
-        try:
-            signature.bind(None, None, **keywords)
-        except TypeError as error:
-            raise ConfigError(
-                f"policies.{self.player}.settings: {self.settings.use} takes {signature}: {error}"
-            ) from error
-        return keywords
+    def _make_group(self) -> Any:
+        """Return what the policy knows its group by."""
+        return Group(self.channel, self._log)
 
     def _log(self, scalars: dict[str, float]) -> None:
         steps, updates, now = self.steps_of_player(), self._updates_before + self.group.updates, time.time()
@@ -62,24 +52,11 @@ class CustomLoopWorker(Member):
             self.logged.append(LoggedScalar(name, call, value, steps, updates, now))
 
     def _restore(self) -> None:
-        state = self.stored_state()
-        if state is None and self.settings.warm_start is not None:
-            state = read_state(Path(self.settings.warm_start))
-        if state is not None and hasattr(self.policy, "load_state_dict"):
-            self.policy.load_state_dict(state)
+        restore_custom(self, self.policy)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the policy's own state, empty where it has none."""
-        if not hasattr(self.policy, "state_dict"):
-            return {}
-        state = self.policy.state_dict()
-        odd = [name for name, value in state.items() if not hasattr(value, "shape")]
-        if odd:
-            raise ConfigError(
-                f"{self.settings.use}.state_dict() must be a flat dict of tensors or arrays; "
-                f"{odd[0]!r} is a {type(state[odd[0]]).__name__}"
-            )
-        return state
+        return state_of_custom(self, self.policy)
 
     def steps_of_player(self) -> int:
         """Return the transition steps of the player in the run, taking the others to be as far as this worker."""
@@ -96,12 +73,7 @@ class CustomLoopWorker(Member):
             return
         if self.reporting.due():
             self._report()
-        if self.channel.rank == 0:
-            self.look_into_mailbox()
-            if self.checkpoint_asked is not None:
-                order, self.checkpoint_asked = self.checkpoint_asked, None
-                if self.write_part(order):
-                    self.report_part(order)
+        self.write_alone()
 
     def serve(self) -> None:
         """Run the policy, then keep its seat until the match is over."""

@@ -1,11 +1,12 @@
 """The object ``group`` of policies with a loop of their own: all workers of one player."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from arena.common.errors import ConfigError
 from arena.comms import GroupChannel
 
 if TYPE_CHECKING:  # a policy that does without torch is not made to load it
@@ -23,6 +24,7 @@ class Group:
     Attributes:
       rank: this worker's number in the group, from 0.
       size: number of workers.
+      learn: of the policy, where it has one.
       updates: how often gradients were averaged so far; of several models, those of the one that had it most often.
     """
 
@@ -35,6 +37,7 @@ class Group:
         self._gradients: WeakKeyDictionary[torch.nn.Module, FlatGradient] = WeakKeyDictionary()
         self._averaged: WeakKeyDictionary[torch.nn.Module, int] = WeakKeyDictionary()
         self.updates = 0
+        self.learn: Callable[[dict[str, Any]], Any] = _cannot_learn
 
     def average_gradients(self, model: "torch.nn.Module", weight: float = 1.0) -> None:
         """Replace every parameter's ``.grad`` by its mean over the group, weighted by ``weight``.
@@ -88,3 +91,26 @@ class Group:
         Not a collective call: each worker counts its calls of each name, and calls of equal number are averaged.
         """
         self._log({name: float(value) for name, value in scalars.items()})
+
+    def send_experience(self, batch: Mapping[str, Any]) -> None:
+        """Have the class's ``learn(batch)`` learn from arrays ``[N, ...]`` by name; metrics that it returns are logged.
+
+        With ``learners`` that is done elsewhere, with the batches of all workers behind each other, and this returns
+        at once unless the worker is ``max_lag`` updates ahead. Else it is done here, on this worker's batch.
+        """
+        metrics = self.learn(dict(batch))
+        if metrics:
+            self.log(**metrics)
+
+    def pull_weights(self, model: Any = None) -> bool:
+        """Load the learner's newest weights; return whether they are newer than those of the last call.
+
+        Args:
+          model: what has a ``load_state_dict`` for what the class's ``weights()`` (else its ``state_dict()``) returns;
+            None takes the policy itself. Without ``learners`` nothing is to be loaded.
+        """
+        return False
+
+
+def _cannot_learn(batch: Mapping[str, Any]) -> None:
+    raise ConfigError("group.send_experience: expected a policy with learn(batch), found none")

@@ -130,12 +130,8 @@ class RemoteTrainerWorker(Member):
     def _look(self) -> None:
         if self.reporting.due():
             self._report()
-        if self.channel.rank == 0 and self.housekeeping.due():
-            self.look_into_mailbox()
-            if self.checkpoint_asked is not None:
-                order, self.checkpoint_asked = self.checkpoint_asked, None
-                if self.write_part(order):
-                    self.report_part(order)
+        if self.housekeeping.due():
+            self.write_alone()
 
     def _report(self) -> None:
         self.steps = self.buffer.taken  # since this attempt has begun, as for policies with a loop of their own

@@ -93,6 +93,7 @@ class Sampler(PlayerProcess):
         while not self._over:  # the learner has published the last version: all are taken
             self._load(self._loaded + 1)
         self._channel.check_out(self.sent)
+        self._channel.close()
 
     def _sample(self) -> None:
         """Collect and send one rollout after the other."""

@@ -294,7 +294,7 @@ def test_a_policy_that_cannot_be_evaluated_says_why(tmp_path, balancer, capsys, 
 
 
 def test_stable_baselines3_players_can_be_evaluated(tmp_path):
-    from arena.evaluation.stubs import LoneGroup, stand_in_env
+    from arena.group.stand_ins import LoneGroup, stand_in_env
     from arena.policies.sb3 import StableBaselines3
 
     text = (

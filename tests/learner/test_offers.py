@@ -5,7 +5,7 @@ from gymnasium import spaces as gym_spaces
 
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
-from arena.learner.process import check_offers
+from arena.learner.workers import check_offers
 from arena.protocol.experience import SamplerOffer
 
 VECTOR, IMAGE = (EntitySpaces("a", gym_spaces.Box(0, 1, shape), gym_spaces.Discrete(2)) for shape in ((3,), (8, 8, 3)))

@@ -163,7 +163,7 @@ def test_a_run_that_loses_a_rank_ends_and_is_resumed(tmp_path, who):
         ),
         (
             {"policies": {"p": {"use": player("counts:CountsSteps"), "learners": 1}}},
-            "policies.p.learners: expected a policy that separates act from learn (such as ppo), found",
+            "policies.p.learners: expected a class with learn(batch) beside run, found",
         ),
         ({"env": {"use": CARTPOLE, "autoreset": "same_step"}}, "needs next_step, found same_step"),
     ],
@@ -237,6 +237,60 @@ def test_several_seats_of_one_player_share_a_runner(tmp_path):
     outcome = succeed(run_arena(tmp_path, config))
     assert "5 ranks" in (outcome.directory / "log/arena.log").read_text("utf-8")
     assert totals(outcome.directory)["p"]["lag/greatest"] <= 1
+
+
+def test_a_loop_of_ones_own_sends_experience_and_pulls_weights(tmp_path):
+    """Two workers with unequal shares: the second one has a slower match, and stops early."""
+    config = {
+        "steps": 3_000,
+        "env": {"use": CARTPOLE},
+        "policies": {"p": {"use": player("apart:Sends"), "learners": 1, "max_lag": 2}},
+        "matches": [{"seats": ["p"]}, {"seats": ["p"], "env": {"in_worker": True}}],
+        "checkpoint": {"every": 0.2},
+    }
+    outcome = succeed(run_arena(tmp_path, config))
+    found = totals(outcome.directory)["p"]
+    assert found["experience/sent"] == found["experience/learned"] == 30 + 10
+    assert 0 < found["lag/greatest"] <= 2
+    assert "worker 0 ended with weights of update 30" in outcome.output
+    with sqlite3.connect(outcome.directory / "arena.sqlite") as database:
+        sizes = [value for (value,) in database.execute("SELECT value FROM metrics WHERE name = 'rows' ORDER BY rowid")]
+    assert sizes == [100.0] * 10 + [50.0] * 20, "the batches of all workers that are there, behind each other"
+    path = max(outcome.directory.glob("checkpoints/*/p.safetensors"), key=lambda path: int(path.parent.name))
+    assert read_tensors(path)["updates"].tolist() == [30.0]
+
+
+def test_a_loop_that_acts_with_older_weights_than_allowed_is_told_so(tmp_path):
+    config = {
+        "steps": 3_000,
+        "env": {"use": CARTPOLE},
+        "policies": {"p": {"use": player("apart:NeverPulls"), "learners": 1, "max_lag": 2}},
+        "matches": [{"seats": ["p"]}],
+    }
+    outcome = run_arena(tmp_path, config)
+    assert outcome.code == 2
+    assert "policies.p.max_lag: expected weights at most 2 updates old, found experience 3" in outcome.errors
+
+
+def test_an_agent_that_was_written_for_one_process_learns_apart(tmp_path):
+    """What acts has the learner's numbers, and what learns sees whole transitions of all workers."""
+    config = {
+        "steps": 4_000,
+        "env": {"use": CARTPOLE, "num_envs": 3},
+        "policies": {"p": {"use": player("apart:PlainAgent"), "learners": 1, "settings": {"size": 3}}},
+        "matches": [{"seats": ["p"], "replicas": 2}],
+    }
+    outcome = succeed(run_arena(tmp_path, config))
+    found = totals(outcome.directory)["p"]
+    assert found["experience/learned"] == 2 * (4_000 // 96 + 1) or found["experience/learned"] > 70
+    assert "the learner's numbers have come" in outcome.output
+    config["policies"]["p"] = {**config["policies"]["p"], "learners": 0}
+    outcome = run_arena(tmp_path, {**config, "name": "inside"})
+    assert outcome.code == 2
+    assert "expected one rank that learns, found 2; set learners: 1" in outcome.errors
+    config["policies"]["p"]["settings"] = {"sice": 3}
+    outcome = run_arena(tmp_path, {**config, "name": "wrong"})
+    assert outcome.code == 2 and "settings of PlainAgent, which takes" in outcome.errors
 
 
 def test_a_league_s_players_learn_apart_and_are_restarted(tmp_path):

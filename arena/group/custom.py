@@ -1,0 +1,56 @@
+"""Policies with a loop of their own, as workers and learners build, load and store them."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+from arena.common import registry
+from arena.common.errors import ConfigError
+from arena.group.member import PlayerProcess
+from arena.learning.weights import read_state
+
+
+def keywords_of(process: PlayerProcess) -> dict[str, Any]:
+    """Return the settings that a player's class is built with, beside its environment and its group.
+
+    Raises:
+      ConfigError: the class does not take them.
+    """
+    use = process.settings.use
+    model = registry.policy_settings_model(use)
+    keywords = dict(process.settings.settings)
+    if model is not None:
+        keywords = model(**keywords).model_dump()
+    signature = inspect.signature(process.policy_class)
+    try:
+        signature.bind(None, None, **keywords)
+    except TypeError as error:
+        raise ConfigError(f"policies.{process.player}.settings: {use} takes {signature}: {error}") from error
+    return keywords
+
+
+def restore_custom(process: PlayerProcess, policy: Any) -> None:
+    """Load a policy from the checkpoint that the round starts from, or from its warm start, where it can be loaded."""
+    state = process.stored_state()
+    if state is None and process.settings.warm_start is not None:
+        state = read_state(Path(process.settings.warm_start))
+    if state is not None and hasattr(policy, "load_state_dict"):
+        policy.load_state_dict(state)
+
+
+def state_of_custom(process: PlayerProcess, policy: Any) -> dict[str, Any]:
+    """Return a policy's own state, empty where it has none.
+
+    Raises:
+      ConfigError: it is none that a checkpoint can hold.
+    """
+    if not hasattr(policy, "state_dict"):
+        return {}
+    state = policy.state_dict()
+    odd = [name for name, value in state.items() if not hasattr(value, "shape")]
+    if odd:
+        raise ConfigError(
+            f"{process.settings.use}.state_dict() must be a flat dict of tensors or arrays; "
+            f"{odd[0]!r} is a {type(state[odd[0]]).__name__}"
+        )
+    return state

@@ -1,0 +1,128 @@
+"""The learner of a policy with a loop of its own: the class's ``learn`` on the batches of all workers."""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from arena.common.errors import ConfigError
+from arena.comms import GroupChannel
+from arena.group.context import Context
+from arena.group.custom import keywords_of, restore_custom, state_of_custom
+from arena.group.member import Member
+from arena.group.published import PublishedWeights, VersionHeader
+from arena.group.stand_ins import LoneGroup, stand_in_env
+from arena.learner.workers import Workers
+from arena.protocol.messages import LoggedScalar
+
+
+class _LearnersGroup(LoneGroup):
+    """What the policy knows its group by, where it learns: one that learns alone, and logs."""
+
+    def __init__(self, learner: "CustomLearner") -> None:
+        self._learner = learner
+
+    def log(self, **scalars: float) -> None:
+        """Record scalars under the player's name."""
+        self._learner.log({name: float(value) for name, value in scalars.items()})
+
+
+class CustomLearner(Member):
+    """Calls ``learn(batch)`` once for the batches that all workers have sent."""
+
+    act_learn = False
+
+    def __init__(self, context: Context, channel: GroupChannel) -> None:
+        """Meet the workers, and build the policy with an environment that has its spaces only.
+
+        Raises:
+          ConfigError: there are several learners.
+        """
+        super().__init__(context, channel)
+        if channel.size > 1:
+            raise ConfigError(
+                f"policies.{self.player}.learners: expected 1 for a policy with a loop of its own, found {channel.size}"
+            )
+        self.learns = True
+        self._calls: dict[str, int] = {}
+        self._workers = Workers(self)
+        offer = self._workers.channels[0].offer
+        env = stand_in_env(offer.entities, offer.lanes, "next_step")
+        self.policy = self.policy_class(env, _LearnersGroup(self), **keywords_of(self))
+        self.set_up_torch()
+        restore_custom(self, self.policy)
+        self._weights = PublishedWeights(self.policy)
+        self._workers.answer(self._weights.size)
+        self._learned = 0
+        self.reporter = len(context.plan.groups[self.player])  # behind the workers, which report their steps
+
+    @property
+    def part(self) -> str:
+        """See ``Member``."""
+        return f"{self.player}.learner-{self.channel.rank}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the policy's own state."""
+        return state_of_custom(self, self.policy)
+
+    def weights(self) -> dict[str, Any]:
+        """Return what playing needs."""
+        return self.policy.weights() if hasattr(self.policy, "weights") else self.state_dict()
+
+    def log(self, scalars: dict[str, float]) -> None:
+        """Keep scalars for the next report."""
+        steps, now = self.steps_of_player(), time.time()
+        for name, value in scalars.items():
+            self._calls[name] = call = self._calls.get(name, 0) + 1
+            self.logged.append(LoggedScalar(name, call, value, steps, self.updates, now))
+
+    def serve(self) -> None:
+        """Learn until every worker has checked out."""
+        number, over = 0, False
+        while not over:
+            self._publish(number, over=False)
+            batches = self._take(number)
+            over = not batches
+            if batches:
+                names = batches[0].keys()
+                joined = {name: np.concatenate([batch[name] for batch in batches]) for name in names}
+                metrics = self.policy.learn(joined)
+                self.updates += 1
+                number += 1
+                if metrics:
+                    self.log(metrics)
+            if self.housekeeping.due():
+                self.write_alone()
+            if over or self.reporting.due():
+                self._report()
+        self._publish(number + 1, over=True)
+        self._workers.let_go(self._learned)
+
+    def _take(self, number: int) -> list[dict[str, np.ndarray]]:
+        """Return the batches number ``number`` of the workers that have not checked out before."""
+        batches = []
+        for each in self._workers.channels:
+            if each.checked_out is not None and each.checked_out <= number:
+                continue
+            thing = each.await_thing(number)
+            if thing is not None:
+                found, version, taken, batch = thing
+                self._workers.greatest_lag = max(
+                    self._workers.greatest_lag, self._workers.check_lag(number, found, version)
+                )
+                each.release(number)
+                self.steps += taken
+                self._learned += 1
+                batches.append(batch)
+        return batches
+
+    def _publish(self, version: int, *, over: bool) -> None:
+        header = VersionHeader(version, self.steps_of_player(), over, 0, None)
+        self._weights.write(self._workers.versions.place(version), header)
+        self._workers.versions.publish(version)
+
+    def _report(self) -> None:
+        """Tell what was logged; steps are reported by the workers, so that this rank has none."""
+        steps, self.steps = self.steps, 0
+        self.report(pooled=False)
+        self.steps = steps

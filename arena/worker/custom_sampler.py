@@ -1,0 +1,147 @@
+"""The custom loop of a policy that learns elsewhere: it sends experience, and pulls weights."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from arena.common.errors import ConfigError
+from arena.common.waiting import do_nothing
+from arena.comms import LoneMember, SamplerChannel
+from arena.group.context import Context
+from arena.group.published import PublishedWeights
+from arena.protocol.experience import SamplerOffer
+from arena.worker.custom_loop import CustomLoopWorker
+
+
+class ExperienceGroup:
+    """The object ``group`` of a policy whose learners are apart; see ``arena.worker.group.Group``.
+
+    Attributes:
+      rank: number of this worker among those of the player, from 0.
+      size: number of workers.
+      updates: updates behind the weights that were pulled last.
+    """
+
+    def __init__(self, worker: "CustomSampler", rank: int, size: int, log: Callable[[dict[str, float]], None]) -> None:
+        self.rank, self.size, self._worker, self._log = rank, size, worker, log
+        self.updates = 0
+
+    def send_experience(self, batch: Mapping[str, Any]) -> None:
+        """See ``Group``."""
+        self._worker.send({name: np.asarray(array) for name, array in batch.items()})
+
+    def pull_weights(self, model: Any = None) -> bool:
+        """See ``Group``."""
+        return self._worker.pull(model)
+
+    def log(self, **scalars: float) -> None:
+        """See ``Group``."""
+        self._log({name: float(value) for name, value in scalars.items()})
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"group.{name}: the workers of a policy with learners reduce nothing among themselves; they have "
+            "send_experience, pull_weights and log"
+        )
+
+
+class CustomSampler(CustomLoopWorker):
+    """Hands its seat to a policy's own ``run``, whose class learns in another rank."""
+
+    def __init__(self, context: Context, environment_rank: int) -> None:
+        plan, me = context.plan, context.me
+        assert me.player is not None and me.match is not None and me.seat is not None
+        places = plan.places[me.player]
+        number = places.index((me.match, me.seat))
+        super().__init__(context, LoneMember(number, len(places)), environment_rank)
+        if not hasattr(self.policy, "weights") and not hasattr(self.policy, "state_dict"):
+            raise ConfigError(
+                f"policies.{self.player}.learners: expected a class with weights() or state_dict(), which say what a "
+                f"learner publishes, found {self.settings.use} without"
+            )
+        self._lag, self._sent, self._loaded, self._over, self._steps_sent = self.settings.lag, 0, -1, False, 0
+        self._is_out = False
+        self._weights = PublishedWeights(self.policy)
+        learner = plan.learner_of(self.player, number)
+        self._experience = SamplerChannel(
+            context.world,
+            plan.learners[self.player][learner],
+            context.waiter,
+            SamplerOffer(self.player, number, self.seat.offer.entities, self.seat.offer.copies, 0, None),
+            self._lag,
+            f"learner {learner} of {self.player!r}",
+        )
+
+    def _make_group(self) -> Any:
+        return ExperienceGroup(self, self.channel.rank, self.channel.size, self._log)
+
+    def send(self, batch: dict[str, np.ndarray]) -> None:
+        """Send experience, once the learner is not too far behind."""
+        self._experience.await_version(max(0, self._sent - self._lag))
+        self._experience.await_place(self._sent)
+        taken, self._steps_sent = self.seat.steps - self._steps_sent, self.seat.steps
+        self._experience.post_thing(self._sent, (self._sent, self._version_that_acts(), taken, batch))
+        self._sent += 1
+
+    def _version_that_acts(self) -> int:
+        """Return the version that was pulled last; a policy that pulls too seldom acts with older ones than allowed.
+
+        Raises:
+          ConfigError: it does.
+        """
+        if self._sent - max(0, self._loaded) > self._lag:
+            raise ConfigError(
+                f"policies.{self.player}.max_lag: expected weights at most {self._lag} updates old, found experience "
+                f"{self._sent} of weights {self._loaded}; call group.pull_weights before each batch that is collected"
+            )
+        return max(0, self._loaded)
+
+    def pull(self, model: Any) -> bool:
+        """Load the newest version, if there is one that was not loaded yet."""
+        version = self._experience.await_version(max(0, self._sent - self._lag))
+        if version == self._loaded:
+            return False
+        place = self._experience.version(version)
+        target = model
+        if target is None:
+            target = self.policy
+        state = self._weights.state(place)
+        loads = target.load_weights if hasattr(target, "load_weights") else target.load_state_dict
+        loads({name: tensor.clone() for name, tensor in state.items()})
+        self._over = self._weights.header(place).over
+        self._loaded = self.group.updates = version
+        self._experience.release(version)
+        return True
+
+    def _keep_playing(self) -> None:
+        self._check_out()
+        self.seat.housekeeping = self._look_for_versions
+        try:
+            super()._keep_playing()
+        finally:
+            self.context.waiter.on_idle = do_nothing
+
+    def _check_out(self) -> None:
+        if not self._is_out:
+            self._is_out = True
+            self._experience.check_out(self._sent)
+
+    def _look_for_versions(self) -> None:
+        """Take what the learner still publishes for others, so that it leaves."""
+        self._housekeeping()
+        self._skip(self._experience.await_version(self._loaded))
+
+    def _skip(self, version: int) -> None:
+        if version > self._loaded:
+            self._over = self._weights.header(self._experience.version(version)).over
+            self._loaded = version
+            self._experience.release(version)
+
+    def serve(self) -> None:
+        """See ``CustomLoopWorker``; the learner has published its last weights when the match is over."""
+        super().serve()
+        self._check_out()  # the match has ended before ``run`` has
+        while not self._over:
+            self._skip(self._experience.await_version(self._loaded + 1))
+        self._experience.close()
