@@ -90,6 +90,34 @@ def test_the_quickstart_on_two_nodes_keeps_its_match_inside_one(cluster: Cluster
     assert newest(run)["steps"]["blue"] >= 6000
 
 
+def test_runners_and_learners_on_two_nodes_exchange_experience_and_weights(cluster: Cluster, tmp_path):
+    """Two runners and a learner for each of four ports: what crosses the network goes by MPI."""
+    number = cluster.submit(
+        tmp_path,
+        "--nodes=2",
+        "--ntasks-per-node=4",
+        SCRIPT,
+        f"{ROOT}/configs/ecr_dqn.yaml",
+        *("--set", "steps=800", "--set", "policies.s1.steps=1600", "--set", f"run_root={tmp_path}/runs"),
+    )
+    job = cluster.wait(number)
+    assert (job.state, job.restarts) == ("COMPLETED", 0), output(tmp_path, number)
+    run = tmp_path / "runs/ecr_dqn"
+    plan = json.loads((run / "plan.json").read_text())
+    where = {role: set() for role in ("runner", "learner")}
+    for one in plan["rounds"][0]["assignments"]:
+        where.get(one["role"], set()).add(plan["hosts"][one["rank"]])
+    assert where["learner"] | where["runner"] == {"n1", "n2"}
+    assert len(where["learner"]) == 2 or where["learner"] != where["runner"], "nothing has crossed"
+    with sqlite3.connect(run / "arena.sqlite") as database:
+        rows = database.execute("SELECT player, name, value FROM metrics WHERE name LIKE 'experience/%'").fetchall()
+    counts = {(player, name): int(value) for player, name, value in rows}
+    for player in ("d1", "d2", "s1", "s2"):
+        sent, learned, dropped = (counts[player, f"experience/{name}"] for name in ("sent", "learned", "dropped"))
+        assert sent == learned + dropped > 0
+    assert newest(run)["steps"]["s1"] >= 1600
+
+
 @pytest.mark.parametrize("way", ["told before the end of its time", "requeued by somebody else"])
 def test_a_job_that_is_interrupted_goes_on_and_finishes_its_budget(cluster: Cluster, tmp_path, config, way):
     number = cluster.submit(tmp_path, "--nodes=2", "--ntasks-per-node=3", SCRIPT, str(config))
