@@ -36,8 +36,8 @@ from arena.learning.rows import Transitions
 from arena.policies.interface import Decision, Reducer
 
 HORIZON = 16
-ACTION, NUMBER = "action.", "number."
-"""In front of the columns of actions, and of the names of numbers among the weights."""
+ACTION, MODULE, NUMBER = "action.", "agent.", "number."
+"""In front of the columns of actions, and of the names of modules and numbers among the weights."""
 
 
 class AgentSettings:
@@ -148,7 +148,7 @@ class PlainAgent:
     def weights(self) -> dict[str, Any]:
         """See ``Policy``: the parameters and buffers of all modules."""
         return {
-            f"{name}.{below}": tensor.detach().cpu().clone()
+            f"{MODULE}{name}.{below}": tensor.detach().cpu().clone()
             for name, module in self._modules().items()
             for below, tensor in module.state_dict().items()
         }
@@ -157,8 +157,12 @@ class PlainAgent:
         """See ``Policy``."""
         from arena.policies.networks import copy_tensors
 
-        into = {f"{name}.{n}": t for name, module in self._modules().items() for n, t in module.state_dict().items()}
-        copy_tensors(into, weights)
+        into = {
+            f"{MODULE}{name}.{below}": tensor
+            for name, module in self._modules().items()
+            for below, tensor in module.state_dict().items()
+        }
+        copy_tensors(into, {name: tensor for name, tensor in weights.items() if not name.startswith(NUMBER)})
 
     def acting_state(self) -> dict[str, Any]:
         """See ``Policy``: the weights, and of each number its value and whether ``learn`` has changed it."""
@@ -174,7 +178,7 @@ class PlainAgent:
     def load_acting_state(self, state: Mapping[str, Any]) -> None:
         """See ``Policy``."""
         self._load_numbers(state)
-        self.load_weights({name: tensor for name, tensor in state.items() if not name.startswith(NUMBER)})
+        self.load_weights(state)
 
     def _load_numbers(self, state: Mapping[str, Any]) -> None:
         for name, tensor in state.items():

@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -284,6 +286,14 @@ def test_an_agent_that_was_written_for_one_process_learns_apart(tmp_path):
     found = totals(outcome.directory)["p"]
     assert found["experience/learned"] == 2 * (4_000 // 96 + 1) or found["experience/learned"] > 70
     assert "the learner's numbers have come" in outcome.output
+    done = subprocess.run(
+        [sys.executable, "-m", "arena.launch", "eval", str(outcome.directory), "--episodes", "2"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
     config["policies"]["p"] = {**config["policies"]["p"], "learners": 0}
     outcome = run_arena(tmp_path, {**config, "name": "inside"})
     assert outcome.code == 2
