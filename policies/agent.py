@@ -2,6 +2,7 @@
 
     class Agent:
         horizon = 16                                       # optional: slots between two calls of learn
+        n_step, gamma = 1, 1.0                             # optional: actions that a transition spans, and the discount
 
         def __init__(self, observation_space, action_space, **settings): ...
 
@@ -12,7 +13,8 @@
             ...                                            # may return metrics, a dict of numbers
 
 ``transitions`` is a dict of arrays ``[N, ...]``: ``observations``, ``actions``, ``rewards``, ``next_observations``,
-``terminated`` and, where there are masks, ``next_action_mask``. An episode that was cut is not terminated, and its last
+``discounts`` (``gamma`` to the power of the actions that it spans, and 0 where the episode has terminated: nothing
+follows) and, where there are masks, ``next_action_mask``. An episode that was cut keeps its discount, and its last
 ``next_observations`` is the final one.
 
 With ``learners`` the agent exists twice: ``act`` is called on that of a worker, ``learn`` on that of the learner. What
@@ -110,7 +112,8 @@ class PlainAgent:
                 "write a loop of its own, which averages gradients by its group"
             )
         if self._transitions is None:
-            self._transitions = Transitions(self._spaces, self.extras, lanes=self._lanes, gamma=1.0)
+            n_step, gamma = int(getattr(self.agent, "n_step", 1)), float(getattr(self.agent, "gamma", 1.0))
+            self._transitions = Transitions(self._spaces, self.extras, lanes=self._lanes, gamma=gamma, n_step=n_step)
         rows = self._transitions.rows(rollout)
         names = rows.dtype.names or ()
 
@@ -122,7 +125,7 @@ class PlainAgent:
             "actions": tree(self._spaces.action, ACTION),
             "rewards": rows["reward"].copy(),
             "next_observations": tree(self._spaces.observation, FOLLOWING),
-            "terminated": rows["discount"] == 0,
+            "discounts": rows["discount"].copy(),
         }
         if "next_mask" in names:
             transitions["next_action_mask"] = rows["next_mask"].copy()

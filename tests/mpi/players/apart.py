@@ -122,6 +122,7 @@ class PlainAgent:
         assert 0 < count <= 2 * 3 * 16
         assert transitions["observations"].shape == transitions["next_observations"].shape == (count, 4)
         assert transitions["actions"].shape == (count,) and (transitions["rewards"] == 1).all()
+        assert ((transitions["discounts"] == 0) | (transitions["discounts"] == 1)).all()
         moved = np.abs(transitions["next_observations"] - transitions["observations"]).max(1)
         assert (moved > 0).all() and moved.max() < 1.5, "these do not follow each other"
         self.epsilon *= 0.99
