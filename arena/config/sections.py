@@ -97,7 +97,8 @@ class EnvironmentKeys(Model):
         False,
         strict=True,
         description="Whether the worker of a match with one seat steps the copies itself, without an "
-        "environment process. The match then takes one rank, and no data goes to another core. "
+        "environment process. The match then takes one rank, and no data goes to another core. Matches of "
+        "several seats may do so, too, where all policies that learn there have learners. "
         "For environments whose steps take microseconds. They share the worker's process, its "
         "random generators and its crashes.",
     )

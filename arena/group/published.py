@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arena.common.errors import ConfigError
-from arena.protocol.experience import EPOCH, OVER, PROGRESS, STEPS, VERSION, VERSION_WORDS
+from arena.protocol.experience import OVER, PROGRESS, STEPS, VERSION, VERSION_WORDS
 from arena.protocol.wire import Carver
 
 
@@ -18,14 +18,12 @@ class VersionHeader(NamedTuple):
       version: how many updates were made.
       steps: transition steps of the player in the run.
       over: whether these are the last ones.
-      epoch: how often the player had been restarted.
       progress: the fraction of the budget that was spent at the last update; None before any.
     """
 
     version: int
     steps: int
     over: bool
-    epoch: int
     progress: float | None
 
 
@@ -62,7 +60,7 @@ class PublishedWeights:
         """Write the policy's present weights to a place of ``size`` bytes."""
         _, arrays = self._carver.carve(place)
         words = arrays[self._header]
-        words[[VERSION, STEPS, OVER, EPOCH]] = header.version, header.steps, header.over, header.epoch
+        words[[VERSION, STEPS, OVER]] = header.version, header.steps, header.over
         progress = float("nan") if header.progress is None else header.progress
         words[PROGRESS] = struct.unpack("q", struct.pack("d", progress))[0]
         for name, tensor in self._state().items():
@@ -73,7 +71,7 @@ class PublishedWeights:
         words = place[: 8 * VERSION_WORDS].view(np.int64).tolist()
         progress = struct.unpack("d", struct.pack("q", words[PROGRESS]))[0]
         known = None if progress != progress else progress
-        return VersionHeader(words[VERSION], words[STEPS], bool(words[OVER]), words[EPOCH], known)
+        return VersionHeader(words[VERSION], words[STEPS], bool(words[OVER]), known)
 
     def state(self, place: np.ndarray) -> dict[str, Any]:
         """Return a version as named torch tensors, views of its place."""
@@ -89,3 +87,16 @@ class PublishedWeights:
             self._policy.load_acting_state(state)
         else:
             self._policy.load_weights(state)
+
+
+def check_size(player: str, what: str, expected: int, found: int) -> None:
+    """Hold the bytes of what travels against those that this rank has laid out.
+
+    Raises:
+      ConfigError: they differ.
+    """
+    if expected != found:
+        raise ConfigError(
+            f"policies.{player}.learners: expected {what} of {expected:,} bytes, found {found:,}; a policy's extras, "
+            "horizon and weights must be the same in workers and learners: they may depend on settings and spaces alone"
+        )

@@ -117,7 +117,7 @@ class CustomLearner(Member):
         return batches
 
     def _publish(self, version: int, *, over: bool) -> None:
-        header = VersionHeader(version, self.steps_of_player(), over, 0, None)
+        header = VersionHeader(version, self.steps_of_player(), over, None)
         self._weights.write(self._workers.versions.place(version), header)
         self._workers.versions.publish(version)
 

@@ -8,7 +8,7 @@ from arena.comms import GroupChannel
 from arena.envs.interface import EntitySpaces
 from arena.group.context import Context
 from arena.group.learning import LearningMember, build
-from arena.group.published import PublishedWeights, VersionHeader
+from arena.group.published import PublishedWeights, VersionHeader, check_size
 from arena.learner.workers import Workers
 from arena.protocol.messages import Job, JobOfWorker
 
@@ -36,6 +36,8 @@ class Learner(LearningMember):
         def rollout(lanes: int, **memory: Any) -> Rollout:
             return Rollout(self._spaces, policy.extras, horizon=policy.horizon, lanes=lanes, **memory)
 
+        for each in self._channels:
+            check_size(self.player, "rollouts", rollout(each.offer.lanes).buffer.nbytes, each.offer.size)
         self._parts = [[rollout(each.offer.lanes, memory=place) for place in each.rollouts] for each in self._channels]
         self._rollout = rollout(self._workers.lanes)
         self.keep_samples(self._rollout, self._workers.lanes)
@@ -143,7 +145,6 @@ class Learner(LearningMember):
         }
 
     def _publish_version(self, version: int, progress: float | None, over: bool) -> None:
-        epoch = 0 if self.league is None else self.league.restarts
-        header = VersionHeader(version, self.steps_of_player(), over, epoch, progress)
+        header = VersionHeader(version, self.steps_of_player(), over, progress)
         self._weights.write(self._workers.versions.place(version), header)
         self._workers.versions.publish(version)

@@ -12,10 +12,9 @@ from arena.protocol.wire import Carver, plain_view
 
 NO_SLOT = -1
 HEADER_WORDS = 8
-SEQUENCE, VERSION, TAKEN, EPOCH, WAITED, SPENT = range(6)
+SEQUENCE, VERSION, TAKEN, WAITED, SPENT = range(5)
 """Words of the header of a rollout that travels: its number, the version of the weights that acted, the transition
-steps in it, how often the player had been restarted; nanoseconds for which its worker has waited for weights, and those
-that the rollout took in all."""
+steps in it; nanoseconds for which its worker has waited for weights, and those that the rollout took in all."""
 
 
 class Decision(NamedTuple):

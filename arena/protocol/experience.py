@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from arena.system.shared_memory import MemoryName
 
 VERSION_WORDS = 8
-VERSION, STEPS, OVER, EPOCH, PROGRESS = range(5)
+VERSION, STEPS, OVER, PROGRESS = range(4)
 """Words of the header of published weights: their number (how many updates were made), the transition steps of the
-player so far, whether they are the last ones, how often the player had been restarted, and the bits of the fraction of
-the budget that was spent at the last update (a float64; NaN before any)."""
+player so far, whether they are the last ones, and the bits of the fraction of the budget that was spent at the last
+update (a float64; NaN before any)."""
 
 
 class SamplerOffer(NamedTuple):

@@ -9,7 +9,7 @@ from arena.common.errors import ConfigError
 from arena.common.waiting import do_nothing
 from arena.comms import LoneMember, SamplerChannel
 from arena.group.context import Context
-from arena.group.published import PublishedWeights
+from arena.group.published import PublishedWeights, check_size
 from arena.protocol.experience import SamplerOffer
 from arena.worker.custom_loop import CustomLoopWorker
 
@@ -72,6 +72,7 @@ class CustomSampler(CustomLoopWorker):
             self._lag,
             f"learner {learner} of {self.player!r}",
         )
+        check_size(self.player, "weights", self._weights.size, self._experience.versions[0].nbytes)
 
     def _make_group(self) -> Any:
         return ExperienceGroup(self, self.channel.rank, self.channel.size, self._log)

@@ -10,7 +10,7 @@ from arena.comms import SamplerChannel
 from arena.group.context import Context
 from arena.group.learning import build, refuse_burn_in, restore
 from arena.group.member import PlayerProcess
-from arena.group.published import PublishedWeights
+from arena.group.published import PublishedWeights, check_size
 from arena.protocol.experience import SamplerOffer
 from arena.protocol.messages import JobOfWorker
 from arena.worker.act_learn import complete, refuse_different_spaces, refuse_same_step
@@ -70,8 +70,9 @@ class Sampler(PlayerProcess):
             Rollout(spaces, extras, horizon=horizon, lanes=lanes, memory=place) for place in self._channel.rollouts
         ]
         self._weights = PublishedWeights(self.policy)
+        check_size(self.player, "weights", self._weights.size, self._channel.versions[0].nbytes)
         self._job = -1
-        self._loaded, self._over, self._epoch = -1, False, 0
+        self._loaded, self._over = -1, False
         self.sent = 0
         if self._channel.by_message:
             self._stirring = Pacer(STIR_EVERY)
@@ -113,7 +114,7 @@ class Sampler(PlayerProcess):
                 rollout.begin(self._rollouts[(self.sent - 1) % len(self._rollouts)])
             taken = self.collector.collect(rollout)
             complete(self.policy, rollout)
-            words = self.sent, self._loaded, taken, self._epoch, waited, clock() - began
+            words = self.sent, self._loaded, taken, waited, clock() - began  # as arena.learning.rollout names them
             for number, word in enumerate(words):
                 rollout.header[number] = word
             self._channel.post(self.sent)
@@ -143,7 +144,7 @@ class Sampler(PlayerProcess):
         if header.progress is not None:
             self.policy.set_progress(header.progress)
         self._weights.load(place)
-        self._loaded, self._over, self._epoch = version, header.over, header.epoch
+        self._loaded, self._over = version, header.over
         self._channel.release(version)
         for message in self.seat.messages:
             message.header[2] = header.steps

@@ -56,7 +56,7 @@ def main() -> None:
         began = time.perf_counter()
         place = places.buffers[version % 2]
         if comm.rank == 0:
-            published.write(place, VersionHeader(version, 0, False, 0, None))
+            published.write(place, VersionHeader(version, 0, False, None))
             sender.post(version)
         else:
             waiter.until(lambda version=version: receiver.posted() > version, lambda: "a version")
