@@ -11,16 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from arena.common import registry
 from arena.common.errors import ConfigError, GivenUpError
 from arena.common.logs import open_log
-from arena.common.waiting import LATE, HangError, Waiter, do_nothing, usual_waits
-from arena.comms import GroupChannel, LoneMember, Mailbox, World
-from arena.config.gateway import ExternalSettings
+from arena.common.waiting import LATE, HangError, Waiter, usual_waits
+from arena.comms import Mailbox, World
 from arena.config.run import RunConfig, WaitConfig, load_config
 from arena.group.context import Context
 from arena.launch.fault_tolerance import FaultTolerance
-from arena.plan.layout import Assignment, Match, Role, describe_part, plan, port_number
+from arena.launch.roles import Roles
+from arena.plan.layout import Role, describe_part, plan
 from arena.plan.pinning import ANYWHERE, place_of
 from arena.protocol.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
 from arena.records.run_directory import Resume, RunDirectory
@@ -182,8 +181,7 @@ class Rank:
         self.rounds = config.round_list()
         self.role: Role = "root" if world.rank == 0 else "idle"
         self.player: str | None = None
-        self.worker: Any = None  # what has a replica of its player's state
-        self.seats: list[Any] = []
+        self.roles = Roles(world, mailbox, waiter, config, log)
         self.fault_tolerance = FaultTolerance(world, mailbox, waiter, config)
 
     def start_stack_reporter(self, waiter: Waiter) -> None:
@@ -285,14 +283,14 @@ class Rank:
                     goes_on = self._follow_round()
                 except Exception as error:
                     self.fault_tolerance.recover(
-                        error, lambda: self.fault_tolerance.recover_as_member(self.worker, self.log)
+                        error, lambda: self.fault_tolerance.recover_as_member(self.roles.worker, self.log)
                     )
         except BaseException as error:
             self._report_failure(error)
 
     def _follow_round(self) -> bool:
         start: RoundStart = self.world.share(None, self.waiter)
-        self.worker, self.seats = None, []  # only now: what it has is on disk once the root has begun another round
+        self.roles.forget()  # only now: what it has is on disk once the root has begun another round
         if start.number < 0:
             return False
         round_ = self.rounds[start.number]
@@ -310,229 +308,21 @@ class Rank:
         if me.match is not None and not round_.rows[planned.matches[me.match].row].outside:
             home = place_of(me.match, planned, round_, self.config, self.world.cores_here)
         with keeping_to(home.core):
-            if me.role in ("environment", "gateway"):
-                self._serve_environment(context, home.neighbours)
-            elif me.role == "runner":
-                self._serve_runner(context)
-            elif me.role == "learner":
-                self._serve_learner(context, channel)
-            elif me.role == "worker" and me.player in planned.learners:
-                self._serve_sampler(context)
-            elif me.role == "worker":
-                self._serve_worker(context, channel)
+            self.roles.serve(context, channel, home.neighbours)
         if me.role != "idle":
             self.mailbox.post(0, RoundOver(self.world.rank, me.role, "torch" in sys.modules))
         self.mailbox.flush(self.waiter)
         order: WriteCheckpoint = self.world.share(None, self.waiter)
-        if self.worker is not None:
-            self.worker.write_part(order)
+        if self.roles.worker is not None:
+            self.roles.worker.write_part(order)
             if order.last:
-                self.worker.write_snapshot(self.run)
-        for seat in self.seats:
+                self.roles.worker.write_snapshot(self.run)
+        for seat in self.roles.seats:
             seat.close()
         if channel is not None:
             channel.close()
         self.world.meet(self.waiter, "all ranks at the end of the round")
         return True
-
-    def _serve_environment(self, context: Context, core_ranks: Sequence[int]) -> None:
-        assert context.me.match is not None
-        match = context.plan.matches[context.me.match]
-        _, workers = context.plan.match_ranks(match.index)
-        row = context.round.rows[match.row]
-        if row.outside:
-            self._serve_gateway(context, match, workers)
-            return
-        from arena.environment.process import EnvironmentProcess
-
-        process = EnvironmentProcess(
-            self.world,
-            self.mailbox,
-            context.waiter,
-            match=match,
-            worker_ranks=workers,
-            row=row,
-            seed=context.seed,
-            log=self.log,
-            league=self.config.league is not None,
-            deterministic=self.config.deterministic,
-            core_ranks=core_ranks,
-        )
-        context.waiter.on_idle = process.housekeeping
-        process.serve()
-        context.waiter.on_idle = do_nothing
-
-    def _serve_gateway(self, context: Context, match: Match, workers: Sequence[int]) -> None:
-        row = context.round.rows[match.row]
-        with registry.packages_for("a match with games outside"):
-            from arena.gateway.training.process import GatewayProcess
-        external = None
-        if row.external:
-            external = ExternalSettings(**self.config.policies[row.external[0].player].settings)
-        GatewayProcess(
-            self.world,
-            self.mailbox,
-            context.waiter,
-            match=match,
-            worker_ranks=workers,
-            row=row,
-            seed=context.seed,
-            log=self.log,
-            external=external,
-            trainers=self._trainers(context, match, workers),
-            league=self.config.league is not None,
-            number=port_number(context.plan, context.round.rows, match.index),
-        ).serve()
-
-    def _trainers(self, context: Context, match: Match, workers: Sequence[int]) -> list[Any]:
-        """Return the ways to those workers of a match whose policy learns from what actors push."""
-        found: list[Any] = []
-        for seat, rank in zip(match.seats, workers, strict=True):
-            policy = self.config.players[seat.player]
-            policy_class = registry.policy_class(policy.use) if registry.is_reference(policy.use) else None
-            if hasattr(policy_class, "make_model"):
-                from arena.gateway.training.remote_agents import RemoteLink
-
-                found.append(RemoteLink(seat.player, policy_class, policy.settings, rank))
-        return found
-
-    def _serve_worker(self, context: Context, channel: GroupChannel | None) -> None:
-        # Imported here: they load torch, which root and environment processes stay without.
-        from arena.worker.act_learn import ActLearnWorker
-        from arena.worker.custom_loop import CustomLoopWorker
-
-        assert channel is not None and context.me.match is not None and context.me.player is not None
-        policy_class = registry.policy_class(self.config.players[context.me.player].use)
-        worker_class: Any = CustomLoopWorker if hasattr(policy_class, "run") else ActLearnWorker
-        if hasattr(policy_class, "make_model"):
-            from arena.worker.remote_trainer import RemoteTrainerWorker
-
-            worker_class = RemoteTrainerWorker
-        if worker_class is CustomLoopWorker:
-            self._refuse_a_policy_that_runs_itself(context, self.config.players[context.me.player].use)
-        environment, _ = context.plan.match_ranks(context.me.match)
-        if environment != self.world.rank:
-            self.worker = worker_class(context, channel, environment)
-            self.seats = [self.worker.seat]
-            self.worker.serve()
-            return
-        from arena.environment.colocated import environment_in_worker
-
-        def serve(waiter: Waiter) -> None:
-            self._serve_environment(context._replace(waiter=waiter), ())
-
-        with environment_in_worker(serve, self.waiter, self.log) as waiter:
-            self.worker = worker_class(context._replace(waiter=waiter), channel, environment)
-            self.seats = [self.worker.seat]
-            self.worker.serve()
-
-    def _serve_learner(self, context: Context, channel: GroupChannel | None) -> None:
-        from arena.learner.custom import CustomLearner
-        from arena.learner.process import Learner
-
-        assert channel is not None
-        use = self.config.players[str(context.me.player)].use
-        learner_class: Any = CustomLearner if hasattr(registry.policy_class(use), "run") else Learner
-        self.worker = learner_class(context, channel)
-        self.worker.serve()
-
-    def _serve_sampler(self, context: Context) -> None:
-        from arena.worker.custom_sampler import CustomSampler
-        from arena.worker.sampler import Sampler
-
-        assert context.me.match is not None
-        sampler_class: Any = Sampler
-        use = self.config.players[str(context.me.player)].use
-        if hasattr(registry.policy_class(use), "run"):
-            sampler_class = CustomSampler
-            self._refuse_a_policy_that_runs_itself(context, use)
-            if not hasattr(registry.policy_class(use), "learn"):
-                raise ConfigError(
-                    f"policies.{context.me.player}.learners: expected a class with learn(batch) beside run, found "
-                    f"{use} without"
-                )
-        environment, _ = context.plan.match_ranks(context.me.match)
-        if environment != self.world.rank or context.plan.assignments[environment].role == "runner":
-            sampler = sampler_class(context, environment)
-            self.seats.append(sampler.seat)
-            sampler.serve()
-            return
-        from arena.environment.colocated import environment_in_worker
-
-        def serve(waiter: Waiter) -> None:
-            self._serve_environment(context._replace(waiter=waiter), ())
-
-        with environment_in_worker(serve, self.waiter, self.log) as waiter:
-            sampler = sampler_class(context._replace(waiter=waiter), environment)
-            self.seats.append(sampler.seat)
-            sampler.serve()
-
-    def _serve_runner(self, context: Context) -> None:
-        """Have the environment and all seats of a match, by turns."""
-        from arena.environment.by_turns import play_by_turns
-
-        assert context.me.match is not None
-
-        def environment(waiter: Waiter) -> None:
-            self._serve_environment(context._replace(waiter=waiter), ())
-
-        parts: dict[str, Callable[[Waiter], None]] = {"environment": environment}
-        for number, seat in enumerate(context.plan.matches[context.me.match].seats):
-            parts[f"worker of {seat.player!r} on seat {number}"] = partial(self._serve_seat, context, number)
-        play_by_turns(parts, self.waiter, self.log)
-
-    def _serve_seat(self, context: Context, number: int, waiter: Waiter) -> None:
-        """Be the worker of one of several seats that this rank has."""
-        me, match = context.me, context.me.match
-        assert match is not None
-        player = context.plan.matches[match].seats[number].player
-        me = Assignment(me.rank, me.node, "worker", match, number, player, in_worker=True)
-        context = context._replace(me=me, waiter=waiter)
-        self._refuse_a_loop(context)
-        if player in context.plan.learners:
-            self._serve_sampler(context)
-            return
-        from arena.worker.act_learn import ActLearnWorker
-
-        places = context.plan.places[player]
-        member = LoneMember(places.index((match, number)), len(places))
-        worker = ActLearnWorker(context, member, self.world.rank)
-        self.seats.append(worker.seat)
-        worker.serve()
-
-    def _refuse_a_loop(self, context: Context) -> None:
-        """Refuse a policy with a loop of its own where a worker shares its rank with others.
-
-        Raises:
-          ConfigError: it has one.
-        """
-        use = self.config.players[str(context.me.player)].use
-        if hasattr(registry.policy_class(use), "run"):
-            raise ConfigError(
-                f"policies.{context.me.player}.use: expected a policy that separates act from learn (such as ppo) in a "
-                f"match whose seats share a rank, found {use}, which has a loop of its own"
-            )
-
-    def _refuse_a_policy_that_runs_itself(self, context: Context, use: str) -> None:
-        """Refuse a policy with a loop of its own where the run asks for what only an act-learn policy can do.
-
-        Raises:
-          ConfigError: it does.
-        """
-        assert context.me.match is not None
-        row = context.round.rows[context.plan.matches[context.me.match].row]
-        env, outside = row.env, row.outside
-        for key, asked, why in (
-            ("league.policy", self.config.league is not None, "; it cannot play as an opponent"),
-            ("deterministic", self.config.deterministic, ": where it stands between two updates only it could say"),
-            ("env.use: gateway", outside, " and takes every copy to be in step"),
-            ("env.wait_timeout", env.wait_timeout is not None, " and takes every copy to be in step"),
-        ):
-            if asked:
-                raise ConfigError(
-                    f"{key}: expected policies that separate act from learn (such as ppo), found {use}, which has "
-                    f"a loop of its own{why}"
-                )
 
     # Failing --------------------------------------------------------------------------------------------------
 

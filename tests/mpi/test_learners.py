@@ -193,20 +193,20 @@ RUNNER = {
         "drawn": {"use": "random"},
     },
     "matches": [{"seats": ["p", "drawn"], "replicas": 2}],
-    "waits": {"warn_after": 2, "abort_after": 4},
 }
 
 
 @pytest.mark.parametrize(
     ("hangs", "expected"),
     [
-        ("environment", "waited 4 s for the environment of this rank"),
-        ("policy", "waited 4 s for the worker of 'p' on seat 0 of this rank"),
+        ("environment", "waited 8 s for the environment of this rank"),
+        ("policy", "waited 8 s for the worker of 'p' on seat 0 of this rank"),
         ("learner", " of learner 0 of 'p' (rank 2)"),
     ],
 )
 def test_a_run_in_which_something_hangs_ends_and_says_what(tmp_path, hangs, expected):
     config = {**RUNNER, "env": dict(RUNNER["env"]), "policies": {**RUNNER["policies"]}}
+    config["waits"] = {"warn_after": 2, "abort_after": 8}
     if hangs == "environment":
         faults = {"tickets": str(tmp_path / "tickets"), "faults": [["hang", 60]]}
         config["env"]["wrappers"] = [{"use": PLANT, "settings": faults}]
@@ -241,16 +241,17 @@ def test_several_seats_of_one_player_share_a_runner(tmp_path):
     assert totals(outcome.directory)["p"]["lag/greatest"] <= 1
 
 
-def test_a_loop_of_ones_own_sends_experience_and_pulls_weights(tmp_path):
+@pytest.mark.parametrize("machine", ["arena.launch", "without_shared_memory.py"])
+def test_a_loop_of_ones_own_sends_experience_and_pulls_weights(tmp_path, machine):
     """Two workers with unequal shares: the second one has a slower match, and stops early."""
     config = {
         "steps": 3_000,
         "env": {"use": CARTPOLE},
         "policies": {"p": {"use": player("apart:Sends"), "learners": 1, "max_lag": 2}},
-        "matches": [{"seats": ["p"]}, {"seats": ["p"], "env": {"in_worker": True}}],
+        "matches": [{"seats": ["p"]}, {"seats": ["p"], "env": {"in_worker": machine == "arena.launch"}}],
         "checkpoint": {"every": 0.2},
     }
-    outcome = succeed(run_arena(tmp_path, config))
+    outcome = succeed(run_on(machine, tmp_path, config, 6))
     found = totals(outcome.directory)["p"]
     assert found["experience/sent"] == found["experience/learned"] == 30 + 10
     assert 0 < found["lag/greatest"] <= 2

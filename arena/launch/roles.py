@@ -1,0 +1,254 @@
+"""What a rank does in a round: step a match, act on a seat, learn, or all of a match at once."""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from arena.common import registry
+from arena.common.errors import ConfigError
+from arena.common.waiting import Waiter, do_nothing
+from arena.comms import GroupChannel, LoneMember, Mailbox, World
+from arena.config.gateway import ExternalSettings
+from arena.config.run import RunConfig
+from arena.group.context import Context
+from arena.plan.layout import Assignment, Match, port_number
+
+
+class Roles:
+    """Builds and drives what the plan makes of this rank. Modules are imported late: few ranks need torch, or HTTP.
+
+    Attributes:
+      worker: what has a replica of its player's state; None where there is none.
+      seats: those that this rank has had in the round.
+    """
+
+    def __init__(self, world: World, mailbox: Mailbox, waiter: Waiter, config: RunConfig, log: logging.Logger) -> None:
+        """Take what every role needs."""
+        self.world, self.mailbox, self.waiter, self.config, self.log = world, mailbox, waiter, config, log
+        self.worker: Any = None
+        self.seats: list[Any] = []
+
+    def forget(self) -> None:
+        """Give up what the last round has left."""
+        self.worker, self.seats = None, []
+
+    def serve(self, context: Context, channel: GroupChannel | None, core_ranks: Sequence[int]) -> None:
+        """Do what the plan says until the round is over for this rank.
+
+        Args:
+          context: of the round.
+          channel: of the rank's group, where it is in one.
+          core_ranks: of all environment processes that keep to this rank's core, if they do.
+
+        Raises:
+          ConfigError: the configuration asks for what a policy or an environment cannot do.
+        """
+        me = context.me
+        if me.role in ("environment", "gateway"):
+            self._serve_environment(context, core_ranks)
+        elif me.role == "runner":
+            self._serve_runner(context)
+        elif me.role == "learner":
+            self._serve_learner(context, channel)
+        elif me.role == "worker" and me.player in context.plan.learners:
+            self._serve_sampler(context)
+        elif me.role == "worker":
+            self._serve_worker(context, channel)
+
+    def _serve_environment(self, context: Context, core_ranks: Sequence[int]) -> None:
+        assert context.me.match is not None
+        match = context.plan.matches[context.me.match]
+        _, workers = context.plan.match_ranks(match.index)
+        row = context.round.rows[match.row]
+        if row.outside:
+            self._serve_gateway(context, match, workers)
+            return
+        from arena.environment.process import EnvironmentProcess
+
+        process = EnvironmentProcess(
+            self.world,
+            self.mailbox,
+            context.waiter,
+            match=match,
+            worker_ranks=workers,
+            row=row,
+            seed=context.seed,
+            log=self.log,
+            league=self.config.league is not None,
+            deterministic=self.config.deterministic,
+            core_ranks=core_ranks,
+        )
+        context.waiter.on_idle = process.housekeeping
+        process.serve()
+        context.waiter.on_idle = do_nothing
+
+    def _serve_gateway(self, context: Context, match: Match, workers: Sequence[int]) -> None:
+        row = context.round.rows[match.row]
+        with registry.packages_for("a match with games outside"):
+            from arena.gateway.training.process import GatewayProcess
+        external = None
+        if row.external:
+            external = ExternalSettings(**self.config.policies[row.external[0].player].settings)
+        GatewayProcess(
+            self.world,
+            self.mailbox,
+            context.waiter,
+            match=match,
+            worker_ranks=workers,
+            row=row,
+            seed=context.seed,
+            log=self.log,
+            external=external,
+            trainers=self._trainers(context, match, workers),
+            league=self.config.league is not None,
+            number=port_number(context.plan, context.round.rows, match.index),
+        ).serve()
+
+    def _trainers(self, context: Context, match: Match, workers: Sequence[int]) -> list[Any]:
+        """Return the ways to those workers of a match whose policy learns from what actors push."""
+        found: list[Any] = []
+        for seat, rank in zip(match.seats, workers, strict=True):
+            policy = self.config.players[seat.player]
+            policy_class = registry.policy_class(policy.use) if registry.is_reference(policy.use) else None
+            if hasattr(policy_class, "make_model"):
+                from arena.gateway.training.remote_agents import RemoteLink
+
+                found.append(RemoteLink(seat.player, policy_class, policy.settings, rank))
+        return found
+
+    def _serve_worker(self, context: Context, channel: GroupChannel | None) -> None:
+        # Imported here: they load torch, which root and environment processes stay without.
+        from arena.worker.act_learn import ActLearnWorker
+        from arena.worker.custom_loop import CustomLoopWorker
+
+        assert channel is not None and context.me.match is not None and context.me.player is not None
+        policy_class = registry.policy_class(self.config.players[context.me.player].use)
+        worker_class: Any = CustomLoopWorker if hasattr(policy_class, "run") else ActLearnWorker
+        if hasattr(policy_class, "make_model"):
+            from arena.worker.remote_trainer import RemoteTrainerWorker
+
+            worker_class = RemoteTrainerWorker
+        if worker_class is CustomLoopWorker:
+            self._refuse_a_policy_that_runs_itself(context, self.config.players[context.me.player].use)
+
+        def worker(context: Context, environment: int) -> Any:
+            self.worker = worker_class(context, channel, environment)
+            return self.worker
+
+        self._sit(context, worker)
+
+    def _sit(self, context: Context, make: Callable[[Context, int], Any]) -> None:
+        """Serve a seat with what ``make`` builds, given how it waits and where the environment is.
+
+        Where the plan says so, this rank steps the environment, too.
+        """
+        assert context.me.match is not None
+        environment, _ = context.plan.match_ranks(context.me.match)
+        if environment != self.world.rank or context.plan.assignments[environment].role == "runner":
+            self._serve_on_seat(make(context, environment))
+            return
+        from arena.environment.colocated import environment_in_worker
+
+        def serve(waiter: Waiter) -> None:
+            self._serve_environment(context._replace(waiter=waiter), ())
+
+        with environment_in_worker(serve, self.waiter, self.log) as waiter:
+            self._serve_on_seat(make(context._replace(waiter=waiter), environment))
+
+    def _serve_on_seat(self, worker: Any) -> None:
+        self.seats.append(worker.seat)
+        worker.serve()
+
+    def _serve_learner(self, context: Context, channel: GroupChannel | None) -> None:
+        from arena.learner.custom import CustomLearner
+        from arena.learner.process import Learner
+
+        assert channel is not None
+        use = self.config.players[str(context.me.player)].use
+        learner_class: Any = CustomLearner if hasattr(registry.policy_class(use), "run") else Learner
+        self.worker = learner_class(context, channel)
+        self.worker.serve()
+
+    def _serve_sampler(self, context: Context) -> None:
+        from arena.worker.custom_sampler import CustomSampler
+        from arena.worker.sampler import Sampler
+
+        sampler_class: Any = Sampler
+        use = self.config.players[str(context.me.player)].use
+        if hasattr(registry.policy_class(use), "run"):
+            sampler_class = CustomSampler
+            self._refuse_a_policy_that_runs_itself(context, use)
+            if not hasattr(registry.policy_class(use), "learn"):
+                raise ConfigError(
+                    f"policies.{context.me.player}.learners: expected a class with learn(batch) beside run, found "
+                    f"{use} without"
+                )
+        self._sit(context, sampler_class)
+
+    def _serve_runner(self, context: Context) -> None:
+        """Have the environment and all seats of a match, by turns."""
+        from arena.environment.by_turns import play_by_turns
+        from arena.learning import rollout  # noqa: F401 (see below)
+
+        assert context.me.match is not None
+
+        def environment(waiter: Waiter) -> None:
+            self._serve_environment(context._replace(waiter=waiter), ())
+
+        parts: dict[str, Callable[[Waiter], None]] = {"environment": environment}
+        for number, seat in enumerate(context.plan.matches[context.me.match].seats):
+            registry.policy_class(self.config.players[seat.player].use)  # what it imports is no part's turn, nor a hang
+            parts[f"worker of {seat.player!r} on seat {number}"] = partial(self._serve_seat, context, number)
+        play_by_turns(parts, self.waiter, self.log)
+
+    def _serve_seat(self, context: Context, number: int, waiter: Waiter) -> None:
+        """Be the worker of one of several seats that this rank has."""
+        me, match = context.me, context.me.match
+        assert match is not None
+        player = context.plan.matches[match].seats[number].player
+        me = Assignment(me.rank, me.node, "worker", match, number, player, in_worker=True)
+        context = context._replace(me=me, waiter=waiter)
+        self._refuse_a_loop(context)
+        if player in context.plan.learners:
+            self._serve_sampler(context)
+            return
+        from arena.worker.act_learn import ActLearnWorker
+
+        places = context.plan.places[player]
+        member = LoneMember(places.index((match, number)), len(places))
+        self._serve_on_seat(ActLearnWorker(context, member, self.world.rank))
+
+    def _refuse_a_loop(self, context: Context) -> None:
+        """Refuse a policy with a loop of its own where a worker shares its rank with others.
+
+        Raises:
+          ConfigError: it has one.
+        """
+        use = self.config.players[str(context.me.player)].use
+        if hasattr(registry.policy_class(use), "run"):
+            raise ConfigError(
+                f"policies.{context.me.player}.use: expected a policy that separates act from learn (such as ppo) in a "
+                f"match whose seats share a rank, found {use}, which has a loop of its own"
+            )
+
+    def _refuse_a_policy_that_runs_itself(self, context: Context, use: str) -> None:
+        """Refuse a policy with a loop of its own where the run asks for what only an act-learn policy can do.
+
+        Raises:
+          ConfigError: it does.
+        """
+        assert context.me.match is not None
+        row = context.round.rows[context.plan.matches[context.me.match].row]
+        env, outside = row.env, row.outside
+        for key, asked, why in (
+            ("league.policy", self.config.league is not None, "; it cannot play as an opponent"),
+            ("deterministic", self.config.deterministic, ": where it stands between two updates only it could say"),
+            ("env.use: gateway", outside, " and takes every copy to be in step"),
+            ("env.wait_timeout", env.wait_timeout is not None, " and takes every copy to be in step"),
+        ):
+            if asked:
+                raise ConfigError(
+                    f"{key}: expected policies that separate act from learn (such as ppo), found {use}, which has "
+                    f"a loop of its own{why}"
+                )
