@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,9 +66,9 @@ class LearningMember(Member):
         config = self.context.config
         self._last = self.updates + config.checkpoint.updates if config.deterministic else None
 
+    @abstractmethod
     def build_again(self, seed: int) -> Any:
         """Return a new policy in place of the one that learns."""
-        raise NotImplementedError
 
     @property
     def job(self) -> Job | None:
@@ -129,9 +130,9 @@ class LearningMember(Member):
         super().write_snapshot(run)
         self._write_what_it_sees(run)
 
+    @abstractmethod
     def spaces(self) -> EntitySpaces:
         """Return what an entity of the player sees and does."""
-        raise NotImplementedError
 
     def _write_what_it_sees(self, run: RunDirectory) -> None:
         """Write the player's spaces and a sample of its observations: all that serving and exporting need."""
