@@ -5,6 +5,7 @@ that the configuration needs, and prints that command.
 """
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
@@ -109,6 +110,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--hosts", metavar="A:N,B:N", help="start on these machines over ssh, at most N ranks on each (Open MPI)"
     )
     parser.add_argument(
+        "--start",
+        choices=("fork", "spawn"),
+        default=os.environ.get("ARENA_START", "spawn"),
+        help="fork: ranks of this machine are forks of one process that has imported everything (Open MPI); "
+        "spawn: each rank imports by itself (default: ARENA_START, else spawn)",
+    )
+    parser.add_argument(
         "--ranks-per-node", type=int, metavar="N", help="with --dry-run: number of ranks on each node (default: all)"
     )
     if not argv:
@@ -185,6 +193,7 @@ def dry_run(args: argparse.Namespace) -> int:
 def start_under_mpi(args: argparse.Namespace) -> int:
     """Check everything that can be checked beforehand, then start mpirun and wait for it."""
     from arena.config.run import load_config
+    from arena.launch.parent.started import parent_process
     from arena.launch.preflight import check_environments, check_replays, check_weights
     from arena.plan.layout import plan, ranks_of_run
     from arena.records.reader import part_of_rank
@@ -203,10 +212,15 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     run = RunDirectory(config.run_root, config.name)
     run.check(run.goes_on(_resume(args)))
     path, tolerant = mpirun.find_mpirun(), config.fault_tolerance == "ulfm"
-    line = mpirun.command(path, ranks, _for_ranks(args), args.hosts, tolerant=tolerant)
+    forked = args.start == "fork"
+    if forked and (args.hosts is not None or tolerant or not mpirun.is_open_mpi(path)):
+        print("ranks are started, not forked: that needs Open MPI, one machine and no fault tolerance", file=sys.stderr)
+        forked = False
+    line = mpirun.command(path, ranks, _for_ranks(args), args.hosts, tolerant=tolerant, forked=forked)
     for number in range(args.restarts + 1):
         before, _ = _last_attempt(run)
-        code, asked, stuck = mpirun.run(line, partial(part_of_rank, run))
+        with parent_process() if forked else contextlib.nullcontext() as parent:
+            code, asked, stuck = mpirun.run(line, partial(part_of_rank, run), parent=parent)
         attempt, ended = _last_attempt(run)
         finished = attempt != before and ended == 0
         if stuck and finished:
@@ -219,7 +233,7 @@ def start_under_mpi(args: argparse.Namespace) -> int:
         print(f"restart {number + 1} of {args.restarts}, from the newest checkpoint", file=sys.stderr, flush=True)
         words = [word for word in _for_ranks(args) if word != "--resume"]
         again = words if args.resume_or_start else [*words, "--resume-or-start"]
-        line = mpirun.command(path, ranks, again, args.hosts, tolerant=tolerant)
+        line = mpirun.command(path, ranks, again, args.hosts, tolerant=tolerant, forked=forked)
     return code
 
 

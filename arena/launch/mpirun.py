@@ -22,6 +22,7 @@ from typing import NamedTuple
 from arena.common.errors import GO_ON, ConfigError
 from arena.launch.leftovers import remove_since, segments
 from arena.launch.mpirun_output import pass_on, signal_in, write_error
+from arena.launch.parent import client
 from arena.system import launcher_env
 from arena.system.processes import die_with_parent
 
@@ -110,7 +111,13 @@ def environment(mpirun: str) -> dict[str, str]:
 
 
 def command(
-    mpirun: str, ranks: int, arguments: Sequence[str], hosts: str | None = None, *, tolerant: bool = False
+    mpirun: str,
+    ranks: int,
+    arguments: Sequence[str],
+    hosts: str | None = None,
+    *,
+    tolerant: bool = False,
+    forked: bool = False,
 ) -> list[str]:
     """Return the command line that starts the arena on ``ranks`` ranks of this machine, or of ``hosts``.
 
@@ -120,6 +127,7 @@ def command(
       arguments: what each rank gets.
       hosts: ``node1:32,node2:32``, machines and how many ranks they have room for; they are reached over ssh.
       tolerant: whether ranks that die should not end the job.
+      forked: whether each rank is a fork of a parent process, for which mpirun starts a client.
 
     Raises:
       ConfigError: the hosts have no room for the ranks, or this mpirun is not Open MPI's.
@@ -141,7 +149,8 @@ def command(
         options = ["--oversubscribe", "--bind-to", "none", *options]
     if tolerant and is_open_mpi(mpirun):
         options = ["--with-ft", "ulfm", *options]
-    return [mpirun, *options, sys.executable, "-m", "arena.launch", *arguments]
+    rank = ["-I", "-S", client.__file__] if forked else ["-m", "arena.launch"]
+    return [mpirun, *options, sys.executable, *rank, *arguments]
 
 
 def _room(hosts: str) -> int:
@@ -181,6 +190,7 @@ def run(
     part_of: Callable[[int], str] = lambda rank: "",
     tries: int = TRIES,
     stuck_after: float = STUCK_AFTER,
+    parent: str | None = None,
 ) -> Ended:
     """Run mpirun to its end; see the module about signals.
 
@@ -189,13 +199,14 @@ def run(
       part_of: says what a rank was, should one be killed.
       tries: how often it is started if it fails by itself, before any rank is there.
       stuck_after: seconds that it has to end once all processes that it started here have ended, and are not reaped.
+      parent: path of the socket of the parent process, for forked ranks.
     """
     print("+ " + shlex.join(line), flush=True)
     not_started, stuck = threading.Event(), threading.Event()
     before = segments()
     child = subprocess.Popen(
         line,
-        env=environment(line[0]),
+        env=environment(line[0]) | ({} if parent is None else {client.SOCKET: parent}),
         start_new_session=True,
         stderr=subprocess.PIPE,
         # An mpirun without the parent that takes the signals would run on, and could not be stopped in order.
@@ -222,7 +233,7 @@ def run(
     if asked > 1:
         return Ended(130, True)
     if not_started.is_set() and not asked and tries > 1:
-        return run(line, part_of, tries - 1, stuck_after)
+        return run(line, part_of, tries - 1, stuck_after, parent)
     if stuck.is_set():
         remove_since(before)
         return Ended(1, asked > 0, stuck=True)

@@ -9,6 +9,9 @@ _OF_MPI = ("OMPI_", "OPAL_", "PMIX_", "PMI_", "PRTE_", "MPI_", "MPIR_", "MPICH_"
 _OF_A_JOB = ("OMPI_", "PMIX_", "PRTE_", "PMI_", "HYD", "MPI_LOCAL", "I_MPI_", "SLURM_", "PBS_", "LSB_")
 """Beginnings of the variables of launchers and batch systems from which an mpirun would take its hosts and ranks."""
 
+DEFERRED = "ARENA_DEFER_MPI"
+"""Environment variable: present in the parent process of forked ranks, which imports MPI and does not initialise it."""
+
 _SETTINGS = ("OMPI_ALLOW", "OMPI_MCA_btl", "I_MPI_ROOT")
 """Beginnings of those that say how MPI works on a machine, whatever the job."""
 

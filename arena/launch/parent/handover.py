@@ -1,0 +1,115 @@
+"""What a forked rank takes over from its client: environment, folder, limits, descriptors."""
+
+import contextlib
+import fcntl
+import json
+import os
+import resource
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from arena.launch.parent.client import LENGTH, SOCKET
+
+MOST_DESCRIPTORS = 16
+"""Descriptors of one handover, at most."""
+
+LARGEST = 1 << 26
+"""Bytes of a handover, at most."""
+
+TIMEOUT = 30.0
+"""Seconds in which a client that has connected sends its handover."""
+
+FIRST_FREE = 100
+"""Lowest number that descriptors get while they are moved, above those that launchers hand down."""
+
+_DECIDES_IMPORTS = ("PYTHON", "NUMBA_", "MKL_", "OMP_", "LD_PRELOAD")
+"""Beginnings of the environment variables that decide what an import does."""
+
+
+class Handover(NamedTuple):
+    """What the client sends.
+
+    Attributes:
+      arguments: command line of the rank, without the program.
+      environment: variables; they replace the parent's.
+      folder: working directory.
+      umask: file mode creation mask.
+      limits: soft and hard resource limits, by name (``RLIMIT_...``).
+      affinity: numbers of the cores that the rank may run on.
+      nice: nice value.
+      descriptors: number of each received descriptor in the client, and so in the rank.
+    """
+
+    arguments: list[str]
+    environment: dict[str, str]
+    folder: str
+    umask: int
+    limits: dict[str, tuple[int, int]]
+    affinity: list[int]
+    nice: int
+    descriptors: list[int]
+
+
+def receive(connection: socket.socket) -> tuple[Handover, list[int]]:
+    """Return the handover of a client and its descriptors.
+
+    Raises:
+      OSError, ValueError, TypeError: the client has ended, or sends something else.
+    """
+    connection.settimeout(TIMEOUT)
+    head, received, _, _ = socket.recv_fds(connection, LENGTH.size, MOST_DESCRIPTORS)
+    try:
+        (size,) = LENGTH.unpack(head)
+        if size > LARGEST:
+            raise ValueError(f"expected a handover of at most {LARGEST} bytes, found {size}")
+        data = connection.recv(size, socket.MSG_WAITALL)
+        while len(data) < size:
+            part = connection.recv(size - len(data))
+            if not part:
+                raise ConnectionError("the client has ended")
+            data += part
+        handover = Handover(**json.loads(data))
+        if len(handover.descriptors) != len(received):
+            raise ValueError(f"expected {len(handover.descriptors)} descriptors, found {len(received)}")
+    except BaseException:
+        for descriptor in received:
+            os.close(descriptor)
+        raise
+    connection.settimeout(None)
+    return handover, received
+
+
+def import_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that decide what an import does."""
+    return {name: value for name, value in environment.items() if name.startswith(_DECIDES_IMPORTS)}
+
+
+def take_over(handover: Handover, received: Sequence[int]) -> None:
+    """Give this process, just forked, what its client had."""
+    # Numbers that are to be taken may be those of received descriptors: all go out of the way first.
+    moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, FIRST_FREE) for descriptor in received]
+    for descriptor in received:
+        os.close(descriptor)
+    for descriptor, number in zip(moved, handover.descriptors, strict=True):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    for number in {0, 1, 2} - set(handover.descriptors):
+        os.close(number)
+    os.environ.clear()
+    os.environ.update(handover.environment)
+    os.environ.pop(SOCKET, None)  # a process that the rank starts is not a client
+    os.chdir(handover.folder)
+    os.umask(handover.umask)
+    for name, (soft, hard) in handover.limits.items():
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # a lower hard limit cannot be raised
+            resource.setrlimit(getattr(resource, name), (soft, hard))
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, handover.affinity)
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, handover.nice)
+    sys.argv[1:] = handover.arguments
+    if sys.stdout is not None:
+        # As Python sets them up at its start: by lines for a terminal, else by blocks.
+        sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]

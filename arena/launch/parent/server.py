@@ -1,0 +1,242 @@
+"""The parent process: imports what ranks import, does not initialise MPI, and forks a rank for each client.
+
+It has one thread, and rests in ``select``. A rank whose client has ended is killed; a rank that has ended is reaped,
+and its wait status goes to its client. Ranks end with the parent, and the parent ends with its owner.
+"""
+
+import atexit
+import contextlib
+import gc
+import importlib
+import os
+import random
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from typing import NamedTuple, NoReturn
+
+from arena.launch.parent.client import ACCEPTED, STATUS
+from arena.launch.parent.handover import Handover, import_settings, receive, take_over
+from arena.system import aslr
+from arena.system.launcher_env import DEFERRED
+from arena.system.processes import die_with_parent
+
+MODULES = (
+    "torch",
+    "numba",
+    "gymnasium",
+    "arena.comms",
+    "arena.launch.rank",
+    "arena.environment.process",
+    "arena.environment.colocated",
+    "arena.evaluation.players",
+    "arena.group.learning",
+    "arena.learner.process",
+    "arena.records.tensorboard",
+    "arena.records.writer",
+    "arena.report.progress",
+    "arena.report.summary",
+    "arena.root.process",
+    "arena.worker.act_learn",
+    "arena.worker.sampler",
+    "arena.policies.ppo",
+    "arena.policies.off_policy.dqn",
+    "arena.policies.off_policy.sac",
+    "arena.policies.off_policy.td3",
+    "arena.envs.factory",
+)
+"""What ranks import. User code is imported in the forks only."""
+
+
+class _Rank(NamedTuple):
+    """A running rank.
+
+    Attributes:
+      process: process id.
+      connection: connection to its client.
+    """
+
+    process: int
+    connection: socket.socket
+
+
+class Server:
+    """Forks a rank for each client that connects, until its owner ends."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        """Import what ranks import, and be ready to fork."""
+        self._listener = listener
+        self._ranks: dict[int, _Rank] = {}
+        os.environ[DEFERRED] = "yes"
+        for module in MODULES:
+            importlib.import_module(module)
+        self._imports = import_settings(os.environ)
+        gc.collect()
+        gc.freeze()  # the collector would else write to pages that all ranks share
+        self._wake, self._wake_end = socket.socketpair()
+        for end in (self._wake, self._wake_end):
+            end.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_end.fileno(), warn_on_full_buffer=False)
+
+    def run(self) -> NoReturn:
+        """Serve clients until this process is ended."""
+        while True:
+            connections = {rank.connection: rank for rank in self._ranks.values()}
+            ready, _, _ = select.select([self._listener, self._wake, *connections], [], [])
+            if self._wake in ready:
+                with contextlib.suppress(BlockingIOError):
+                    self._wake.recv(4096)
+                self._reap()
+            for connection in ready:
+                if connection in connections and connections[connection].process in self._ranks:
+                    self._obey(connections[connection])
+            if self._listener in ready:
+                self._accept()
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        try:
+            handover, received = receive(connection)
+        except (OSError, ValueError, TypeError):
+            connection.close()
+            return
+        try:
+            reason = self._reason_to_refuse(handover)
+            if reason is not None:
+                connection.sendall(b"-" + reason.encode())
+                connection.close()
+                return
+            process = os.fork()
+            if process == 0:
+                self._be_rank(handover, received, connection)
+            self._ranks[process] = _Rank(process, connection)
+            with contextlib.suppress(OSError):  # a client that has ended: select reports it
+                connection.sendall(ACCEPTED)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                connection.sendall(f"-{error}".encode())
+            connection.close()
+        finally:
+            for descriptor in received:
+                os.close(descriptor)
+
+    def _reason_to_refuse(self, handover: Handover) -> str | None:
+        """Return why a rank cannot be a fork of this process, None if it can."""
+        requested = import_settings(handover.environment)
+        different = sorted(name for name, _ in requested.items() ^ self._imports.items())
+        if different:
+            return f"{', '.join(dict.fromkeys(different))} is not as the parent process has it"
+        threads = len(os.listdir("/proc/self/task"))
+        return f"it has {threads} threads" if threads > 1 else None
+
+    def _obey(self, rank: _Rank) -> None:
+        """Send the signals that a client forwards to its rank; kill the rank of a client that has ended."""
+        try:
+            numbers = rank.connection.recv(64, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            numbers = b""
+        for number in numbers or [signal.SIGKILL]:
+            with contextlib.suppress(OSError):
+                os.kill(rank.process, number)
+        if not numbers:
+            os.waitpid(rank.process, 0)
+            del self._ranks[rank.process]
+            rank.connection.close()
+
+    def _reap(self) -> None:
+        for rank in list(self._ranks.values()):
+            process, status = os.waitpid(rank.process, os.WNOHANG)
+            if process:
+                del self._ranks[process]
+                with contextlib.suppress(OSError):
+                    rank.connection.sendall(STATUS.pack(status))
+                rank.connection.close()
+
+    def _be_rank(self, handover: Handover, received: list[int], connection: socket.socket) -> NoReturn:
+        """Be a rank, to its end."""
+        code = 1
+        try:
+            die_with_parent()
+            os.setpgid(0, 0)
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            for rank in self._ranks.values():
+                rank.connection.close()
+            for end in (self._listener, self._wake, self._wake_end, connection):
+                end.close()
+            take_over(handover, received)
+            received.clear()
+            # Forks of one process have the same addresses: there is nothing left for a second start to change.
+            os.environ.setdefault(aslr.SETTLED, "forked")
+            if os.environ.get("PYTHONSAFEPATH", "") == "":
+                sys.path.insert(0, os.getcwd())
+            reseed_generators()
+            from arena.comms.mpi import initialize
+
+            initialize()
+            from arena.launch import main
+
+            code = _exit_code(main())
+        except SystemExit as error:
+            code = _exit_code(error.code)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            _end(code)
+
+
+def _exit_code(code: object) -> int:
+    """Return the exit code that Python makes of the argument of ``sys.exit``."""
+    if code is None or isinstance(code, int):
+        return code or 0
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _end(code: int) -> NoReturn:
+    """End a rank as Python ends, but leave its memory to the kernel: nothing of the shared pages is written."""
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        from arena.comms.mpi import MPI
+
+        if MPI.Is_initialized() and not MPI.Is_finalized():
+            MPI.Finalize()
+    finally:
+        os._exit(code & 0xFF)
+
+
+def reseed_generators() -> None:
+    """Seed the global generators anew from the system: forks would else draw the same numbers."""
+    import numpy as np
+    import torch
+
+    random.seed()
+    np.random.seed()  # noqa: NPY002 (environments of others may use the global generator)
+    torch.manual_seed(int.from_bytes(os.urandom(7), "big"))
+
+
+def main() -> NoReturn:
+    """Serve at the listening socket whose descriptor is the argument."""
+    die_with_parent()
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)  # the launcher handles them
+    # Run as a module with -m, Python puts the working directory first; a rank has its own there.
+    if os.environ.get("PYTHONSAFEPATH", "") == "" and sys.path:
+        del sys.path[0]
+    Server(socket.socket(fileno=int(sys.argv[1]))).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Ranks that are forks of one parent process behave as ranks that start by themselves, and none outlives its run."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .launching import ask_workers, run_arena, succeed, write_config
+
+pytestmark = pytest.mark.rooms("launch")
+
+ENDED_WITHIN = 5.0
+
+BUSY = """
+import os
+import signal
+import time
+from pathlib import Path
+
+
+class Busy:
+    def __init__(self, env, group, place, dies=False):
+        if dies:
+            os.kill(os.getpid(), signal.SIGKILL)
+        (Path(place) / f"worker-{group.rank}").write_text(str(os.getpid()))
+        while True:  # user code that looks at nothing
+            pass
+
+    def run(self, steps):
+        pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch):
+    monkeypatch.setenv("ARENA_START", "fork")
+
+
+def busy_config(place: Path, **settings: object) -> dict:
+    (place / "busy.py").write_text(BUSY)
+    return {
+        "steps": 10,
+        "env": {"use": "gymnasium:CartPole-v1"},
+        "policies": {"p": {"use": f"{place / 'busy.py'}:Busy", "settings": {"place": str(place), **settings}}},
+        "matches": [{"seats": ["p"], "replicas": 2}],
+    }
+
+
+def test_forks_share_a_parent_but_no_random_numbers_and_take_over_what_the_client_had(tmp_path, monkeypatch):
+    """Only a rank of a real mpirun has a client; one run answers all questions."""
+    monkeypatch.setenv("ARENA_OF_A_TEST", "sp\u00e4t\udcff")  # not all environment variables are UTF-8
+    expression = (
+        "__import__('json').dumps([os.getppid(), os.environ['ARENA_OF_A_TEST'], os.getcwd(), os.umask(0o27), "
+        "__import__('resource').getrlimit(7), "
+        "__import__('random').random(), __import__('numpy').random.rand(), float(__import__('torch').rand(1)), "
+        "'ARENA_PARENT' in os.environ])"
+    )
+    before, limits = os.umask(0o27), resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, limits[1]))
+    try:
+        first, second = (json.loads(answer) for answer in ask_workers(tmp_path, expression))
+    finally:
+        os.umask(before)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert first[0] == second[0] != os.getpid()
+    assert first[1:4] == ["sp\u00e4t\udcff", str(tmp_path), 0o27]
+    assert first[4] == [200, limits[1]]
+    assert all(mine != other for mine, other in zip(first[5:8], second[5:8], strict=True))
+    assert first[8] is False
+
+
+def test_fork_and_spawn_end_with_the_same_weights(tmp_path):
+    """The weights of a deterministic run under mpirun are what users compare."""
+    config = {
+        "steps": 400,
+        "deterministic": True,
+        "env": {"use": "gymnasium:CartPole-v1"},
+        "policies": {"p": {"use": "ppo"}},
+        "matches": [{"seats": ["p"]}],
+    }
+    weights = []
+    for start in ("fork", "spawn"):
+        outcome = succeed(run_arena(tmp_path, {**config, "name": start}, "--start", start))
+        weights.append(max((outcome.directory / "players" / "p").glob("[0-9]*.safetensors")).read_bytes())
+    assert weights[0] == weights[1]
+
+
+def test_a_fork_that_is_killed_is_reported_by_mpirun_like_any_rank(tmp_path):
+    """mpirun's own message has to name the signal, which it learns from the client."""
+    outcome = run_arena(tmp_path, busy_config(tmp_path, dies=True))
+    assert outcome.code != 0 and "was killed by signal 9 (SIGKILL)" in outcome.errors
+
+
+@pytest.mark.parametrize("victim", ["launcher", "mpirun", "parent", "client"])
+def test_nothing_is_left_when_a_process_is_killed_while_user_code_is_busy(tmp_path, victim):
+    """Only the processes of a real run can be killed."""
+    path = write_config(tmp_path, busy_config(tmp_path))
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "arena.launch", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        files = [tmp_path / f"worker-{worker}" for worker in range(2)]
+        wait_until(lambda: all(file.exists() and file.read_text() for file in files), 60)
+        ranks = [int(file.read_text()) for file in files]
+        parent = int(status_of(ranks[0])[1])
+        mpirun = next(pid for pid in children_of(launcher.pid) if pid != parent)
+        clients = children_of(mpirun)
+        everything = {launcher.pid, mpirun, parent, *children_of(parent), *clients}
+        chosen = {"launcher": launcher.pid, "mpirun": mpirun, "parent": parent, "client": clients[-1]}[victim]
+        os.kill(chosen, signal.SIGKILL)
+        if victim != "launcher":
+            launcher.wait(60)
+        wait_until(lambda: not any(runs(pid) for pid in everything - {launcher.pid}), ENDED_WITHIN)
+    finally:
+        launcher.kill()
+        launcher.wait()
+
+
+def wait_until(condition, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def status_of(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the state on: state, parent, ..."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def runs(pid: int) -> bool:
+    try:
+        return status_of(pid)[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
