@@ -8,6 +8,8 @@ from typing import Any
 import mpi4py
 
 from arena.common.waiting import Waiter
+from arena.system import aslr, cores
+from arena.system.idle_class import idle_class
 from arena.system.launcher_env import DEFERRED
 from arena.system.timer_slack import patiently
 
@@ -29,7 +31,7 @@ _set_variables()
 mpi4py.rc.thread_level = "funneled"
 if DEFERRED in os.environ:
     mpi4py.rc.initialize = mpi4py.rc.finalize = False
-with patiently():
+with patiently(), idle_class(aslr.crowded(os.environ, cores.given())):
     from mpi4py import MPI
 
 __all__ = ["MPI", "initialize", "take"]
@@ -38,7 +40,7 @@ __all__ = ["MPI", "initialize", "take"]
 def initialize() -> None:
     """Initialise MPI in a rank that was forked from a process which has imported this module without doing so."""
     _set_variables()  # the fork has its launcher's environment in place of the parent's
-    with patiently():
+    with patiently(), idle_class(aslr.crowded(os.environ, cores.given())):
         MPI.Init_thread(MPI.THREAD_FUNNELED)
 
 

@@ -19,6 +19,7 @@ from arena.launch import mpirun
 from arena.system import aslr, launcher_env
 
 if TYPE_CHECKING:
+    from arena.config.run import RunConfig
     from arena.records.run_directory import Resume, RunDirectory
 
 COMMANDS = {
@@ -111,10 +112,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--start",
-        choices=("fork", "spawn"),
+        choices=("auto", "fork", "spawn"),
         default=os.environ.get("ARENA_START", "spawn"),
-        help="fork: ranks of this machine are forks of one process that has imported everything (Open MPI); "
-        "spawn: each rank imports by itself (default: ARENA_START, else spawn)",
+        help="fork: ranks are forks of one process that has imported everything; spawn: each rank imports by itself; "
+        "auto: fork where it is known to work (default: ARENA_START, else spawn)",
     )
     parser.add_argument(
         "--ranks-per-node", type=int, metavar="N", help="with --dry-run: number of ranks on each node (default: all)"
@@ -191,36 +192,61 @@ def dry_run(args: argparse.Namespace) -> int:
 
 
 def start_under_mpi(args: argparse.Namespace) -> int:
-    """Check everything that can be checked beforehand, then start mpirun and wait for it."""
+    """Check everything that can be checked beforehand, then start mpirun and wait for it.
+
+    The parent process of forked ranks imports meanwhile.
+    """
     from arena.config.run import load_config
-    from arena.launch.parent.started import parent_process
-    from arena.launch.preflight import check_environments, check_replays, check_weights
-    from arena.plan.layout import plan, ranks_of_run
-    from arena.records.reader import part_of_rank
-    from arena.records.run_directory import RunDirectory
+    from arena.launch.parent.started import parent_process, reason_to_spawn
 
     mpirun.refuse_bare_srun()
     config = load_config(args.config, args.set)
-    rounds = config.round_list()
+    path, tolerant = mpirun.find_mpirun(), config.fault_tolerance == "ulfm"
+    reason: str | None = ""
+    if args.start != "spawn":
+        reason = reason_to_spawn(path, hosts=args.hosts, tolerant=tolerant, environ=os.environ)
+        if reason is not None and args.start == "fork":
+            raise ConfigError(f"--start fork: ranks cannot be forked: {reason}; leave it at auto, or use spawn")
+    with parent_process() if reason is None else contextlib.nullcontext() as parent:
+        ranks = _check(args, config)
+        if reason:
+            print(f"each rank imports by itself: {reason}", flush=True)
+        return _run_and_restart(args, config, path, ranks, parent)
+
+
+def _check(args: argparse.Namespace, config: "RunConfig") -> int:
+    """Check a run before it starts; return the number of its ranks.
+
+    Raises:
+      ConfigError: it cannot start.
+    """
+    from arena.launch.preflight import check_environments, check_replays, check_weights
+    from arena.plan.layout import plan, ranks_of_run
+    from arena.records.run_directory import RunDirectory
+
     ranks = args.ranks or ranks_of_run(config)
     mpirun.refuse_too_small_a_job(ranks, ranks_of_run(config))
-    for round_ in rounds:
+    for round_ in config.round_list():
         plan(round_.rows, [0] * ranks, config.spares)
     check_environments(config)
     check_replays(config, None if args.hosts else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     check_weights(config)
     run = RunDirectory(config.run_root, config.name)
     run.check(run.goes_on(_resume(args)))
-    path, tolerant = mpirun.find_mpirun(), config.fault_tolerance == "ulfm"
-    forked = args.start == "fork"
-    if forked and (args.hosts is not None or tolerant or not mpirun.is_open_mpi(path)):
-        print("ranks are started, not forked: that needs Open MPI, one machine and no fault tolerance", file=sys.stderr)
-        forked = False
-    line = mpirun.command(path, ranks, _for_ranks(args), args.hosts, tolerant=tolerant, forked=forked)
+    return ranks
+
+
+def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, ranks: int, parent: str | None) -> int:
+    """Start mpirun, again after failures if asked to, and return the exit code."""
+    from arena.records.reader import part_of_rank
+    from arena.records.run_directory import RunDirectory
+
+    run = RunDirectory(config.run_root, config.name)
+    options: dict[str, bool] = {"tolerant": config.fault_tolerance == "ulfm", "forked": parent is not None}
+    line = mpirun.command(path, ranks, _for_ranks(args), args.hosts, **options)
     for number in range(args.restarts + 1):
         before, _ = _last_attempt(run)
-        with parent_process() if forked else contextlib.nullcontext() as parent:
-            code, asked, stuck = mpirun.run(line, partial(part_of_rank, run), parent=parent)
+        code, asked, stuck = mpirun.run(line, partial(part_of_rank, run), parent=parent)
         attempt, ended = _last_attempt(run)
         finished = attempt != before and ended == 0
         if stuck and finished:
@@ -233,7 +259,7 @@ def start_under_mpi(args: argparse.Namespace) -> int:
         print(f"restart {number + 1} of {args.restarts}, from the newest checkpoint", file=sys.stderr, flush=True)
         words = [word for word in _for_ranks(args) if word != "--resume"]
         again = words if args.resume_or_start else [*words, "--resume-or-start"]
-        line = mpirun.command(path, ranks, again, args.hosts, tolerant=tolerant, forked=forked)
+        line = mpirun.command(path, ranks, again, args.hosts, **options)
     return code
 
 

@@ -130,6 +130,8 @@ def main() -> NoReturn:
     if path is not None:
         try:
             connection = connect(path, arguments)
+        except FileNotFoundError:  # on another machine than the launcher's
+            pass
         except OSError as error:
             print(f"arena: started without a parent process: {error}", file=sys.stderr, flush=True)
         else:

@@ -7,11 +7,35 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from arena.launch.mpirun import is_open_mpi
 
 BACKLOG = 4096
 """Clients that may wait while the parent imports."""
+
+
+def reason_to_spawn(mpirun: str, *, hosts: str | None, tolerant: bool, environ: Mapping[str, str]) -> str | None:
+    """Return why the ranks of a run start by themselves, None where they can be forks of a parent process.
+
+    Args:
+      mpirun: path of the program.
+      hosts: machines that the ranks are started on over ssh; None for this one.
+      tolerant: whether ranks that die should not end the job.
+      environ: environment variables of the launcher.
+    """
+    if sys.platform != "linux":
+        return "only Linux ends ranks with their parent process"
+    if hosts is not None or environ.get("SLURM_JOB_NUM_NODES", "1") != "1":
+        return "the run is on several machines"
+    if tolerant:
+        return "fault_tolerance: ulfm"
+    if "LD_PRELOAD" in environ:
+        return "LD_PRELOAD is set, for example by a profiler"
+    if not is_open_mpi(mpirun):
+        return f"{mpirun} is not Open MPI's"
+    return None
 
 
 @contextlib.contextmanager
