@@ -113,9 +113,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--start",
         choices=("auto", "fork", "spawn"),
-        default=os.environ.get("ARENA_START", "spawn"),
+        default=os.environ.get("ARENA_START", "auto"),
         help="fork: ranks are forks of one process that has imported everything; spawn: each rank imports by itself; "
-        "auto: fork where it is known to work (default: ARENA_START, else spawn)",
+        "auto: fork where it is known to work (default: ARENA_START, else auto)",
     )
     parser.add_argument(
         "--ranks-per-node", type=int, metavar="N", help="with --dry-run: number of ranks on each node (default: all)"
@@ -197,6 +197,7 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     The parent process of forked ranks imports meanwhile.
     """
     from arena.config.run import load_config
+    from arena.launch.parent.client import SOCKET
     from arena.launch.parent.started import parent_process, reason_to_spawn
 
     mpirun.refuse_bare_srun()
@@ -207,7 +208,14 @@ def start_under_mpi(args: argparse.Namespace) -> int:
         reason = reason_to_spawn(path, hosts=args.hosts, tolerant=tolerant, environ=os.environ)
         if reason is not None and args.start == "fork":
             raise ConfigError(f"--start fork: ranks cannot be forked: {reason}; leave it at auto, or use spawn")
-    with parent_process() if reason is None else contextlib.nullcontext() as parent:
+    parent_of_series = os.environ.get(SOCKET)
+    if reason is not None:
+        parents: contextlib.AbstractContextManager[str | None] = contextlib.nullcontext()
+    elif parent_of_series is not None:
+        parents = contextlib.nullcontext(parent_of_series)
+    else:
+        parents = parent_process()
+    with parents as parent:
         ranks = _check(args, config)
         if reason:
             print(f"each rank imports by itself: {reason}", flush=True)

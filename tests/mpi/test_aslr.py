@@ -16,6 +16,12 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def spawned(monkeypatch):
+    """Forks of one process have the same addresses without this."""
+    monkeypatch.setenv("ARENA_START", "spawn")
+
+
 def personalities(place: Path) -> list[int]:
     return [int(text, 16) & ALIKE for text in ask_workers(place, 'Path("/proc/self/personality").read_text()')]
 

@@ -39,7 +39,9 @@ class Busy:
 
 @pytest.fixture(autouse=True)
 def forked(monkeypatch):
+    """Start a parent process for each run: tests here kill it."""
     monkeypatch.setenv("ARENA_START", "fork")
+    monkeypatch.delenv("ARENA_PARENT", raising=False)
 
 
 def busy_config(place: Path, **settings: object) -> dict:

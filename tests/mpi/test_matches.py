@@ -144,7 +144,8 @@ def test_twenty_rounds_leak_no_communicators_and_streams_differ_between_workers(
         assert database.execute("SELECT count(*) FROM rounds").fetchone() == (20,)
 
 
-def test_only_workers_whose_policies_need_torch_load_it(tmp_path):
+def test_only_workers_whose_policies_need_torch_load_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARENA_START", "spawn")  # forks share the pages of what their parent has loaded
     config = one_against_one({"use": "ppo", "settings": {"horizon": 16}}, {"use": "random"})
     outcome = succeed(run_arena(tmp_path, config))
     ranks = json.loads((outcome.directory / "log/ranks.json").read_text())

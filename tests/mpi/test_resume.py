@@ -223,7 +223,8 @@ def maps(pid, path):
     return str(path) in Path(f"/proc/{pid}/maps").read_text()
 
 
-def test_a_killed_mpirun_is_named_and_takes_all_ranks_along(tmp_path):
+def test_a_killed_mpirun_is_named_and_takes_all_ranks_along(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARENA_START", "spawn")  # the processes below mpirun are the ranks themselves
     process = start(tmp_path, cartpole())
     ranks = ranks_of(process)
     files = [path for path in segments() & in_use() if any(maps(pid, path) for pid in ranks.values())]

@@ -15,6 +15,9 @@ from arena.launch.mpirun import is_open_mpi
 BACKLOG = 4096
 """Clients that may wait while the parent imports."""
 
+_BATCH_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+"""Environment variables of batch jobs, whose mpirun may start ranks on machines that have no parent process."""
+
 
 def reason_to_spawn(mpirun: str, *, hosts: str | None, tolerant: bool, environ: Mapping[str, str]) -> str | None:
     """Return why the ranks of a run start by themselves, None where they can be forks of a parent process.
@@ -27,8 +30,10 @@ def reason_to_spawn(mpirun: str, *, hosts: str | None, tolerant: bool, environ: 
     """
     if sys.platform != "linux":
         return "only Linux ends ranks with their parent process"
-    if hosts is not None or environ.get("SLURM_JOB_NUM_NODES", "1") != "1":
+    if hosts is not None:
         return "the run is on several machines"
+    if any(name in environ for name in _BATCH_JOBS):
+        return "it is part of a batch job"
     if tolerant:
         return "fault_tolerance: ulfm"
     if "LD_PRELOAD" in environ:
