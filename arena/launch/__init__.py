@@ -58,6 +58,9 @@ other commands (each has its own --help):
   arena fake-actor             answer every request of a game alike, to test its client"""
 """The end of ``--help``."""
 
+STARTS = ("auto", "fork", "spawn")
+"""How ranks start: see ``--start``."""
+
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended, as shells have it."""
 
@@ -112,7 +115,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--start",
-        choices=("auto", "fork", "spawn"),
+        choices=STARTS,
         default=os.environ.get("ARENA_START", "auto"),
         help="fork: ranks are forks of one process that has imported everything; spawn: each rank imports by itself; "
         "auto: fork where it is known to work (default: ARENA_START, else auto)",
@@ -203,6 +206,8 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     mpirun.refuse_bare_srun()
     config = load_config(args.config, args.set)
     path, tolerant = mpirun.find_mpirun(), config.fault_tolerance == "ulfm"
+    if args.start not in STARTS:  # argparse does not check a default
+        raise ConfigError(f"ARENA_START: expected one of {', '.join(STARTS)}, found {args.start!r}")
     reason: str | None = ""
     if args.start != "spawn":
         reason = reason_to_spawn(path, hosts=args.hosts, tolerant=tolerant, environ=os.environ)

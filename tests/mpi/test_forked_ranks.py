@@ -93,6 +93,13 @@ def test_fork_and_spawn_end_with_the_same_weights(tmp_path):
     assert weights[0] == weights[1]
 
 
+def test_a_misspelt_way_of_starting_is_refused(tmp_path, monkeypatch):
+    """The variable is read by the command itself, before mpirun; no rank starts."""
+    monkeypatch.setenv("ARENA_START", "frok")
+    outcome = run_arena(tmp_path, busy_config(tmp_path))
+    assert outcome.code == 2 and "expected one of auto, fork, spawn, found 'frok'" in outcome.errors
+
+
 def test_a_fork_that_is_killed_is_reported_by_mpirun_like_any_rank(tmp_path):
     """mpirun's own message has to name the signal, which it learns from the client."""
     outcome = run_arena(tmp_path, busy_config(tmp_path, dies=True))

@@ -10,7 +10,8 @@ import gc
 import importlib
 import os
 import random
-import select
+import resource
+import selectors
 import signal
 import socket
 import sys
@@ -81,21 +82,24 @@ class Server:
             end.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake_end.fileno(), warn_on_full_buffer=False)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection for each rank of the machine
+        self._selector = selectors.DefaultSelector()
+        for end in (self._listener, self._wake):
+            self._selector.register(end, selectors.EVENT_READ)
 
     def run(self) -> NoReturn:
         """Serve clients until this process is ended."""
         while True:
-            connections = {rank.connection: rank for rank in self._ranks.values()}
-            ready, _, _ = select.select([self._listener, self._wake, *connections], [], [])
-            if self._wake in ready:
-                with contextlib.suppress(BlockingIOError):
-                    self._wake.recv(4096)
-                self._reap()
-            for connection in ready:
-                if connection in connections and connections[connection].process in self._ranks:
-                    self._obey(connections[connection])
-            if self._listener in ready:
-                self._accept()
+            for key, _ in self._selector.select():
+                if key.fileobj is self._listener:
+                    self._accept()
+                elif key.fileobj is self._wake:
+                    with contextlib.suppress(BlockingIOError):
+                        self._wake.recv(4096)
+                    self._reap()
+                elif key.data in self._ranks:  # else reaped in this turn
+                    self._obey(self._ranks[key.data])
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -110,10 +114,12 @@ class Server:
                 connection.sendall(b"-" + reason.encode())
                 connection.close()
                 return
+            server = os.getpid()
             process = os.fork()
             if process == 0:
-                self._be_rank(handover, received, connection)
+                self._be_rank(handover, received, connection, server)
             self._ranks[process] = _Rank(process, connection)
+            self._selector.register(connection, selectors.EVENT_READ, process)
             with contextlib.suppress(OSError):  # a client that has ended: select reports it
                 connection.sendall(ACCEPTED)
         except OSError as error:
@@ -145,24 +151,26 @@ class Server:
             with contextlib.suppress(OSError):
                 os.kill(rank.process, number)
         if not numbers:
-            os.waitpid(rank.process, 0)
-            del self._ranks[rank.process]
-            rank.connection.close()
+            self._selector.unregister(rank.connection)  # _reap closes it, whenever the kernel has ended the rank
 
     def _reap(self) -> None:
         for rank in list(self._ranks.values()):
             process, status = os.waitpid(rank.process, os.WNOHANG)
             if process:
                 del self._ranks[process]
+                with contextlib.suppress(KeyError):
+                    self._selector.unregister(rank.connection)
                 with contextlib.suppress(OSError):
                     rank.connection.sendall(STATUS.pack(status))
                 rank.connection.close()
 
-    def _be_rank(self, handover: Handover, received: list[int], connection: socket.socket) -> NoReturn:
+    def _be_rank(self, handover: Handover, received: list[int], connection: socket.socket, server: int) -> NoReturn:
         """Be a rank, to its end."""
         code = 1
         try:
             die_with_parent()
+            if os.getppid() != server:  # it has ended before the kernel was asked
+                os._exit(1)
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -170,6 +178,7 @@ class Server:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             for rank in self._ranks.values():
                 rank.connection.close()
+            self._selector.close()
             for end in (self._listener, self._wake, self._wake_end, connection):
                 end.close()
             take_over(handover, received)
