@@ -95,9 +95,9 @@ def test_fork_and_spawn_end_with_the_same_weights(tmp_path):
 
 def test_a_misspelt_way_of_starting_is_refused(tmp_path, monkeypatch):
     """The variable is read by the command itself, before mpirun; no rank starts."""
-    monkeypatch.setenv("ARENA_START", "frok")
+    monkeypatch.setenv("ARENA_START", "forked")
     outcome = run_arena(tmp_path, busy_config(tmp_path))
-    assert outcome.code == 2 and "expected one of auto, fork, spawn, found 'frok'" in outcome.errors
+    assert outcome.code == 2 and "expected one of auto, fork, spawn, found 'forked'" in outcome.errors
 
 
 def test_a_fork_that_is_killed_is_reported_by_mpirun_like_any_rank(tmp_path):
