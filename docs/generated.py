@@ -40,7 +40,8 @@ def configuration_keys() -> str:
 @cache
 def command_line() -> str:
     """Return the help text of every ``arena`` command."""
-    from arena.launch import COMMANDS, main
+    from arena.launch import main
+    from arena.launch.commands import COMMANDS
 
     os.environ["COLUMNS"] = "100"
     parts = []

@@ -110,6 +110,18 @@ def environment(mpirun: str) -> dict[str, str]:
     return variables
 
 
+class Start(NamedTuple):
+    """How ranks start.
+
+    Attributes:
+      forked: whether each rank is a fork of a parent process, for which mpirun starts a client.
+      prefix: words before the command of each rank, which is not forked then.
+    """
+
+    forked: bool = False
+    prefix: Sequence[str] = ()
+
+
 def command(
     mpirun: str,
     ranks: int,
@@ -117,7 +129,7 @@ def command(
     hosts: str | None = None,
     *,
     tolerant: bool = False,
-    forked: bool = False,
+    start: Start = Start(),  # noqa: B008 (immutable)
 ) -> list[str]:
     """Return the command line that starts the arena on ``ranks`` ranks of this machine, or of ``hosts``.
 
@@ -127,7 +139,7 @@ def command(
       arguments: what each rank gets.
       hosts: ``node1:32,node2:32``, machines and how many ranks they have room for; they are reached over ssh.
       tolerant: whether ranks that die should not end the job.
-      forked: whether each rank is a fork of a parent process, for which mpirun starts a client.
+      start: how ranks start.
 
     Raises:
       ConfigError: the hosts have no room for the ranks, or this mpirun is not Open MPI's.
@@ -149,8 +161,9 @@ def command(
         options = ["--oversubscribe", "--bind-to", "none", *options]
     if tolerant and is_open_mpi(mpirun):
         options = ["--with-ft", "ulfm", *options]
-    rank = ["-I", "-S", client.__file__] if forked else ["-m", "arena.launch"]
-    return [mpirun, *options, sys.executable, *rank, *arguments]
+    if start.forked:
+        return [mpirun, *options, sys.executable, "-I", "-S", client.__file__, *arguments]
+    return [mpirun, *options, *start.prefix, sys.executable, "-m", "arena.launch", *arguments, "--start", "spawn"]
 
 
 def _room(hosts: str) -> int:

@@ -4,7 +4,9 @@ import re
 
 import pytest
 
-from arena.launch import COMMANDS, OTHERS, main
+from arena.launch import main
+from arena.launch.command_line import OTHERS
+from arena.launch.commands import COMMANDS
 
 
 def test_the_help_names_every_command_and_an_empty_command_line_shows_it(capsys):

@@ -1,22 +1,37 @@
-"""What mpirun starts for each forked rank: a client of the parent process that stands for the rank.
+"""What mpirun or srun starts for each forked rank: a client of the parent process that stands for the rank.
 
-Run as ``python -I -S client.py ARGUMENT...``, with the socket of the parent in ``ARENA_PARENT``. It imports from the
-standard library only and starts in some 20 ms. It sends its environment and descriptors to the parent, forwards
-signals to the rank, and ends as the rank ends. Without a parent that takes it, it becomes the rank itself.
+Run as ``python -I -S client.py ARGUMENT...``. It imports from the standard library only and starts in some 20 ms. It
+sends its environment and descriptors to the parent, forwards signals to the rank, and ends as the rank ends. The
+parent is that of ``ARENA_PARENT``, else that of the job on this machine, which the first client starts. Without a
+parent that takes it, the client becomes the rank itself.
 """
 
 import array
+import contextlib
+import errno
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import struct
 import sys
+import time
+from collections.abc import Mapping
 from typing import NoReturn
 
 SOCKET = "ARENA_PARENT"
-"""Environment variable: path of the parent's socket."""
+"""Environment variable: address of a parent's socket, a path, or ``@`` and a name in Linux's abstract namespace."""
+
+START = "ARENA_START"
+"""Environment variable: how ranks start, ``auto``, ``fork`` or ``spawn``."""
+
+BACKLOG = 4096
+"""Clients that may wait while the parent imports."""
+
+TRIES = 5
+"""Attempts to connect to the parent of the job: a parent without ranks may end while a client connects to it."""
 
 LENGTH, STATUS = struct.Struct("!I"), struct.Struct("!i")
 """Length of the handover, before it; wait status of the rank, from the parent."""
@@ -26,6 +41,10 @@ ACCEPTED = b"+"
 
 INHERITED = ("PMI_FD", "HYDI_CONTROL_FD")
 """Environment variables that name a descriptor which the MPI library inherits from its launcher."""
+
+_DECIDES_IMPORTS = ("PYTHON", "NUMBA_", "MKL_", "OMP_", "OPENBLAS_", "LD_PRELOAD")
+"""Beginnings of the environment variables that decide what an import does. LD_LIBRARY_PATH is not among them: Open
+MPI's mpirun puts its own folder there."""
 
 FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGQUIT")
 """Signals that the client forwards to the rank."""
@@ -46,12 +65,18 @@ def _is_open(number: int) -> bool:
     return True
 
 
+def program() -> list[str]:
+    """Return the interpreter and the installation of the arena that a rank runs with."""
+    return [sys.executable, os.path.realpath(__file__)]
+
+
 def handover(arguments: list[str], numbers: list[int]) -> bytes:
     """Return what the rank inherits beside descriptors, as JSON: see ``Handover``."""
     umask = os.umask(0)
     os.umask(umask)
     limits = {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
     content = {
+        "program": program(),
         "arguments": arguments,
         "environment": dict(os.environ),
         "folder": os.getcwd(),
@@ -64,22 +89,120 @@ def handover(arguments: list[str], numbers: list[int]) -> bytes:
     return json.dumps(content).encode()
 
 
-def connect(path: str, arguments: list[str]) -> socket.socket:
-    """Return the connection to a parent that has accepted the rank.
+def import_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that decide what an import does."""
+    return {name: value for name, value in environment.items() if name.startswith(_DECIDES_IMPORTS)}
+
+
+def address(text: str) -> str:
+    """Return the address of a socket as the kernel has it: an abstract one begins with a zero byte."""
+    return f"\0{text[1:]}" if text.startswith("@") else text
+
+
+def user_of_peer(connection: socket.socket) -> int:
+    """Return the user id of the process at the other end."""
+    credentials = struct.Struct("3i")  # ucred of unix(7): process, user, group
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+    return credentials.unpack(data)[1]
+
+
+def parent_of_job() -> str:
+    """Return the address that all ranks of this job on this machine derive for their parent.
+
+    Beside the job, it depends on what decides imports, and on the namespaces of the process, since a fork lives in
+    those of its parent.
+    """
+    import hashlib
+
+    # Ranks of one machine are children of one daemon; Open MPI and srun --mpi=pmix also name the job.
+    job = os.environ.get("PMIX_NAMESPACE", os.getppid())
+    spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("mnt", "pid", "user")]
+    decisive = [os.getuid(), job, spaces, program(), sorted(import_settings(os.environ).items())]
+    return "@arena-" + hashlib.sha256(repr(decisive).encode()).hexdigest()[:32]
+
+
+def listen(text: str) -> socket.socket:
+    """Return a socket that listens at an address.
 
     Raises:
-      OSError: no parent listens there, or it refuses; the text is the reason.
+      OSError: another process listens there.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(address(text))
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def start_parent(listener: socket.socket) -> None:
+    """Start a parent process that serves a listening socket until its last rank has ended."""
+    import subprocess
+
+    subprocess.Popen(
+        [sys.executable, "-m", "arena.launch.parent.server", str(listener.fileno()), "--until-unused"],
+        env={name: value for name, value in os.environ.items() if name != SOCKET},
+        stdin=subprocess.DEVNULL,
+        # mpirun waits for the end of its ranks' output. What fails in the parent fails, and shows, in the rank, too.
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[listener.fileno()],
+        start_new_session=True,
+    )
+
+
+def connect_to_job(arguments: list[str]) -> socket.socket:
+    """Return the connection to the parent of this job on this machine; start it if there is none.
+
+    The kernel gives the address to one process at a time, so no two clients start a parent, and takes it back when
+    that process ends.
+
+    Raises:
+      OSError: as ``connect``.
+    """
+    text = parent_of_job()
+    for attempt in range(TRIES):
+        try:
+            with listen(text) as listener:
+                start_parent(listener)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        try:
+            return connect(text, arguments)
+        except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError):  # it is not listening yet, or ends
+            if attempt == TRIES - 1:
+                raise
+            time.sleep(0.05)
+    raise AssertionError
+
+
+def connect(text: str, arguments: list[str]) -> socket.socket:
+    """Return the connection to a parent that has accepted the rank.
+
+    Args:
+      text: address of the parent's socket.
+      arguments: command line of the rank.
+
+    Raises:
+      OSError: no parent of this user listens there, or it refuses; the text is the reason.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect(path)
+    connection.connect(address(text))
+    if user_of_peer(connection) != os.getuid():
+        raise PermissionError(f"{text} belongs to another user")
     numbers = descriptors()
     payload = handover(arguments, numbers)
     head = LENGTH.pack(len(payload))
     connection.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", numbers))])
     connection.sendall(payload)
     reply = connection.recv(1)
+    if not reply:
+        raise ConnectionResetError("the parent process has ended")
     if reply != ACCEPTED:
-        reason = connection.recv(1000).decode() if reply else "it has ended"
+        reason = connection.recv(1000).decode()
         raise ConnectionError(f"the parent process does not fork this rank: {reason}")
     return connection
 
@@ -109,34 +232,47 @@ def stand_for_rank(connection: socket.socket) -> NoReturn:
         forward(signal.SIGSTOP, frame)
         os.kill(os.getpid(), signal.SIGSTOP)
 
+    launcher = os.getppid()
     for name in FORWARDED:
         signal.signal(getattr(signal, name), forward)
     signal.signal(signal.SIGTSTP, stop)
     for number in (0, 1, 2):  # the rank alone holds them: their end is the rank's
         if _is_open(number):
             os.close(number)
-    try:
-        status = connection.recv(STATUS.size, socket.MSG_WAITALL)
-    except OSError:
-        status = b""
-    # A parent that has ended has taken its ranks with it.
+    ends: list[socket.socket | int] = [connection]
+    with contextlib.suppress(OSError, AttributeError):
+        ends.append(os.pidfd_open(launcher))
+    status = b""
+    if connection in select.select(ends, [], [])[0]:  # else mpirun's daemon has been killed
+        with contextlib.suppress(OSError):
+            status = connection.recv(STATUS.size, socket.MSG_WAITALL)
+    # A parent that has ended has taken its ranks with it, and ends the rank of a client that ends.
     end_like(STATUS.unpack(status)[0] if len(status) == STATUS.size else signal.SIGKILL)
 
 
-def main() -> NoReturn:
-    """Stand for a rank that the parent forks, or become the rank."""
-    arguments = sys.argv[1:]
-    path = os.environ.get(SOCKET)
-    if path is not None:
-        try:
-            connection = connect(path, arguments)
-        except FileNotFoundError:  # on another machine than the launcher's
-            pass
-        except OSError as error:
-            print(f"arena: started without a parent process: {error}", file=sys.stderr, flush=True)
-        else:
-            stand_for_rank(connection)
+def stand_for_forked_rank(arguments: list[str]) -> None:
+    """Stand for a rank that a parent process forks, and end with it; return if the rank has to start by itself."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as a rank does that starts by itself
+    given = os.environ.get(SOCKET)
+    try:
+        connection = None
+        if given is not None:
+            with contextlib.suppress(OSError):  # it is on another machine, or has other variables
+                connection = connect(given, arguments)
+        if connection is None:
+            connection = connect_to_job(arguments)
+    except OSError as error:
+        print(f"arena: a rank starts by itself: {error}", file=sys.stderr, flush=True)
+    else:
+        stand_for_rank(connection)
     os.environ.pop(SOCKET, None)
+    os.environ[START] = "spawn"  # should this process start itself again
+
+
+def main() -> NoReturn:
+    """Stand for a rank that a parent process forks, or become the rank."""
+    arguments = sys.argv[1:]
+    stand_for_forked_rank(arguments)
     os.execv(sys.executable, [sys.executable, "-m", "arena.launch", *arguments])
 
 

@@ -7,7 +7,7 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from arena.launch.parent.client import LENGTH, SOCKET
@@ -24,14 +24,12 @@ TIMEOUT = 30.0
 FIRST_FREE = 100
 """Lowest number that descriptors get while they are moved, above those that launchers hand down."""
 
-_DECIDES_IMPORTS = ("PYTHON", "NUMBA_", "MKL_", "OMP_", "LD_PRELOAD")
-"""Beginnings of the environment variables that decide what an import does."""
-
 
 class Handover(NamedTuple):
     """What the client sends.
 
     Attributes:
+      program: interpreter and installation of the arena.
       arguments: command line of the rank, without the program.
       environment: variables; they replace the parent's.
       folder: working directory.
@@ -42,6 +40,7 @@ class Handover(NamedTuple):
       descriptors: number of each received descriptor in the client, and so in the rank.
     """
 
+    program: list[str]
     arguments: list[str]
     environment: dict[str, str]
     folder: str
@@ -79,11 +78,6 @@ def receive(connection: socket.socket) -> tuple[Handover, list[int]]:
         raise
     connection.settimeout(None)
     return handover, received
-
-
-def import_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that decide what an import does."""
-    return {name: value for name, value in environment.items() if name.startswith(_DECIDES_IMPORTS)}
 
 
 def take_over(handover: Handover, received: Sequence[int]) -> None:

@@ -6,6 +6,7 @@ and its wait status goes to its client. Ranks end with the parent, and the paren
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import os
@@ -19,8 +20,8 @@ import threading
 import traceback
 from typing import NamedTuple, NoReturn
 
-from arena.launch.parent.client import ACCEPTED, STATUS
-from arena.launch.parent.handover import Handover, import_settings, receive, take_over
+from arena.launch.parent.client import ACCEPTED, STATUS, import_settings, program, user_of_peer
+from arena.launch.parent.handover import Handover, receive, take_over
 from arena.system import aslr
 from arena.system.launcher_env import DEFERRED
 from arena.system.processes import die_with_parent
@@ -64,14 +65,27 @@ class _Rank(NamedTuple):
     connection: socket.socket
 
 
-class Server:
-    """Forks a rank for each client that connects, until its owner ends."""
+UNUSED_FOR = 2.0
+"""Seconds without a rank after which a parent ends that a client has started: more clients may be on their way."""
 
-    def __init__(self, listener: socket.socket) -> None:
+
+class Server:
+    """Forks a rank for each client that connects.
+
+    Args:
+      listener: the listening socket.
+      until_unused: whether to end a while after the last rank; else the owner's end is this process's.
+    """
+
+    def __init__(self, listener: socket.socket, *, until_unused: bool = False) -> None:
         """Import what ranks import, and be ready to fork."""
         self._listener = listener
+        self._until_unused = until_unused
         self._ranks: dict[int, _Rank] = {}
         os.environ[DEFERRED] = "yes"
+        # Python puts first where it has started its program; a rank has its working directory there.
+        if not getattr(sys.flags, "safe_path", False):  # new in Python 3.11
+            del sys.path[0]
         for module in MODULES:
             importlib.import_module(module)
         self._imports = import_settings(os.environ)
@@ -89,9 +103,12 @@ class Server:
             self._selector.register(end, selectors.EVENT_READ)
 
     def run(self) -> NoReturn:
-        """Serve clients until this process is ended."""
+        """Serve clients to the end of this process."""
         while True:
-            for key, _ in self._selector.select():
+            ready = self._selector.select(None if self._ranks or not self._until_unused else UNUSED_FOR)
+            if not ready and not self._ranks:
+                sys.exit()
+            for key, _ in ready:
                 if key.fileobj is self._listener:
                     self._accept()
                 elif key.fileobj is self._wake:
@@ -103,6 +120,9 @@ class Server:
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
+        if user_of_peer(connection) != os.getuid():
+            connection.close()
+            return
         try:
             handover, received = receive(connection)
         except (OSError, ValueError, TypeError):
@@ -132,6 +152,8 @@ class Server:
 
     def _reason_to_refuse(self, handover: Handover) -> str | None:
         """Return why a rank cannot be a fork of this process, None if it can."""
+        if handover.program != program():
+            return f"expected {' and '.join(program())}, found {' and '.join(handover.program)}"
         requested = import_settings(handover.environment)
         different = sorted(name for name, _ in requested.items() ^ self._imports.items())
         if different:
@@ -173,7 +195,7 @@ class Server:
                 os._exit(1)
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGCHLD, signal.SIGTERM):
+            for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             for rank in self._ranks.values():
@@ -185,13 +207,13 @@ class Server:
             received.clear()
             # Forks of one process have the same addresses: there is nothing left for a second start to change.
             os.environ.setdefault(aslr.SETTLED, "forked")
-            if os.environ.get("PYTHONSAFEPATH", "") == "":
+            if not getattr(sys.flags, "safe_path", False):  # new in Python 3.11
                 sys.path.insert(0, os.getcwd())
             reseed_generators()
             from arena.comms.mpi import initialize
 
             initialize()
-            from arena.launch import main
+            from arena.launch.command_line import main
 
             code = _exit_code(main())
         except SystemExit as error:
@@ -223,6 +245,9 @@ def _end(code: int) -> NoReturn:
         if MPI.Is_initialized() and not MPI.Is_finalized():
             MPI.Finalize()
     finally:
+        if "PMI_FD" in os.environ:
+            # MPICH signs off from its daemon in an exit handler of C; without it the daemon ends the job as failed.
+            ctypes.CDLL(None).exit(code & 0xFF)
         os._exit(code & 0xFF)
 
 
@@ -237,14 +262,13 @@ def reseed_generators() -> None:
 
 
 def main() -> NoReturn:
-    """Serve at the listening socket whose descriptor is the argument."""
-    die_with_parent()
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)  # the launcher handles them
-    # Run as a module with -m, Python puts the working directory first; a rank has its own there.
-    if os.environ.get("PYTHONSAFEPATH", "") == "" and sys.path:
-        del sys.path[0]
-    Server(socket.socket(fileno=int(sys.argv[1]))).run()
+    """Serve at the listening socket whose descriptor is the first argument."""
+    until_unused = "--until-unused" in sys.argv
+    if not until_unused:
+        die_with_parent()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)  # they are for the ranks, which end with their clients
+    Server(socket.socket(fileno=int(sys.argv[1])), until_unused=until_unused).run()
 
 
 if __name__ == "__main__":

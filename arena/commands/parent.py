@@ -1,0 +1,53 @@
+"""``arena parent``: one process that imports for a series of runs, whose ranks are forks of it."""
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from arena.common.errors import ConfigError
+from arena.launch.parent.client import SOCKET, listen
+from arena.system.processes import die_with_parent
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``arena parent`` until it is interrupted; return the exit code.
+
+    Raises:
+      ConfigError: the socket cannot be opened.
+    """
+    parser = argparse.ArgumentParser(
+        "arena parent",
+        description="Import once for a series of runs on this machine: tests, sweeps, tournaments. Runs that are "
+        f"started with {SOCKET}=SOCKET fork their ranks from this process. It ends by Ctrl-C, by SIGTERM, or with "
+        "the process that has started it, and its ranks end with it.",
+    )
+    parser.add_argument("socket", help="a path that does not exist, or @NAME for one without a file")
+    arguments = parser.parse_args(argv)
+    if sys.platform != "linux":
+        raise ConfigError("arena parent: expected Linux, which ends ranks with their parent process")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load
+    die_with_parent()
+    try:
+        listener = listen(arguments.socket)
+    except OSError as error:
+        raise ConfigError(
+            f"arena parent: expected a path that can be made, of at most 107 bytes, found {arguments.socket!r}: "
+            f"{error}; use @NAME for a socket without a file"
+        ) from None
+    from arena.launch.parent.server import Server
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        server = Server(listener)
+        print(f"export {SOCKET}={arguments.socket}", flush=True)
+        server.run()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        if not arguments.socket.startswith("@"):
+            with contextlib.suppress(OSError):
+                Path(arguments.socket).unlink()

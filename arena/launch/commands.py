@@ -1,0 +1,20 @@
+"""Commands beside the start of a run."""
+
+COMMANDS = {
+    "eval": "arena.commands.eval",
+    "tournament": "arena.commands.tournament",
+    "league": "arena.commands.league",
+    "doctor": "arena.commands.doctor.main",
+    "slurm": "arena.commands.slurm",
+    "plots": "arena.commands.plots",
+    "exploitability": "arena.commands.exploitability",
+    "schema": "arena.commands.schema",
+    "serve": "arena.commands.serve",
+    "export": "arena.commands.export",
+    "check-export": "arena.commands.check_export",
+    "parent": "arena.commands.parent",
+    "fake-actor": "arena.commands.fake_actor",
+    "fake-gamecore": "arena.commands.fake_gamecore",
+}
+"""Names of the commands, and the modules whose ``main`` they are: it returns an exit code, or raises
+``ConfigError``."""

@@ -1,0 +1,54 @@
+"""Decides whether ranks are forks of a parent process. It is imported by each rank, so it imports nothing heavy."""
+
+import itertools
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from arena.launch.commands import COMMANDS
+from arena.launch.parent.client import START, stand_for_forked_rank
+from arena.system import launcher_env
+
+_DEVICES_PER_TASK = ("SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND", "SLURM_TRES_PER_TASK", "SLURM_TRES_BIND")
+"""Environment variables of a step whose tasks may have control groups with different devices: a fork would have those
+of the task that has started the parent."""
+
+
+def way_to_start(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return how ranks start, by the command line, else by ``ARENA_START``, else ``auto``."""
+    words = [word.removeprefix("--start=") for word in arguments if word.startswith("--start=")]
+    words += [word for before, word in itertools.pairwise(arguments) if before == "--start"]
+    return words[-1] if words else environ.get(START, "auto")
+
+
+def reason_to_spawn(environ: Mapping[str, str]) -> str | None:
+    """Return why the ranks of a job start by themselves, None where they can be forks of a parent process.
+
+    Args:
+      environ: environment variables of the launcher, or of a rank.
+    """
+    if sys.platform != "linux":
+        return "only Linux ends ranks with their parent process"
+    if "LD_PRELOAD" in environ:
+        return "LD_PRELOAD is set, for example by a profiler"
+    if "SLURM_STEP_ID" in environ and any(name in environ for name in _DEVICES_PER_TASK):
+        return "SLURM gives each task devices of its own"
+    return None
+
+
+def become_client(arguments: list[str]) -> None:
+    """Stand for a forked rank, and end with it, where this process is a rank that can be forked; else return.
+
+    Args:
+      arguments: command line of the process, without the program.
+    """
+    launched = launcher_env.started_by_mpi()
+    if launched is None or not arguments or arguments[0] in COMMANDS or "--dry-run" in arguments:
+        return
+    if way_to_start(arguments, os.environ) == "spawn":
+        return
+    reason = reason_to_spawn(os.environ)
+    if reason is None and launcher_env.ranks_on_machine() != 1:
+        stand_for_forked_rank(arguments)
+    elif reason is not None and launched[0] == 0:
+        print(f"each rank imports by itself: {reason}", flush=True)
