@@ -39,7 +39,6 @@ __all__ = ["MPI", "initialize", "take"]
 
 def initialize() -> None:
     """Initialise MPI in a rank that was forked from a process which has imported this module without doing so."""
-    _set_variables()  # the fork has its launcher's environment in place of the parent's
     with patiently(), idle_class(aslr.crowded(os.environ, cores.given())):
         MPI.Init_thread(MPI.THREAD_FUNNELED)
 

@@ -4,7 +4,9 @@ import itertools
 import json
 import os
 import sqlite3
+import sys
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -22,7 +24,7 @@ pytestmark = [
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SCRIPT = f"{ROOT}/launch/slurm.sbatch"
 ARRAY = f"{ROOT}/launch/slurm-array.sbatch"
-BUDGET = 24_000
+BUDGET = 120_000
 STEP = 2 * 8 * 64  # of an update: two workers, eight copies, one horizon
 
 
@@ -203,3 +205,49 @@ def test_a_run_that_fails_is_tried_again_but_not_for_ever(cluster: Cluster, tmp_
     assert (job.state, job.restarts) == ("FAILED", 2), said
     assert said.count("OSError: no disk") == 3
     assert not list(tmp_path.glob("*.failures"))
+
+
+BUSY = """
+import os
+from pathlib import Path
+
+
+class Busy:
+    def __init__(self, env, group, place):
+        (Path(place) / f"worker-{group.rank}").write_text(f"{os.getpid()} {os.getppid()} {os.environ['SLURM_NODEID']}")
+        while True:
+            pass
+
+    def run(self, steps):
+        pass
+"""
+
+
+def test_srun_forks_the_ranks_of_each_node_and_scancel_ends_them(cluster: Cluster, tmp_path, config):
+    """Only slurmd starts tasks with SLURM's own connection to its daemon, and only scancel ends a step from outside."""
+    python = Path(os.environ.get("ARENA_MPIS", Path(sys.prefix) / "mpis")) / "mpich/bin/python"
+    if not python.exists():
+        pytest.skip("MPICH is not installed: launch/test-mpis.sh --install")
+    (tmp_path / "busy.py").write_text(BUSY)
+    content = yaml.safe_load(config.read_text())
+    content["policies"]["p"] = {"use": f"{tmp_path}/busy.py:Busy", "settings": {"place": str(tmp_path)}}
+    config.write_text(yaml.safe_dump(content))
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/bash\nARENA_START=fork srun --mpi=pmi2 {python} -m arena.launch {config}\n")
+    number = cluster.submit(tmp_path, "--nodes=2", "--ntasks-per-node=3", "--output=job-%j.out", str(script))
+    deadline = time.monotonic() + 60
+    workers = []
+    while len(workers) < 2 or not all(workers):
+        assert time.monotonic() < deadline, output(tmp_path, number)
+        time.sleep(0.1)
+        workers = [path.read_text().split() for path in tmp_path.glob("worker-*")]
+    ranks, parents, nodes = zip(*workers, strict=True)
+    assert sorted(nodes) == ["0", "1"] and len(set(parents)) == 2, "each node has a parent of its own"
+    for parent in parents:
+        assert b"arena.launch.parent.server" in Path(f"/proc/{parent}/cmdline").read_bytes()
+    cluster.run("scancel", number)
+    assert cluster.wait(number).state == "CANCELLED"
+    deadline = time.monotonic() + 15  # SLURM kills 5 s after it has asked
+    while any(os.path.exists(f"/proc/{process}") for process in (*ranks, *parents)):
+        assert time.monotonic() < deadline, "processes are left"
+        time.sleep(0.1)

@@ -86,9 +86,12 @@ class Server:
         # Python puts first where it has started its program; a rank has its working directory there.
         if not getattr(sys.flags, "safe_path", False):  # new in Python 3.11
             del sys.path[0]
+        before = dict(os.environ)
+        self._imports = import_settings(before)
         for module in MODULES:
             importlib.import_module(module)
-        self._imports = import_settings(os.environ)
+        # Such as where Intel MPI finds its providers, which mpi4py sets.
+        self._set_by_imports = {name: value for name, value in os.environ.items() if name not in before}
         gc.collect()
         gc.freeze()  # the collector would else write to pages that all ranks share
         self._wake, self._wake_end = socket.socketpair()
@@ -205,6 +208,8 @@ class Server:
                 end.close()
             take_over(handover, received)
             received.clear()
+            for name, value in self._set_by_imports.items():
+                os.environ.setdefault(name, value)
             # Forks of one process have the same addresses: there is nothing left for a second start to change.
             os.environ.setdefault(aslr.SETTLED, "forked")
             if not getattr(sys.flags, "safe_path", False):  # new in Python 3.11
