@@ -132,6 +132,7 @@ setup(
         "numba>=0.61",
         "llvmlite",  # Numba says which
         "greenlet>=3.1",
+        "threadpoolctl>=3.5",
         "drawsvg>=2.3",
     ],
     extras_require=EXTRAS,

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -29,7 +28,6 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     if sys.platform != "linux":
         raise ConfigError("arena parent: expected Linux, which ends ranks with their parent process")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load
     die_with_parent()
     try:
         listener = listen(arguments.socket)

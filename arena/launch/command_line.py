@@ -196,12 +196,12 @@ def start_under_mpi(args: argparse.Namespace) -> int:
 
     mpirun.refuse_bare_srun()
     config = load_config(args.config, args.set)
-    path, tolerant = mpirun.find_mpirun(), config.fault_tolerance == "ulfm"
+    path = mpirun.find_mpirun()
     if args.start not in STARTS:  # argparse does not check a default
         raise ConfigError(f"ARENA_START: expected one of {', '.join(STARTS)}, found {args.start!r}")
     reason: str | None = ""
     if args.start != "spawn":
-        reason = _reason_to_spawn(args, tolerant=tolerant)
+        reason = _reason_to_spawn(args)
         if reason is not None and args.start == "fork":
             raise ConfigError(f"--start fork: ranks cannot be forked: {reason}; leave it at auto, or use spawn")
     parent_of_series = os.environ.get(SOCKET)
@@ -218,13 +218,13 @@ def start_under_mpi(args: argparse.Namespace) -> int:
         return _run_and_restart(args, config, path, ranks, parent)
 
 
-def _reason_to_spawn(args: argparse.Namespace, *, tolerant: bool) -> str | None:
+def _reason_to_spawn(args: argparse.Namespace) -> str | None:
     """Return why ranks start by themselves, None where they are forked."""
     from arena.launch.parent.choice import reason_to_spawn
 
     if args.rank_command:
         return "--rank-command"
-    return "fault_tolerance: ulfm" if tolerant else reason_to_spawn(os.environ)
+    return reason_to_spawn(os.environ)
 
 
 def _check(args: argparse.Namespace, config: "RunConfig") -> int:

@@ -89,8 +89,8 @@ class Tells:
 """
 
 
-def ask_workers(place: Path, expression: str) -> list[str]:
-    """Return what an expression is in each of two workers, each with a match of its own."""
+def tell_all(place: Path, expression: str) -> Path:
+    """Write a configuration of two matches whose workers write what an expression is; return its path."""
     (place / "tells.py").write_text(TELLS.format(expression=expression))
     config = {
         "steps": 10,
@@ -98,7 +98,13 @@ def ask_workers(place: Path, expression: str) -> list[str]:
         "policies": {"player": {"use": f"{place / 'tells.py'}:Tells", "settings": {"place": str(place)}}},
         "matches": [{"seats": ["player"], "replicas": 2}],
     }
-    succeed(run_arena(place, config))
+    return write_config(place, config)
+
+
+def ask_workers(place: Path, expression: str) -> list[str]:
+    """Return what an expression is in each of two workers, each with a match of its own."""
+    path = tell_all(place, expression)
+    succeed(run_arena(place, yaml.safe_load(path.read_text(encoding="utf-8"))))
     return [(place / f"worker-{worker}").read_text() for worker in range(2)]
 
 

@@ -1,5 +1,6 @@
 """Ranks that are forks of one parent process behave as ranks that start by themselves, and none outlives its run."""
 
+import contextlib
 import json
 import os
 import resource
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .launching import ask_workers, run_arena, succeed, write_config
+from .launching import ask_workers, run_arena, run_mpirun, succeed, tell_all, write_config
 
 pytestmark = pytest.mark.rooms("launch")
 
@@ -77,20 +78,63 @@ def test_forks_share_a_parent_but_no_random_numbers_and_take_over_what_the_clien
     assert first[8] is False
 
 
-def test_fork_and_spawn_end_with_the_same_weights(tmp_path):
-    """The weights of a deterministic run under mpirun are what users compare."""
+MEASURED = """
+from gymnasium.envs.classic_control import CartPoleEnv
+
+
+class Measured(CartPoleEnv):
+    def __init__(self, place):
+        super().__init__()
+        self._place, self._steps = place, 0
+
+    def step(self, action):
+        self._steps += 1
+        if self._steps == 300:
+            with open("/proc/self/smaps_rollup") as file:
+                sizes = [int(line.split()[1]) for line in file if line.startswith("Private_")]
+            with open(self._place, "w") as file:
+                print(sum(sizes), file=file)
+        return super().step(action)
+"""
+
+
+def test_fork_and_spawn_end_with_the_same_weights_and_no_more_private_memory(tmp_path):
+    """The weights of a deterministic run under mpirun are what users compare; only its environment process is one."""
+    (tmp_path / "measured.py").write_text(MEASURED)
     config = {
         "steps": 400,
         "deterministic": True,
-        "env": {"use": "gymnasium:CartPole-v1"},
         "policies": {"p": {"use": "ppo"}},
         "matches": [{"seats": ["p"]}],
     }
-    weights = []
+    weights, kilobytes = [], []
     for start in ("fork", "spawn"):
-        outcome = succeed(run_arena(tmp_path, {**config, "name": start}, "--start", start))
+        place = tmp_path / f"{start}.txt"
+        env = {"use": f"{tmp_path / 'measured.py'}:Measured", "settings": {"place": str(place)}}
+        outcome = succeed(run_arena(tmp_path, {**config, "name": start, "env": env}, "--start", start))
         weights.append(max((outcome.directory / "players" / "p").glob("[0-9]*.safetensors")).read_bytes())
+        kilobytes.append(int(place.read_text()))
     assert weights[0] == weights[1]
+    assert kilobytes[0] <= kilobytes[1]
+
+
+def test_an_mpirun_of_ones_own_forks_from_a_parent_of_the_job_with_its_variables_and_threads(tmp_path, monkeypatch):
+    """Only mpirun starts ranks without the arena's launcher. NumPy has the requested threads, and they compute."""
+    expression = (
+        "__import__('json').dumps([os.getppid(), __import__('threadpoolctl').threadpool_info(), "
+        "float((__import__('numpy').ones((600, 600)) @ __import__('numpy').ones(600)).sum())])"
+    )
+    path = tell_all(tmp_path, expression)
+    environment = {**os.environ, "PYTHONHASHSEED": "5", "OMP_NUM_THREADS": "3"}
+    line = [str(Path(sys.executable).parent / "mpirun"), "--oversubscribe", "--bind-to", "none", "-n", "5"]
+    done = run_mpirun([*line, sys.executable, "-m", "arena.launch", str(path)], env=environment, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (first, threads, product), (second, *_) = (
+        json.loads((tmp_path / f"worker-{worker}").read_text()) for worker in range(2)
+    )
+    assert first == second and product == 600.0**2
+    assert {library["num_threads"] for library in threads if library["user_api"] == "blas"} == {3}
+    wait_until(lambda: not runs(first), ENDED_WITHIN)
 
 
 def test_a_misspelt_way_of_starting_is_refused(tmp_path, monkeypatch):
@@ -129,6 +173,55 @@ def test_nothing_is_left_when_a_process_is_killed_while_user_code_is_busy(tmp_pa
     finally:
         launcher.kill()
         launcher.wait()
+
+
+@pytest.mark.parametrize("victim", ["launcher", "mpirun", "parent", "client"])
+def test_nothing_is_left_when_a_process_is_killed_as_soon_as_it_is_there(tmp_path, victim, monkeypatch):
+    """Only the processes of a real run can be killed. Ranks whose parent ends before it forks make one for the job."""
+    monkeypatch.setenv("ARENA_OF_A_TEST", str(tmp_path))
+    path = write_config(tmp_path, {**busy_config(tmp_path), "policies": {"p": {"use": "random"}}})
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "arena.launch", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        word = {"parent": b"parent.server", "client": b"client.py"}.get(victim, b"--oversubscribe")
+        chosen: list[int] = []
+        wait_until(lambda: chosen.extend(of_test(tmp_path, word)) or chosen, 30)
+        os.kill(launcher.pid if victim == "launcher" else chosen[-1], signal.SIGKILL)
+        if victim != "launcher":
+            assert (launcher.wait(60) == 0) == (victim == "parent")
+        wait_until(lambda: set(of_test(tmp_path)) <= {launcher.pid}, ENDED_WITHIN)
+    finally:
+        launcher.kill()
+        launcher.wait()
+
+
+def test_nothing_is_left_of_an_mpirun_of_ones_own_that_is_killed(tmp_path, monkeypatch):
+    """No launcher sees that this mpirun ends, and user code is busy: the clients see it."""
+    monkeypatch.setenv("ARENA_OF_A_TEST", str(tmp_path))
+    path = write_config(tmp_path, busy_config(tmp_path))
+    line = [str(Path(sys.executable).parent / "mpirun"), "--oversubscribe", "--bind-to", "none", "-n", "5"]
+    mpirun = subprocess.Popen(
+        [*line, sys.executable, "-m", "arena.launch", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: len(list(tmp_path.glob("worker-*"))) == 2, 60)
+        mpirun.kill()
+        wait_until(lambda: set(of_test(tmp_path)) <= {mpirun.pid}, ENDED_WITHIN)
+    finally:
+        mpirun.kill()
+        mpirun.wait()
+
+
+def of_test(place: Path, word: bytes = b"") -> list[int]:
+    """Return the processes that have a test's variable, and a word in their command line."""
+    processes = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            marked = f"ARENA_OF_A_TEST={place}".encode() in (folder / "environ").read_bytes().split(b"\0")
+            if marked and int(folder.name) != os.getpid() and word in (folder / "cmdline").read_bytes():
+                processes.append(int(folder.name))
+    return [process for process in processes if runs(process)]
 
 
 def wait_until(condition, seconds: float) -> None:

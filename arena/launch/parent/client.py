@@ -46,6 +46,10 @@ _DECIDES_IMPORTS = ("PYTHON", "NUMBA_", "MKL_", "OMP_", "OPENBLAS_", "LD_PRELOAD
 """Beginnings of the environment variables that decide what an import does. LD_LIBRARY_PATH is not among them: Open
 MPI's mpirun puts its own folder there."""
 
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Environment variables with the number of threads of numerical libraries: 1 in the parent, which must have no threads
+besides its own, and set anew in each fork."""
+
 FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGQUIT")
 """Signals that the client forwards to the rank."""
 
@@ -91,7 +95,9 @@ def handover(arguments: list[str], numbers: list[int]) -> bytes:
 
 def import_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that decide what an import does."""
-    return {name: value for name, value in environment.items() if name.startswith(_DECIDES_IMPORTS)}
+    return {
+        name: value for name, value in environment.items() if name.startswith(_DECIDES_IMPORTS) and name not in THREADS
+    }
 
 
 def address(text: str) -> str:

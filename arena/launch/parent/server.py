@@ -20,7 +20,7 @@ import threading
 import traceback
 from typing import NamedTuple, NoReturn
 
-from arena.launch.parent.client import ACCEPTED, STATUS, import_settings, program, user_of_peer
+from arena.launch.parent.client import ACCEPTED, STATUS, THREADS, import_settings, program, user_of_peer
 from arena.launch.parent.handover import Handover, receive, take_over
 from arena.system import aslr
 from arena.system.launcher_env import DEFERRED
@@ -86,6 +86,7 @@ class Server:
         # Python puts first where it has started its program; a rank has its working directory there.
         if not getattr(sys.flags, "safe_path", False):  # new in Python 3.11
             del sys.path[0]
+        os.environ.update(dict.fromkeys(THREADS, "1"))
         before = dict(os.environ)
         self._imports = import_settings(before)
         for module in MODULES:
@@ -215,6 +216,7 @@ class Server:
             if not getattr(sys.flags, "safe_path", False):  # new in Python 3.11
                 sys.path.insert(0, os.getcwd())
             reseed_generators()
+            set_threads()
             from arena.comms.mpi import initialize
 
             initialize()
@@ -264,6 +266,26 @@ def reseed_generators() -> None:
     random.seed()
     np.random.seed()  # noqa: NPY002 (environments of others may use the global generator)
     torch.manual_seed(int.from_bytes(os.urandom(7), "big"))
+
+
+def set_threads() -> None:
+    """Set the number of threads of numerical libraries that the environment requests, read when they are loaded."""
+    for_all, *for_blas = (_number(os.environ.get(name, "")) for name in THREADS)
+    of_blas = max(for_blas, default=0) or for_all
+    if of_blas > 1:
+        import threadpoolctl
+
+        threadpoolctl.threadpool_limits(of_blas, "blas")
+    if for_all > 1:
+        import torch
+
+        torch.set_num_threads(for_all)
+
+
+def _number(text: str) -> int:
+    """Return the first number of a list like ``4,2``, 0 where there is none."""
+    first = text.partition(",")[0].strip()
+    return int(first) if first.isdecimal() else 0
 
 
 def main() -> NoReturn:

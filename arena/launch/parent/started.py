@@ -1,7 +1,6 @@
 """How the launcher starts the parent process of its machine."""
 
 import contextlib
-import os
 import secrets
 import subprocess
 import sys
@@ -20,7 +19,6 @@ def parent_process() -> Iterator[str]:
     with listen(address) as listener:
         process = subprocess.Popen(
             [sys.executable, "-m", "arena.launch.parent.server", str(listener.fileno())],
-            env={**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")},
             stdin=subprocess.DEVNULL,
             pass_fds=[listener.fileno()],
             start_new_session=True,

@@ -1,0 +1,85 @@
+"""What each rank passes through before it is forked is light, and connects to a parent of its own user and job."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from arena.launch import main
+from arena.launch.parent import choice, client
+
+HEAVY = {
+    "argparse",
+    "arena.launch.command_line",
+    "asyncio",
+    "mpi4py",
+    "numpy",
+    "pydantic",
+    "subprocess",
+    "torch",
+    "yaml",
+}
+
+
+def test_a_client_imports_nothing_heavy():
+    """Each of a thousand ranks pays what is imported here."""
+    code = "import arena.launch, arena.launch.parent.choice, sys; print(*sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not HEAVY & set(printed.split())
+
+
+def test_ranks_of_a_job_derive_one_address_and_other_jobs_others(monkeypatch):
+    monkeypatch.setenv("PMIX_NAMESPACE", "prterun-node-1@1")
+    address = client.parent_of_job()
+    assert client.parent_of_job() == address and len(address) < 108
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")  # is set anew in each fork
+    assert client.parent_of_job() == address
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    assert client.parent_of_job() != address
+    monkeypatch.delenv("NUMBA_DISABLE_JIT")
+    monkeypatch.setenv("PMIX_NAMESPACE", "prterun-node-2@1")
+    assert client.parent_of_job() != address
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be another user")
+def test_a_socket_of_another_user_is_refused():
+    """A rank's environment holds what its user alone may read."""
+    address = f"@arena-test-{os.getpid()}"
+    code = (
+        "import os, socket, sys; os.setuid(65534); s = socket.socket(socket.AF_UNIX); "
+        f"s.bind({client.address(address)!r}); s.listen(); print('listens', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline()
+        with pytest.raises(PermissionError, match="another user"):
+            client.connect(address, [])
+        other.communicate()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "way"),
+    [
+        (["run.yaml"], "spawn"),
+        (["run.yaml", "--start", "fork"], "fork"),
+        (["--start=auto", "run.yaml"], "auto"),
+    ],
+)
+def test_the_command_line_precedes_the_variable(arguments, way):
+    assert choice.way_to_start(arguments, {client.START: "spawn"}) == way
+
+
+@pytest.mark.parametrize("address", ["/nowhere/at/all", "/tmp/" + "x" * 110])
+def test_a_parent_at_an_impossible_address_is_refused(capsys, address):
+    assert main(["parent", address]) == 2
+    assert "at most 107 bytes" in capsys.readouterr().err
+
+
+def test_two_processes_cannot_listen_at_one_address():
+    """Clients that come at the same time start one parent."""
+    address = f"@arena-test-{os.getpid()}"
+    with client.listen(address), pytest.raises(OSError, match="in use"):
+        client.listen(address)
+    with client.listen(address) as again:  # the kernel takes the address back
+        assert again.family == socket.AF_UNIX
