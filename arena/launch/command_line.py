@@ -57,7 +57,11 @@ LOST = (
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Return the parsed command line."""
+    """Return the parsed command line.
+
+    Raises:
+      ConfigError: ``ARENA_START`` is misspelt.
+    """
     parser = argparse.ArgumentParser(
         prog="arena",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -118,7 +122,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if not argv:
         parser.print_help(sys.stderr)
         raise SystemExit(2)
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if arguments.start not in STARTS:  # argparse does not check a default
+        raise ConfigError(f"{START}: expected one of {', '.join(STARTS)}, found {arguments.start!r}")
+    return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -197,8 +204,6 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     mpirun.refuse_bare_srun()
     config = load_config(args.config, args.set)
     path = mpirun.find_mpirun()
-    if args.start not in STARTS:  # argparse does not check a default
-        raise ConfigError(f"ARENA_START: expected one of {', '.join(STARTS)}, found {args.start!r}")
     reason: str | None = ""
     if args.start != "spawn":
         reason = _reason_to_spawn(args)
@@ -257,7 +262,8 @@ def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, r
     run = RunDirectory(config.run_root, config.name)
     start = mpirun.Start(forked=parent is not None, prefix=_words(args.rank_command))
     tolerant = config.fault_tolerance == "ulfm"
-    line = mpirun.command(path, ranks, _for_ranks(args), args.hosts, tolerant=tolerant, start=start)
+    own = ["--start", "spawn"] * (parent is None)
+    line = mpirun.command(path, ranks, [*_for_ranks(args), *own], args.hosts, tolerant=tolerant, start=start)
     for number in range(args.restarts + 1):
         before, _ = _last_attempt(run)
         code, asked, stuck = mpirun.run(line, partial(part_of_rank, run), parent=parent)
@@ -273,7 +279,7 @@ def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, r
         print(f"restart {number + 1} of {args.restarts}, from the newest checkpoint", file=sys.stderr, flush=True)
         words = [word for word in _for_ranks(args) if word != "--resume"]
         again = words if args.resume_or_start else [*words, "--resume-or-start"]
-        line = mpirun.command(path, ranks, again, args.hosts, tolerant=tolerant, start=start)
+        line = mpirun.command(path, ranks, [*again, *own], args.hosts, tolerant=tolerant, start=start)
     return code
 
 

@@ -163,7 +163,7 @@ def command(
         options = ["--with-ft", "ulfm", *options]
     if start.forked:
         return [mpirun, *options, sys.executable, "-I", "-S", client.__file__, *arguments]
-    return [mpirun, *options, *start.prefix, sys.executable, "-m", "arena.launch", *arguments, "--start", "spawn"]
+    return [mpirun, *options, *start.prefix, sys.executable, "-m", "arena.launch", *arguments]
 
 
 def _room(hosts: str) -> int:
