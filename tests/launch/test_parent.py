@@ -70,6 +70,19 @@ def test_the_command_line_precedes_the_variable(arguments, way):
     assert choice.way_to_start(arguments, {client.START: "spawn"}) == way
 
 
+@pytest.mark.parametrize(
+    "environ", [{"LD_PRELOAD": "libprofiler.so"}, {"SLURM_STEP_ID": "0", "SLURM_GPUS_PER_TASK": "1"}]
+)
+def test_ranks_whose_surroundings_a_fork_would_not_have_start_by_themselves(environ):
+    assert choice.reason_to_spawn(environ) and choice.reason_to_spawn({}) is None
+
+
+def test_words_before_ranks_and_forks_exclude_each_other(capsys):
+    """The words start a program of their own, of which no other rank is a fork."""
+    assert main(["configs/quickstart.yaml", "--start", "fork", "--rank-command", "nice -n 3"]) == 2
+    assert "--rank-command" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("address", ["/nowhere/at/all", "/tmp/" + "x" * 110])
 def test_a_parent_at_an_impossible_address_is_refused(capsys, address):
     assert main(["parent", address]) == 2

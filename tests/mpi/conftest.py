@@ -13,8 +13,8 @@ from arena.launch.parent.started import parent_process
 
 
 @pytest.fixture(scope="session", autouse=True)
-def shared_parent() -> Iterator[None]:
+def shared_parent() -> Iterator[str]:
     with parent_process() as socket:
         os.environ[SOCKET] = socket
-        yield
+        yield socket
         del os.environ[SOCKET]

@@ -62,7 +62,8 @@ def test_forks_share_a_parent_but_no_random_numbers_and_take_over_what_the_clien
         "__import__('json').dumps([os.getppid(), os.environ['ARENA_OF_A_TEST'], os.getcwd(), os.umask(0o27), "
         "__import__('resource').getrlimit(7), "
         "__import__('random').random(), __import__('numpy').random.rand(), float(__import__('torch').rand(1)), "
-        "'ARENA_PARENT' in os.environ])"
+        "'ARENA_PARENT' in os.environ, id(int), __import__('gc').get_freeze_count() > 100_000, "
+        "os.environ['OMPI_MCA_mpi_yield_when_idle']])"
     )
     before, limits = os.umask(0o27), resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, limits[1]))
@@ -76,6 +77,8 @@ def test_forks_share_a_parent_but_no_random_numbers_and_take_over_what_the_clien
     assert first[4] == [200, limits[1]]
     assert all(mine != other for mine, other in zip(first[5:8], second[5:8], strict=True))
     assert first[8] is False
+    assert first[9] == second[9], "the forks lie at other addresses"
+    assert first[10:] == [True, "1"], "the parent's objects are frozen; what its imports set in the environment is set"
 
 
 MEASURED = """
@@ -118,14 +121,15 @@ def test_fork_and_spawn_end_with_the_same_weights_and_no_more_private_memory(tmp
     assert kilobytes[0] <= kilobytes[1]
 
 
-def test_an_mpirun_of_ones_own_forks_from_a_parent_of_the_job_with_its_variables_and_threads(tmp_path, monkeypatch):
-    """Only mpirun starts ranks without the arena's launcher. NumPy has the requested threads, and they compute."""
+def test_an_mpirun_of_ones_own_forks_from_a_parent_of_the_job_with_its_variables_and_threads(tmp_path, shared_parent):
+    """Only mpirun starts ranks without the arena's launcher. A parent with other variables refuses them, and they make
+    one. NumPy has the requested threads, and they compute."""
     expression = (
         "__import__('json').dumps([os.getppid(), __import__('threadpoolctl').threadpool_info(), "
         "float((__import__('numpy').ones((600, 600)) @ __import__('numpy').ones(600)).sum())])"
     )
     path = tell_all(tmp_path, expression)
-    environment = {**os.environ, "PYTHONHASHSEED": "5", "OMP_NUM_THREADS": "3"}
+    environment = {**os.environ, "ARENA_PARENT": shared_parent, "PYTHONHASHSEED": "5", "OMP_NUM_THREADS": "3"}
     line = [str(Path(sys.executable).parent / "mpirun"), "--oversubscribe", "--bind-to", "none", "-n", "5"]
     done = run_mpirun([*line, sys.executable, "-m", "arena.launch", str(path)], env=environment, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -196,8 +200,8 @@ def test_nothing_is_left_when_a_process_is_killed_as_soon_as_it_is_there(tmp_pat
         launcher.wait()
 
 
-def test_nothing_is_left_of_an_mpirun_of_ones_own_that_is_killed(tmp_path, monkeypatch):
-    """No launcher sees that this mpirun ends, and user code is busy: the clients see it."""
+def test_ranks_of_an_mpirun_of_ones_own_stop_and_go_on_with_their_clients_and_end_with_it(tmp_path, monkeypatch):
+    """No launcher sees that this mpirun is killed, and user code is busy: the clients see it."""
     monkeypatch.setenv("ARENA_OF_A_TEST", str(tmp_path))
     path = write_config(tmp_path, busy_config(tmp_path))
     line = [str(Path(sys.executable).parent / "mpirun"), "--oversubscribe", "--bind-to", "none", "-n", "5"]
@@ -205,7 +209,16 @@ def test_nothing_is_left_of_an_mpirun_of_ones_own_that_is_killed(tmp_path, monke
         [*line, sys.executable, "-m", "arena.launch", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: len(list(tmp_path.glob("worker-*"))) == 2, 60)
+        files = [tmp_path / f"worker-{worker}" for worker in range(2)]
+        wait_until(lambda: all(file.exists() and file.read_text() for file in files), 60)
+        ranks = [int(file.read_text()) for file in files]
+        clients = children_of(mpirun.pid)
+        for client in clients:
+            os.kill(client, signal.SIGTSTP)
+        wait_until(lambda: {status_of(process)[0] for process in ranks + clients} == {"T"}, ENDED_WITHIN)
+        for client in clients:
+            os.kill(client, signal.SIGCONT)
+        wait_until(lambda: all(status_of(process)[0] != "T" for process in ranks + clients), ENDED_WITHIN)
         mpirun.kill()
         wait_until(lambda: set(of_test(tmp_path)) <= {mpirun.pid}, ENDED_WITHIN)
     finally:

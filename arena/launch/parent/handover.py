@@ -18,8 +18,8 @@ MOST_DESCRIPTORS = 16
 LARGEST = 1 << 26
 """Bytes of a handover, at most."""
 
-TIMEOUT = 30.0
-"""Seconds in which a client that has connected sends its handover."""
+TIMEOUT = 5.0
+"""Seconds in which a client that has connected sends its handover; other clients wait meanwhile."""
 
 FIRST_FREE = 100
 """Lowest number that descriptors get while they are moved, above those that launchers hand down."""
