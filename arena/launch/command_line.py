@@ -266,7 +266,8 @@ def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, r
     line = mpirun.command(path, ranks, [*_for_ranks(args), *own], args.hosts, tolerant=tolerant, start=start)
     for number in range(args.restarts + 1):
         before, _ = _last_attempt(run)
-        code, asked, stuck = mpirun.run(line, partial(part_of_rank, run), parent=parent)
+        # The launcher's parent process may be what has failed: restarted ranks make one for themselves.
+        code, asked, stuck = mpirun.run(line, partial(part_of_rank, run), parent=parent if number == 0 else None)
         attempt, ended = _last_attempt(run)
         finished = attempt != before and ended == 0
         if stuck and finished:

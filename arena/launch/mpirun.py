@@ -223,7 +223,7 @@ def run(
         start_new_session=True,
         stderr=subprocess.PIPE,
         # An mpirun without the parent that takes the signals would run on, and could not be stopped in order.
-        preexec_fn=partial(die_with_parent, signal.SIGTERM),  # noqa: PLW1509 (no threads run yet)
+        preexec_fn=partial(die_with_parent, signal.SIGTERM, os.getpid()),  # noqa: PLW1509 (no threads run yet)
     )
     assert child.stderr is not None
     errors = threading.Thread(target=pass_on, args=(child.stderr.fileno(), part_of, not_started), daemon=True)

@@ -8,10 +8,17 @@ import signal
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Have the kernel end this process when its parent ends, however that ends (on Linux; 0 takes it back)."""
+def die_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> None:
+    """Have the kernel end this process when its parent ends, however that ends (on Linux; 0 takes it back).
+
+    Args:
+      number: the signal.
+      parent: process id of the parent, in case that it has ended before this call: the process then ends at once.
+    """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    if parent is not None and os.getppid() != parent:
+        os.kill(os.getpid(), number)
 
 
 def megabytes_of(pid: int) -> float:

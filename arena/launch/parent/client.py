@@ -105,6 +105,12 @@ def address(text: str) -> str:
     return f"\0{text[1:]}" if text.startswith("@") else text
 
 
+def machine() -> str:
+    """Return a name of this machine, as far as abstract sockets reach: its start, and its network namespace."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return f"{file.read(8)}-{os.stat('/proc/self/ns/net').st_ino}"
+
+
 def user_of_peer(connection: socket.socket) -> int:
     """Return the user id of the process at the other end."""
     credentials = struct.Struct("3i")  # ucred of unix(7): process, user, group
@@ -148,7 +154,14 @@ def start_parent(listener: socket.socket) -> None:
     import subprocess
 
     subprocess.Popen(
-        [sys.executable, "-m", "arena.launch.parent.server", str(listener.fileno()), "--until-unused"],
+        [
+            sys.executable,
+            "-m",
+            "arena.launch.parent.server",
+            str(listener.fileno()),
+            str(os.getpid()),
+            "--until-unused",
+        ],
         env={name: value for name, value in os.environ.items() if name != SOCKET},
         stdin=subprocess.DEVNULL,
         # mpirun waits for the end of its ranks' output. What fails in the parent fails, and shows, in the rank, too.
@@ -256,6 +269,22 @@ def stand_for_rank(connection: socket.socket) -> NoReturn:
     end_like(STATUS.unpack(status)[0] if len(status) == STATUS.size else signal.SIGKILL)
 
 
+def connect_to_given(text: str, arguments: list[str]) -> socket.socket | None:
+    """Return the connection to the parent of ``ARENA_PARENT``, None if it is elsewhere or does not fork this rank.
+
+    Raises:
+      SystemExit: it was the launcher's, on this machine, and has ended. The run is over then.
+    """
+    try:
+        return connect(text, arguments)
+    except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
+        if text.endswith(machine()):
+            sys.exit("arena: the parent process of the run has ended")
+    except OSError:
+        pass
+    return None
+
+
 def stand_for_forked_rank(arguments: list[str]) -> None:
     """Stand for a rank that a parent process forks, and end with it; return if the rank has to start by itself."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as a rank does that starts by itself
@@ -263,8 +292,7 @@ def stand_for_forked_rank(arguments: list[str]) -> None:
     try:
         connection = None
         if given is not None:
-            with contextlib.suppress(OSError):  # it is on another machine, or has other variables
-                connection = connect(given, arguments)
+            connection = connect_to_given(given, arguments)
         if connection is None:
             connection = connect_to_job(arguments)
     except OSError as error:

@@ -93,6 +93,8 @@ class Server:
             importlib.import_module(module)
         # Such as where Intel MPI finds its providers, which mpi4py sets.
         self._set_by_imports = {name: value for name, value in os.environ.items() if name not in before}
+        if until_unused:
+            die_with_parent(0)  # the client that has started it may end before other ranks
         gc.collect()
         gc.freeze()  # the collector would else write to pages that all ranks share
         self._wake, self._wake_end = socket.socketpair()
@@ -194,9 +196,7 @@ class Server:
         """Be a rank, to its end."""
         code = 1
         try:
-            die_with_parent()
-            if os.getppid() != server:  # it has ended before the kernel was asked
-                os._exit(1)
+            die_with_parent(parent=server)
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
@@ -289,13 +289,15 @@ def _number(text: str) -> int:
 
 
 def main() -> NoReturn:
-    """Serve at the listening socket whose descriptor is the first argument."""
-    until_unused = "--until-unused" in sys.argv
-    if not until_unused:
-        die_with_parent()
+    """Serve at a listening socket: ``DESCRIPTOR OWNER [--until-unused]``.
+
+    The owner is the process that has started this one. It ends with its owner, or with it only while it imports.
+    """
+    descriptor, owner = (int(word) for word in sys.argv[1:3])
+    die_with_parent(parent=owner)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)  # they are for the ranks, which end with their clients
-    Server(socket.socket(fileno=int(sys.argv[1])), until_unused=until_unused).run()
+    Server(socket.socket(fileno=descriptor), until_unused="--until-unused" in sys.argv).run()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """How the launcher starts the parent process of its machine."""
 
 import contextlib
+import os
 import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
 
-from arena.launch.parent.client import listen
+from arena.launch.parent.client import listen, machine
 
 
 @contextlib.contextmanager
@@ -15,10 +16,10 @@ def parent_process() -> Iterator[str]:
 
     The socket listens before the parent has imported anything: clients that come early wait in its queue.
     """
-    address = f"@arena-{secrets.token_hex(16)}"
+    address = f"@arena-{secrets.token_hex(16)}-{machine()}"
     with listen(address) as listener:
         process = subprocess.Popen(
-            [sys.executable, "-m", "arena.launch.parent.server", str(listener.fileno())],
+            [sys.executable, "-m", "arena.launch.parent.server", str(listener.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             pass_fds=[listener.fileno()],
             start_new_session=True,
