@@ -2,7 +2,7 @@
 
 import contextlib
 import fcntl
-import json
+import marshal
 import os
 import resource
 import socket
@@ -55,7 +55,7 @@ def receive(connection: socket.socket) -> tuple[Handover, list[int]]:
     """Return the handover of a client and its descriptors.
 
     Raises:
-      OSError, ValueError, TypeError: the client has ended, or sends something else.
+      OSError, ValueError, TypeError, EOFError: the client has ended, or sends something else.
     """
     connection.settimeout(TIMEOUT)
     head, received, _, _ = socket.recv_fds(connection, LENGTH.size, MOST_DESCRIPTORS)
@@ -69,7 +69,7 @@ def receive(connection: socket.socket) -> tuple[Handover, list[int]]:
             if not part:
                 raise ConnectionError("the client has ended")
             data += part
-        handover = Handover(**json.loads(data))
+        handover = Handover(**marshal.loads(data))  # of a process of this user
         if len(handover.descriptors) != len(received):
             raise ValueError(f"expected {len(handover.descriptors)} descriptors, found {len(received)}")
     except BaseException:

@@ -131,7 +131,7 @@ class Server:
             return
         try:
             handover, received = receive(connection)
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, EOFError):
             connection.close()
             return
         try:
