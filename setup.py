@@ -133,6 +133,7 @@ setup(
         "llvmlite",  # Numba says which
         "greenlet>=3.1",
         "threadpoolctl>=3.5",
+        "setproctitle>=1.3",
         "drawsvg>=2.3",
     ],
     extras_require=EXTRAS,

@@ -102,7 +102,8 @@ class Run:
             [sys.executable, "-m", "arena.launch", str(path)],
             stdout=self._log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            # The gateway is found by the environment that its process was started with, which a fork does not have.
+            env={**os.environ, "OMP_NUM_THREADS": "1", "ARENA_START": "spawn"},
         )
 
     def url(self) -> str:

@@ -63,7 +63,7 @@ def test_forks_share_a_parent_but_no_random_numbers_and_take_over_what_the_clien
         "__import__('resource').getrlimit(7), "
         "__import__('random').random(), __import__('numpy').random.rand(), float(__import__('torch').rand(1)), "
         "'ARENA_PARENT' in os.environ, id(int), __import__('gc').get_freeze_count() > 100_000, "
-        "os.environ['OMPI_MCA_mpi_yield_when_idle']])"
+        "os.environ['OMPI_MCA_mpi_yield_when_idle'], Path('/proc/self/cmdline').read_text()])"
     )
     before, limits = os.umask(0o27), resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, limits[1]))
@@ -78,7 +78,10 @@ def test_forks_share_a_parent_but_no_random_numbers_and_take_over_what_the_clien
     assert all(mine != other for mine, other in zip(first[5:8], second[5:8], strict=True))
     assert first[8] is False
     assert first[9] == second[9], "the forks lie at other addresses"
-    assert first[10:] == [True, "1"], "the parent's objects are frozen; what its imports set in the environment is set"
+    assert first[10:12] == [True, "1"], (
+        "frozen objects; a variable that imports set"
+    )
+    assert first[12].startswith(f"{sys.executable} -m arena.launch {tmp_path}"), "what ps shows"
 
 
 MEASURED = """
@@ -231,8 +234,10 @@ def of_test(place: Path, word: bytes = b"") -> list[int]:
     processes = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
+            line = (folder / "cmdline").read_bytes()
+            # The command line that a fork shows lies where the kernel shows the environment.
             marked = f"ARENA_OF_A_TEST={place}".encode() in (folder / "environ").read_bytes().split(b"\0")
-            if marked and int(folder.name) != os.getpid() and word in (folder / "cmdline").read_bytes():
+            if (marked or str(place).encode() in line) and int(folder.name) != os.getpid() and word in line:
                 processes.append(int(folder.name))
     return [process for process in processes if runs(process)]
 

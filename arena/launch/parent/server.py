@@ -13,12 +13,15 @@ import os
 import random
 import resource
 import selectors
+import shlex
 import signal
 import socket
 import sys
 import threading
 import traceback
 from typing import NamedTuple, NoReturn
+
+import setproctitle
 
 from arena.launch.parent.client import ACCEPTED, STATUS, THREADS, import_settings, program, user_of_peer
 from arena.launch.parent.handover import Handover, receive, take_over
@@ -82,6 +85,7 @@ class Server:
         self._listener = listener
         self._until_unused = until_unused
         self._ranks: dict[int, _Rank] = {}
+        setproctitle.getproctitle()  # looks for the command line in memory, which lies where the environment is now
         os.environ[DEFERRED] = "yes"
         # Python puts first where it has started its program; a rank has its working directory there.
         if not getattr(sys.flags, "safe_path", False):  # new in Python 3.11
@@ -209,6 +213,8 @@ class Server:
                 end.close()
             take_over(handover, received)
             received.clear()
+            # What ps shows, and what people look for.
+            setproctitle.setproctitle(shlex.join([sys.executable, "-m", "arena.launch", *handover.arguments]))
             for name, value in self._set_by_imports.items():
                 os.environ.setdefault(name, value)
             # Forks of one process have the same addresses: there is nothing left for a second start to change.
