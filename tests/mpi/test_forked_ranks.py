@@ -78,9 +78,7 @@ def test_forks_share_a_parent_but_no_random_numbers_and_take_over_what_the_clien
     assert all(mine != other for mine, other in zip(first[5:8], second[5:8], strict=True))
     assert first[8] is False
     assert first[9] == second[9], "the forks lie at other addresses"
-    assert first[10:12] == [True, "1"], (
-        "frozen objects; a variable that imports set"
-    )
+    assert first[10:12] == [True, "1"], "frozen objects; a variable that imports set"
     assert first[12].startswith(f"{sys.executable} -m arena.launch {tmp_path}"), "what ps shows"
 
 
