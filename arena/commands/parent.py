@@ -2,10 +2,11 @@
 
 import argparse
 import contextlib
+import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from arena.common.errors import ConfigError
 from arena.launch.parent.client import SOCKET, listen
@@ -25,15 +26,17 @@ def main(argv: Sequence[str]) -> int:
         "the process that has started it, and its ranks end with it.",
     )
     parser.add_argument("socket", help="a path that does not exist, or @NAME for one without a file")
-    arguments = parser.parse_args(argv)
+    text = parser.parse_args(argv).socket
+    if not text.startswith("@"):
+        text = os.path.abspath(text)  # runs have other working directories
     if sys.platform != "linux":
         raise ConfigError("arena parent: expected Linux, which ends ranks with their parent process")
     die_with_parent()
     try:
-        listener = listen(arguments.socket)
+        listener = listen(text)
     except OSError as error:
         raise ConfigError(
-            f"arena parent: expected a path that can be made, of at most 107 bytes, found {arguments.socket!r}: "
+            f"arena parent: expected a path that can be made, of at most 107 bytes, found {text!r}: "
             f"{error}; use @NAME for a socket without a file"
         ) from None
     from arena.launch.parent.server import Server
@@ -41,11 +44,11 @@ def main(argv: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         server = Server(listener)
-        print(f"export {SOCKET}={arguments.socket}", flush=True)
+        print(f"export {SOCKET}={shlex.quote(text)}", flush=True)
         server.run()
     except KeyboardInterrupt:
         return 0
     finally:
-        if not arguments.socket.startswith("@"):
+        if not text.startswith("@"):
             with contextlib.suppress(OSError):
-                Path(arguments.socket).unlink()
+                os.unlink(text)

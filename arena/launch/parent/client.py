@@ -21,6 +21,7 @@ from collections.abc import Mapping
 
 TYPE_CHECKING = False  # for each rank, typing would take as long to import as the rest
 if TYPE_CHECKING:
+    import subprocess
     from typing import NoReturn
 
 SOCKET = "ARENA_PARENT"
@@ -34,6 +35,9 @@ BACKLOG = 4096
 
 TRIES = 5
 """Attempts to connect to the parent of the job: a parent without ranks may end while a client connects to it."""
+
+DAEMON = os.getppid()
+"""Process that has started this one: in a client, mpirun or its daemon on this machine."""
 
 LENGTH, STATUS = struct.Struct("!I"), struct.Struct("!i")
 """Length of the handover, before it; wait status of the rank, from the parent."""
@@ -151,24 +155,22 @@ def listen(text: str) -> socket.socket:
     return listener
 
 
-def start_parent(listener: socket.socket) -> None:
-    """Start a parent process that serves a listening socket until its last rank has ended."""
+def start_parent(listener: socket.socket, *words: str, output: int | None = None) -> "subprocess.Popen[bytes]":
+    """Start a parent process that serves a listening socket.
+
+    Args:
+      listener: the socket.
+      words: more arguments of ``arena.launch.parent.server``.
+      output: what its standard output and errors go to; None for those of this process.
+    """
     import subprocess
 
-    subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "arena.launch.parent.server",
-            str(listener.fileno()),
-            str(os.getpid()),
-            "--until-unused",
-        ],
+    return subprocess.Popen(
+        [sys.executable, "-m", "arena.launch.parent.server", str(listener.fileno()), str(os.getpid()), *words],
         env={name: value for name, value in os.environ.items() if name != SOCKET},
         stdin=subprocess.DEVNULL,
-        # mpirun waits for the end of its ranks' output. What fails in the parent fails, and shows, in the rank, too.
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
         pass_fds=[listener.fileno()],
         start_new_session=True,
     )
@@ -186,8 +188,9 @@ def connect_to_job(arguments: list[str]) -> socket.socket:
     text = parent_of_job()
     for attempt in range(TRIES):
         try:
-            with listen(text) as listener:
-                start_parent(listener)
+            # mpirun waits for the end of its ranks' output. What fails in the parent fails, and shows, in ranks too.
+            with listen(text) as listener, open(os.devnull, "wb") as nothing:
+                start_parent(listener, "--until-unused", output=nothing.fileno())
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
@@ -211,7 +214,16 @@ def connect(text: str, arguments: list[str]) -> socket.socket:
       OSError: no parent of this user listens there, or it refuses; the text is the reason.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect(address(text))
+    try:
+        connection.connect(address(text))
+        _hand_over(connection, text, arguments)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _hand_over(connection: socket.socket, text: str, arguments: list[str]) -> None:
     if user_of_peer(connection) != os.getuid():
         raise PermissionError(f"{text} belongs to another user")
     numbers = descriptors()
@@ -219,13 +231,29 @@ def connect(text: str, arguments: list[str]) -> socket.socket:
     head = LENGTH.pack(len(payload))
     connection.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(numbers)}i", *numbers))])
     connection.sendall(payload)
+    wait_for(connection)
     reply = connection.recv(1)
     if not reply:
         raise ConnectionResetError("the parent process has ended")
     if reply != ACCEPTED:
         reason = connection.recv(1000).decode()
         raise ConnectionError(f"the parent process does not fork this rank: {reason}")
-    return connection
+
+
+def wait_for(connection: socket.socket) -> None:
+    """Wait until the parent sends or ends; end this process if mpirun's daemon ends, which nothing else notices."""
+    try:
+        daemon = os.pidfd_open(DAEMON)
+    except ProcessLookupError:
+        end_like(signal.SIGKILL)
+    except (OSError, AttributeError):  # an old kernel
+        return
+    try:
+        ready, _, _ = select.select([connection.fileno(), daemon], [], [])
+        if connection.fileno() not in ready:
+            end_like(signal.SIGKILL)
+    finally:
+        os.close(daemon)
 
 
 def end_like(status: int) -> "NoReturn":
@@ -253,20 +281,16 @@ def stand_for_rank(connection: socket.socket) -> "NoReturn":
         forward(signal.SIGSTOP, frame)
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    launcher = os.getppid()
     for name in FORWARDED:
         signal.signal(getattr(signal, name), forward)
     signal.signal(signal.SIGTSTP, stop)
     for number in (0, 1, 2):  # the rank alone holds them: their end is the rank's
         if _is_open(number):
             os.close(number)
-    ends: list[socket.socket | int] = [connection]
-    with contextlib.suppress(OSError, AttributeError):
-        ends.append(os.pidfd_open(launcher))
+    wait_for(connection)
     status = b""
-    if connection in select.select(ends, [], [])[0]:  # else mpirun's daemon has been killed
-        with contextlib.suppress(OSError):
-            status = connection.recv(STATUS.size, socket.MSG_WAITALL)
+    with contextlib.suppress(OSError):
+        status = connection.recv(STATUS.size, socket.MSG_WAITALL)
     # A parent that has ended has taken its ranks with it, and ends the rank of a client that ends.
     end_like(STATUS.unpack(status)[0] if len(status) == STATUS.size else signal.SIGKILL)
 

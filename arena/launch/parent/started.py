@@ -1,13 +1,10 @@
 """How the launcher starts the parent process of its machine."""
 
 import contextlib
-import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterator
 
-from arena.launch.parent.client import listen, machine
+from arena.launch.parent.client import listen, machine, start_parent
 
 
 @contextlib.contextmanager
@@ -18,12 +15,7 @@ def parent_process() -> Iterator[str]:
     """
     address = f"@arena-{secrets.token_hex(16)}-{machine()}"
     with listen(address) as listener:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "arena.launch.parent.server", str(listener.fileno()), str(os.getpid())],
-            stdin=subprocess.DEVNULL,
-            pass_fds=[listener.fileno()],
-            start_new_session=True,
-        )
+        process = start_parent(listener)
     try:
         yield address
     finally:
