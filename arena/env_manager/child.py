@@ -42,7 +42,8 @@ def serve(pipe: Pipe, make: Callable[[int], Environment], env_id: int) -> None:
         environment = make(env_id)
         hello = pickle.dumps((tuple(environment.entities), environment.turn_based))
     except Exception as error:
-        _tell(pipe, error)
+        with contextlib.suppress(GoneError):
+            _tell(pipe, error)
         return
     try:
         with contextlib.suppress(GoneError):

@@ -124,7 +124,10 @@ class Pipe:
         Raises:
           GoneError: the other end is gone.
         """
-        data, descriptors, _, _ = socket.recv_fds(self.socket, 1, 1)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self.socket, 1, 1)
+        except OSError as error:  # a manager that ends before it has read the greeting resets the connection
+            raise GoneError(str(error)) from error
         if not data or not descriptors:
             raise GoneError("the environment manager has ended")
         return descriptors[0]

@@ -343,8 +343,7 @@ class Rank:
             while time.monotonic() < patience:
                 self.mailbox.poll()  # lets the message leave
                 time.sleep(0.01)
-        except Exception as another:
-            if not self.fault_tolerance.is_rank_failure(another):
-                raise
+        except Exception:  # the root is gone, or ends the job at this moment: nothing more can be reported to it
+            self.log.exception("the root cannot be reached")
         print(f"error: rank {self.world.rank} failed:\n{failure.text}", file=sys.stderr, flush=True)
         self.world.abort(2 if failure.user_error else 1)

@@ -16,7 +16,9 @@ from pydantic import ValidationError
 
 from arena.common.errors import ConfigError
 from arena.env_manager import BaseEnvManager, ManagerSettings, create_env_manager
+from arena.env_manager.child import serve
 from arena.env_manager.faults import CallError, CopyFault, RetriesSpentError
+from arena.env_manager.pipe import HELLO, GoneError, Pipe, pair
 from arena.env_manager.source import EnvironmentSource
 from arena.envs.factory import make_environment
 from arena.envs.interface import Environment
@@ -588,6 +590,31 @@ def test_nothing_is_left_when_the_manager_is_killed(tmp_path):
         time.sleep(0.02)
     assert not [pid for pid in (fork_server, *copies) if alive(pid)]
     assert not list(Path("/dev/shm").glob("*arena*"))
+
+
+def refuse(env_id: int) -> Environment:
+    raise ValueError("no game here")
+
+
+@pytest.mark.parametrize("source", [CARTPOLE, refuse], ids=["made", "refused"])
+def test_a_copy_whose_manager_has_ended_during_its_start_ends_without_an_error(source):
+    """A run that is refused ends its ranks while their copies are made: tracebacks of those hide the one message."""
+    mine, theirs = pair()
+
+    def lose_the_manager(env_id: int) -> Environment:
+        mine.close()
+        return source(env_id)
+
+    serve(Pipe(theirs), lose_the_manager, 0)
+
+
+def test_a_connection_that_is_reset_is_a_manager_that_has_ended():
+    mine, theirs = pair()
+    copy = Pipe(theirs)
+    copy.send(HELLO, b"")
+    mine.close()  # with the greeting unread, which resets the connection
+    with pytest.raises(GoneError):
+        copy.receive_descriptor()
 
 
 def test_closing_says_nothing(make_apart, capfd):
