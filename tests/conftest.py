@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from arena.common.text import suggestion
+from tests.ledger import Ledger, selection
 
 # Hypothesis does not judge speed, for machines are busy.
 settings.register_profile("arena", deadline=None)
@@ -36,8 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse rooms that there are not."""
+    """Refuse rooms that there are not; keep a ledger, in the one process that all results come to."""
     _check_rooms("--room", config.getoption("room"))
+    chosen = selection(config)
+    if chosen is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Ledger(chosen))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
