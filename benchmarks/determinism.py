@@ -126,7 +126,8 @@ def fingerprint(run: Path) -> str:
 def start(path: Path, name: str) -> subprocess.Popen:
     """Start a run, or go on with it, in a session of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "arena.launch", str(path), "--set", f"name={name}", "--resume-or-start"],
+        # With -u it is no fork of a parent of a series, whose children are not this process's descendants.
+        [sys.executable, "-u", "-m", "arena.launch", str(path), "--set", f"name={name}", "--resume-or-start"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

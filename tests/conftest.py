@@ -13,6 +13,8 @@ import pytest
 from hypothesis import settings
 
 from arena.common.text import suggestion
+from arena.launch.parent.client import SOCKET
+from arena.launch.parent.started import parent_process
 from tests.ledger import Ledger, selection
 
 # Hypothesis does not judge speed, for machines are busy.
@@ -88,6 +90,25 @@ def _place_in_order(item: pytest.Item) -> int:
     if item.get_closest_marker("slow"):
         return 0
     return 1 if item.get_closest_marker("mpirun") else 2
+
+
+@pytest.fixture(scope="session")
+def shared_parent() -> Iterator[str]:
+    """Address of a parent process for this process that runs tests: its imports cost seconds, once."""
+    with parent_process() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def forks(shared_parent: str) -> Iterator[None]:
+    """Have all ranks and ``arena`` commands of a module be forks of the shared parent.
+
+    A test of how they start sets ``ARENA_START=spawn``, or removes ``ARENA_PARENT``; one that looks for a command's
+    children gives Python an option such as ``-u``.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SOCKET, shared_parent)
+        yield
 
 
 @contextlib.contextmanager

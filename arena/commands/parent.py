@@ -21,9 +21,9 @@ def main(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         "arena parent",
-        description="Import once for a series of runs on this machine: tests, sweeps, tournaments. Runs that are "
-        f"started with {SOCKET}=SOCKET fork their ranks from this process. It ends by Ctrl-C, by SIGTERM, or with "
-        "the process that has started it, and its ranks end with it.",
+        description="Import once for a series of runs on this machine: tests, sweeps, tournaments. Ranks and arena "
+        f"commands that are started with {SOCKET}=SOCKET are forks of this process. It ends by Ctrl-C, by SIGTERM, or "
+        "with the process that has started it, and its forks end with it.",
     )
     parser.add_argument("socket", help="a path that does not exist, or @NAME for one without a file")
     text = parser.parse_args(argv).socket

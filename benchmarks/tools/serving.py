@@ -26,11 +26,12 @@ class Served:
 
         Args:
           run: the run directory.
-          options: of ``arena serve``.
+          options: of ``arena serve``; open games are ended at its close unless ``--drain`` is among them.
           flags: of Python.
           within: seconds.
         """
-        line = [sys.executable, *flags, "-m", "arena.launch", "serve", str(run), "--port", "0", *options]
+        own = ["--port", "0", "--drain", "0"]
+        line = [sys.executable, *flags, "-m", "arena.launch", "serve", str(run), *own, *options]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
             line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment

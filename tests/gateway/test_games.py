@@ -261,7 +261,8 @@ def test_a_server_that_is_told_to_close_answers_everything_first(run):
         server.process.send_signal(signal.SIGTERM)
         await asyncio.gather(*sides)
 
-    with Served(run.path, "--actor", f"{run.path.parent}/echo.py:Echo", "--player", "red") as server:
+    options = ["--actor", f"{run.path.parent}/echo.py:Echo", "--player", "red", "--drain", "10"]
+    with Served(run.path, *options) as server:
         asyncio.run(load(server))
         assert server.process.wait(20) == 0
         assert server.errors() == ""

@@ -74,9 +74,9 @@ def run(tmp_path_factory):
     return found
 
 
-def served(run, *options):
+def served(run, *options, flags=()):
     actor = f"{run.path.parent}/count.py:Count"
-    return Served(run.path, "--actor", actor, "--workers", str(WORKERS), *options)
+    return Served(run.path, "--actor", actor, "--workers", str(WORKERS), *options, flags=flags)
 
 
 async def _game(url, number, *, new_connections):
@@ -151,7 +151,7 @@ def test_games_that_are_open_end_before_the_processes_do(run):
             headers = {"game_id": f"g{number}", "step_kind": "end", "tick_id": "99"}
             assert (await connection.post("/step", headers)).status == 200
 
-    with served(run) as server:
+    with served(run, "--drain", "10") as server:
         asyncio.run(play(server))
         assert server.process.wait(20) == 0 and not server.errors()
 
@@ -159,14 +159,15 @@ def test_games_that_are_open_end_before_the_processes_do(run):
 def test_a_process_that_dies_ends_the_server_and_is_named(run):
     token = run.path.parent / "token"
     token.write_text("secret")
-    with served(run, "--drain", "1", "--token-file", str(token)) as server:
+    # With -u the server is no fork of the shared parent, and its processes are its children.
+    with served(run, "--drain", "1", "--token-file", str(token), flags=("-u",)) as server:
         request = urllib.request.Request(f"{server.url}/metrics", headers={"authorization": "Bearer secret"})
         with urllib.request.urlopen(request, timeout=10) as answer:
             assert f"arena_gateway_sessions_limit {256.0 * WORKERS}" in answer.read().decode()
         os.kill(processes_of(server)[2], signal.SIGKILL)
         assert server.process.wait(20) == 1
         assert server.has_said("error: process 2 of the server has ended with exit code -9")
-    with served(run, "--drain", "1") as server:
+    with served(run, "--drain", "1", flags=("-u",)) as server:
         workers = processes_of(server)
         server.process.kill()
         until = time.monotonic() + 20

@@ -1,14 +1,21 @@
 """What each rank passes through before it is forked is light, and connects to a parent of its own user and job."""
 
 import os
+import shlex
+import signal
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from arena.launch import main
 from arena.launch.parent import choice, client
+from arena.launch.parent.started import parent_process
+
+ROOT = Path(__file__).parents[2]
 
 HEAVY = {
     "argparse",
@@ -54,7 +61,7 @@ def test_a_socket_of_another_user_is_refused():
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline()
         with pytest.raises(PermissionError, match="another user"):
-            client.connect(address, [])
+            client.connect(address, [], [], None)
         other.communicate()
 
 
@@ -96,3 +103,57 @@ def test_two_processes_cannot_listen_at_one_address():
         client.listen(address)
     with client.listen(address) as again:  # the kernel takes the address back
         assert again.family == socket.AF_UNIX
+
+
+@pytest.fixture(scope="module")
+def parent():
+    with parent_process() as address:
+        yield address
+
+
+@pytest.mark.xdist_group("parent")
+@pytest.mark.parametrize(
+    ("words", "code", "expected"),
+    [
+        (["schema"], 0, '"$schema"'),
+        (["configs/cartpole.yaml", "--dry-run"], 0, "group learner"),
+        (["configs/cartpole.yaml", "--dry-run", "--set", "stepz=1"], 2, "did you mean 'steps'"),
+        (["eval"], 2, "usage: arena eval"),
+    ],
+)
+def test_a_command_that_is_forked_ends_as_one_that_imports_by_itself(parent, words, code, expected):
+    """A user of ``arena parent`` would see other output, or another exit code."""
+    line = [sys.executable, "-m", "arena.launch", *words]
+    ends = []
+    for environ in ({client.SOCKET: parent}, {client.SOCKET: "@arena-test-nobody"}):
+        done = subprocess.run(
+            line, env={**os.environ, **environ}, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+        )
+        ends.append((done.returncode, done.stdout, done.stderr))
+    assert ends[0] == ends[1]
+    assert ends[0][0] == code and expected in ends[0][1] + ends[0][2]
+
+
+@pytest.mark.xdist_group("parent")
+def test_a_forked_command_outlives_its_shell_and_obeys_signals(parent, tmp_path):
+    """Under nohup it would end with the shell; or Ctrl-C would not end it."""
+    place = tmp_path / "printed"
+    command = shlex.join([sys.executable, "-m", "arena.launch", "fake-actor", "--port", "0"])
+    line = f"nohup {command} >{place} 2>&1 & echo $!"
+    environ = {**os.environ, client.SOCKET: parent, client.UNBUFFERED: "1"}
+    done = subprocess.run(["bash", "-c", line], env=environ, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    pid = int(done.stdout)
+    assert until(lambda: " at http" in place.read_text())
+    os.kill(pid, signal.SIGHUP)
+    url = place.read_text().split(" at ")[1].split()[0]
+    assert main(["fake-gamecore", url, "--ticks", "1"]) == 0
+    os.kill(pid, signal.SIGTERM)
+    assert until(lambda: main(["fake-gamecore", url, "--ticks", "1"]) == 1)
+
+
+def until(condition):
+    """Whether a condition comes true within 20 s."""
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()

@@ -43,7 +43,8 @@ def cartpole(steps=ENDLESS, **more):
 def start(place, config, *arguments, under_mpirun=False):
     """Start a run and return once it has written a checkpoint."""
     path = write_config(place, config)
-    line = [sys.executable, "-m", "arena.launch", str(path), *arguments]
+    # With -u the launcher is no fork of the shared parent, and what it starts are its descendants.
+    line = [sys.executable, "-u", "-m", "arena.launch", str(path), *arguments]
     if under_mpirun:
         line = [os.path.join(os.path.dirname(sys.executable), "mpirun"), "--oversubscribe", "-n", "5", *line]
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}

@@ -1,4 +1,7 @@
-"""Decides whether ranks are forks of a parent process. It is imported by each rank, so it imports nothing heavy."""
+"""Decides whether ranks and commands are forks of a parent process.
+
+It is imported by each rank, so it imports nothing heavy.
+"""
 
 import itertools
 import os
@@ -6,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from arena.launch.commands import COMMANDS
-from arena.launch.parent.client import START, stand_for_forked_rank
+from arena.launch.parent.client import SOCKET, START, stand_for_forked_command, stand_for_forked_rank
 from arena.system import launcher_env
 
 _DEVICES_PER_TASK = ("SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND", "SLURM_TRES_PER_TASK", "SLURM_TRES_BIND")
@@ -36,19 +39,34 @@ def reason_to_spawn(environ: Mapping[str, str]) -> str | None:
     return None
 
 
+def rank_of(arguments: Sequence[str], environ: Mapping[str, str]) -> int | None:
+    """Return the rank of a process with this command line; None for a launcher and for any other command."""
+    launched = launcher_env.started_by_mpi(environ)
+    if launched is None or not arguments or arguments[0] in COMMANDS or "--dry-run" in arguments:
+        return None
+    return launched[0]
+
+
 def become_client(arguments: list[str]) -> None:
-    """Stand for a forked rank, and end with it, where this process is a rank that can be forked; else return.
+    """Stand for a forked rank or command, and end with it, where this process can be forked; else return.
 
     Args:
       arguments: command line of the process, without the program.
     """
-    launched = launcher_env.started_by_mpi()
-    if launched is None or not arguments or arguments[0] in COMMANDS or "--dry-run" in arguments:
-        return
     if way_to_start(arguments, os.environ) == "spawn":
         return
-    reason = reason_to_spawn(os.environ)
-    if reason is None and launcher_env.ranks_on_machine() != 1:
+    reason, rank = reason_to_spawn(os.environ), rank_of(arguments, os.environ)
+    if rank is None:
+        if SOCKET in os.environ and reason is None and _can_be_forked(arguments):
+            stand_for_forked_command(arguments)
+    elif reason is None and launcher_env.ranks_on_machine() != 1:
         stand_for_forked_rank(arguments)
-    elif reason is not None and launched[0] == 0:
+    elif reason is not None and rank == 0:
         print(f"each rank imports by itself: {reason}", flush=True)
+
+
+def _can_be_forked(arguments: Sequence[str]) -> bool:
+    """Whether a command may do without a start of its own: neither it nor Python's options are about the start."""
+    options = sys.orig_argv[1:2]  # such as -X importtime
+    plain = not options or options == ["-m"] or not options[0].startswith("-")
+    return plain and (not arguments or arguments[0] not in ("parent", "doctor"))

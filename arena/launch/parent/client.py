@@ -1,5 +1,7 @@
 """What mpirun or srun starts for each forked rank: a client of the parent process that stands for the rank.
 
+Any other ``arena`` command becomes such a client, too, where ``ARENA_PARENT`` gives it a parent.
+
 Run as ``python -I -S client.py ARGUMENT...``. It imports from the standard library only and starts in some 20 ms. It
 sends its environment and descriptors to the parent, forwards signals to the rank, and ends as the rank ends. The
 parent is that of ``ARENA_PARENT``, else that of the job on this machine, which the first client starts. Without a
@@ -52,6 +54,9 @@ _DECIDES_IMPORTS = ("PYTHON", "NUMBA_", "MKL_", "OMP_", "OPENBLAS_", "LD_PRELOAD
 """Beginnings of the environment variables that decide what an import does. LD_LIBRARY_PATH is not among them: Open
 MPI's mpirun puts its own folder there."""
 
+UNBUFFERED = "PYTHONUNBUFFERED"
+"""Environment variable that decides no import: forks flush each line of their output where it is set."""
+
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables with the number of threads of numerical libraries: 1 in the parent, which must have no threads
 besides its own, and set anew in each fork."""
@@ -67,6 +72,12 @@ def descriptors() -> list[int]:
     return [number for number in dict.fromkeys(numbers) if _is_open(number)]
 
 
+def inherited_descriptors() -> list[int]:
+    """Return the descriptors that this process has inherited, such as those of a shell's ``<(command)``."""
+    numbers = (int(name) for name in os.listdir("/proc/self/fd"))
+    return sorted(number for number in numbers if _is_open(number) and os.get_inheritable(number))
+
+
 def _is_open(number: int) -> bool:
     try:
         os.fstat(number)
@@ -76,8 +87,8 @@ def _is_open(number: int) -> bool:
 
 
 def program() -> list[str]:
-    """Return the interpreter and the installation of the arena that a rank runs with."""
-    return [sys.executable, os.path.realpath(__file__)]
+    """Return the folder of the interpreter and the installation of the arena that a rank runs with."""
+    return [os.path.realpath(os.path.dirname(sys.executable)), os.path.realpath(__file__)]
 
 
 def handover(arguments: list[str], numbers: list[int]) -> bytes:
@@ -102,7 +113,9 @@ def handover(arguments: list[str], numbers: list[int]) -> bytes:
 def import_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that decide what an import does."""
     return {
-        name: value for name, value in environment.items() if name.startswith(_DECIDES_IMPORTS) and name not in THREADS
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_DECIDES_IMPORTS) and name not in (*THREADS, UNBUFFERED)
     }
 
 
@@ -195,7 +208,7 @@ def connect_to_job(arguments: list[str]) -> socket.socket:
             if error.errno != errno.EADDRINUSE:
                 raise
         try:
-            return connect(text, arguments)
+            return connect(text, arguments, descriptors(), DAEMON)
         except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError):  # it is not listening yet, or ends
             if attempt == TRIES - 1:
                 raise
@@ -203,12 +216,14 @@ def connect_to_job(arguments: list[str]) -> socket.socket:
     raise AssertionError
 
 
-def connect(text: str, arguments: list[str]) -> socket.socket:
-    """Return the connection to a parent that has accepted the rank.
+def connect(text: str, arguments: list[str], numbers: list[int], daemon: int | None) -> socket.socket:
+    """Return the connection to a parent that has accepted the rank or command.
 
     Args:
       text: address of the parent's socket.
-      arguments: command line of the rank.
+      arguments: command line of the rank or command.
+      numbers: the descriptors that it inherits.
+      daemon: process whose end is this one's, see ``wait_for``.
 
     Raises:
       OSError: no parent of this user listens there, or it refuses; the text is the reason.
@@ -216,44 +231,52 @@ def connect(text: str, arguments: list[str]) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(address(text))
-        _hand_over(connection, text, arguments)
+        _hand_over(connection, text, arguments, numbers, daemon)
     except OSError:
         connection.close()
         raise
     return connection
 
 
-def _hand_over(connection: socket.socket, text: str, arguments: list[str]) -> None:
+def _hand_over(
+    connection: socket.socket, text: str, arguments: list[str], numbers: list[int], daemon: int | None
+) -> None:
     if user_of_peer(connection) != os.getuid():
         raise PermissionError(f"{text} belongs to another user")
-    numbers = descriptors()
     payload = handover(arguments, numbers)
     head = LENGTH.pack(len(payload))
     connection.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(numbers)}i", *numbers))])
     connection.sendall(payload)
-    wait_for(connection)
+    wait_for(connection, daemon)
     reply = connection.recv(1)
     if not reply:
         raise ConnectionResetError("the parent process has ended")
     if reply != ACCEPTED:
         reason = connection.recv(1000).decode()
-        raise ConnectionError(f"the parent process does not fork this rank: {reason}")
+        raise ConnectionError(f"the parent process does not fork this process: {reason}")
 
 
-def wait_for(connection: socket.socket) -> None:
-    """Wait until the parent sends or ends; end this process if mpirun's daemon ends, which nothing else notices."""
+def wait_for(connection: socket.socket, daemon: int | None) -> None:
+    """Wait until the parent sends or ends; end this process if mpirun's daemon ends, which nothing else notices.
+
+    Args:
+      connection: to the parent.
+      daemon: process id of mpirun's daemon; None for a command, which outlives the shell that has started it.
+    """
+    if daemon is None:
+        return
     try:
-        daemon = os.pidfd_open(DAEMON)
+        watched = os.pidfd_open(daemon)
     except ProcessLookupError:
         end_like(signal.SIGKILL)
     except (OSError, AttributeError):  # an old kernel
         return
     try:
-        ready, _, _ = select.select([connection.fileno(), daemon], [], [])
+        ready, _, _ = select.select([connection.fileno(), watched], [], [])
         if connection.fileno() not in ready:
             end_like(signal.SIGKILL)
     finally:
-        os.close(daemon)
+        os.close(watched)
 
 
 def end_like(status: int) -> "NoReturn":
@@ -268,8 +291,14 @@ def end_like(status: int) -> "NoReturn":
     os._exit(os.WEXITSTATUS(status))
 
 
-def stand_for_rank(connection: socket.socket) -> "NoReturn":
-    """Forward signals to the rank, and end as it does."""
+def stand_for_fork(connection: socket.socket, numbers: list[int], daemon: int | None) -> "NoReturn":
+    """Forward signals to the fork, but those that this process ignores, and end as it does.
+
+    Args:
+      connection: to the parent.
+      numbers: the descriptors that the fork has inherited.
+      daemon: process whose end is this one's, see ``wait_for``.
+    """
 
     def forward(number: int, _frame: object) -> None:
         try:
@@ -282,12 +311,12 @@ def stand_for_rank(connection: socket.socket) -> "NoReturn":
         os.kill(os.getpid(), signal.SIGSTOP)
 
     for name in FORWARDED:
-        signal.signal(getattr(signal, name), forward)
+        if signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(getattr(signal, name), forward)
     signal.signal(signal.SIGTSTP, stop)
-    for number in (0, 1, 2):  # the rank alone holds them: their end is the rank's
-        if _is_open(number):
-            os.close(number)
-    wait_for(connection)
+    for number in numbers:  # the fork alone holds them: their end is the fork's
+        os.close(number)
+    wait_for(connection, daemon)
     status = b""
     with contextlib.suppress(OSError):
         status = connection.recv(STATUS.size, socket.MSG_WAITALL)
@@ -302,7 +331,7 @@ def connect_to_given(text: str, arguments: list[str]) -> socket.socket | None:
       SystemExit: it was the launcher's, on this machine, and has ended. The run is over then.
     """
     try:
-        return connect(text, arguments)
+        return connect(text, arguments, descriptors(), DAEMON)
     except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
         if text.endswith(machine()):
             sys.exit("arena: the parent process of the run has ended")
@@ -324,9 +353,19 @@ def stand_for_forked_rank(arguments: list[str]) -> None:
     except OSError as error:
         print(f"arena: a rank starts by itself: {error}", file=sys.stderr, flush=True)
     else:
-        stand_for_rank(connection)
+        stand_for_fork(connection, descriptors(), DAEMON)
     os.environ.pop(SOCKET, None)
     os.environ[START] = "spawn"  # should this process start itself again
+
+
+def stand_for_forked_command(arguments: list[str]) -> None:
+    """Stand for a command that the parent of ``ARENA_PARENT`` forks, and end with it; return if it does not."""
+    try:
+        numbers = inherited_descriptors()
+        connection = connect(os.environ[SOCKET], arguments, numbers, None)
+    except OSError:
+        return
+    stand_for_fork(connection, numbers, None)
 
 
 def main() -> "NoReturn":

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from arena.launch.parent.client import LENGTH, SOCKET
+from arena.launch.parent.client import LENGTH, UNBUFFERED
 
 MOST_DESCRIPTORS = 16
 """Descriptors of one handover, at most."""
@@ -29,7 +29,7 @@ class Handover(NamedTuple):
     """What the client sends.
 
     Attributes:
-      program: interpreter and installation of the arena.
+      program: folder of the interpreter and installation of the arena.
       arguments: command line of the rank, without the program.
       environment: variables; they replace the parent's.
       folder: working directory.
@@ -93,7 +93,6 @@ def take_over(handover: Handover, received: Sequence[int]) -> None:
         os.close(number)
     os.environ.clear()
     os.environ.update(handover.environment)
-    os.environ.pop(SOCKET, None)  # a process that the rank starts is not a client
     os.chdir(handover.folder)
     os.umask(handover.umask)
     for name, (soft, hard) in handover.limits.items():
@@ -105,5 +104,6 @@ def take_over(handover: Handover, received: Sequence[int]) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, handover.nice)
     sys.argv[1:] = handover.arguments
     if sys.stdout is not None:
-        # As Python sets them up at its start: by lines for a terminal, else by blocks.
-        sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
+        # As Python sets it up at its start: by lines for a terminal, else by blocks.
+        by_lines = os.isatty(1) or bool(os.environ.get(UNBUFFERED))
+        sys.stdout.reconfigure(line_buffering=by_lines)  # type: ignore[union-attr]

@@ -1,5 +1,7 @@
 """The parent process: imports what ranks import, does not initialise MPI, and forks a rank for each client.
 
+A client may also stand for another ``arena`` command, which is forked alike, but for MPI.
+
 It has one thread, and rests in ``select``. A rank whose client has ended is killed; a rank that has ended is reaped,
 and its wait status goes to its client. Ranks end with the parent, and the parent ends with its owner.
 """
@@ -23,7 +25,8 @@ from typing import NamedTuple, NoReturn
 
 import setproctitle
 
-from arena.launch.parent.client import ACCEPTED, STATUS, THREADS, import_settings, program, user_of_peer
+from arena.launch.parent.choice import rank_of
+from arena.launch.parent.client import ACCEPTED, SOCKET, STATUS, THREADS, import_settings, program, user_of_peer
 from arena.launch.parent.handover import Handover, receive, take_over
 from arena.system import aslr
 from arena.system.launcher_env import DEFERRED
@@ -211,21 +214,25 @@ class Server:
             self._selector.close()
             for end in (self._listener, self._wake, self._wake_end, connection):
                 end.close()
+            is_rank = rank_of(handover.arguments, handover.environment) is not None
             take_over(handover, received)
             received.clear()
             # What ps shows, and what people look for.
             setproctitle.setproctitle(shlex.join([sys.executable, "-m", "arena.launch", *handover.arguments]))
             for name, value in self._set_by_imports.items():
                 os.environ.setdefault(name, value)
-            # Forks of one process have the same addresses: there is nothing left for a second start to change.
-            os.environ.setdefault(aslr.SETTLED, "forked")
+            if is_rank:
+                os.environ.pop(SOCKET, None)  # a process that the rank starts is not a client
+                # Forks of one process have the same addresses: there is nothing left for a second start to change.
+                os.environ.setdefault(aslr.SETTLED, "forked")
             if not getattr(sys.flags, "safe_path", False):  # new in Python 3.11
                 sys.path.insert(0, os.getcwd())
             reseed_generators()
             set_threads()
-            from arena.comms.mpi import initialize
+            if is_rank:
+                from arena.comms.mpi import initialize
 
-            initialize()
+                initialize()
             from arena.launch.command_line import main
 
             code = _exit_code(main())
