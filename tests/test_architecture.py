@@ -1,6 +1,7 @@
 """Which module may import which: the floors, MPI in one module, and torch out of the processes that only step games."""
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("architecture")  # what one test has read serves the others
 ROOT = Path(__file__).parents[1]
 PLACES = {"arena": "arena", "envs": "arena.envs", "policies": "arena.policies"}
 CONTRACTS = {"arena.envs.interface"}
@@ -114,10 +116,13 @@ def imports_of(source: str, module: str, known: Iterable[str], *, is_package: bo
 
 
 MODULES = module_names()
-IMPORTS = {
-    name: imports_of(path.read_text("utf-8"), name, MODULES, is_package=path.name == "__init__.py")
-    for name, path in MODULES.items()
-}
+
+
+@functools.cache
+def imports_in(name: str) -> Imports:
+    """Return what a module of the arena imports. The first test that needs them pays for reading."""
+    path = MODULES[name]
+    return imports_of(path.read_text("utf-8"), name, MODULES, is_package=path.name == "__init__.py")
 
 
 def below(name: str, packages: Iterable[str]) -> bool:
@@ -133,12 +138,12 @@ def with_packages(name: str, named: Iterable[str]) -> set[str]:
 
 def loaded_first(name: str) -> set[str]:
     """Return the arena's modules that importing ``name`` imports directly, and the packages around them."""
-    return with_packages(name, IMPORTS[name].first)
+    return with_packages(name, imports_in(name).first)
 
 
 def loaded_ever(name: str) -> set[str]:
     """Return those that it ever imports, inside functions too."""
-    return with_packages(name, IMPORTS[name].ever)
+    return with_packages(name, imports_in(name).ever)
 
 
 def way_to(name: str, targets: Iterable[str]) -> list[str] | None:
@@ -147,7 +152,7 @@ def way_to(name: str, targets: Iterable[str]) -> list[str] | None:
     waiting = [name]
     while waiting:
         module = waiting.pop()
-        hits = [target for target in IMPORTS[module].first if below(target, targets)]
+        hits = [target for target in imports_in(module).first if below(target, targets)]
         if hits:
             chain = [hits[0]]
             step: str | None = module
@@ -183,21 +188,24 @@ def may_import(importer: str, target: str) -> bool:
     return there in floor and floor[there] < floor[here]
 
 
-BROKEN = {
-    (name, target)
-    for name, imports in IMPORTS.items()
-    for target in imports.ever & MODULES.keys()
-    if not may_import(name, target)
-}
+@functools.cache
+def broken() -> set[tuple[str, str]]:
+    """Return the pairs of modules of which the first may not import the second, and does."""
+    return {
+        (name, target)
+        for name in MODULES
+        for target in imports_in(name).ever & MODULES.keys()
+        if not may_import(name, target)
+    }
 
 
 @pytest.mark.parametrize("room", [*sorted(set().union(*FLOORS)), *OUTSIDE])
 def test_a_room_imports_only_lower_floors(room):
-    assert not sorted(pair for pair in BROKEN - STILL_BROKEN if room_of(pair[0]) == room)
+    assert not sorted(pair for pair in broken() - STILL_BROKEN if room_of(pair[0]) == room)
 
 
 def test_what_was_mended_is_no_exception_any_more():
-    assert not sorted(STILL_BROKEN - BROKEN)
+    assert not sorted(STILL_BROKEN - broken())
 
 
 def test_every_module_is_in_a_room():
@@ -206,7 +214,7 @@ def test_every_module_is_in_a_room():
 
 def test_only_comms_speaks_mpi():
     """The doctor looks at MPI from outside, and before it starts."""
-    speakers = {name for name, imports in IMPORTS.items() if any(below(i, ["mpi4py"]) for i in imports.ever)}
+    speakers = {name for name in MODULES if any(below(i, ["mpi4py"]) for i in imports_in(name).ever)}
     assert speakers == {"arena.comms.mpi", "arena.commands.doctor.mpi"}
 
 
@@ -223,13 +231,13 @@ def test_the_rule_for_layouts_and_configuration_finds_them():
 
 @pytest.mark.parametrize("name", chosen(["arena.envs", "arena.policies"]))
 def test_environments_and_policies_know_nothing_of_processes(name):
-    assert not [target for target in IMPORTS[name].ever if below(target, PROCESSES)]
+    assert not [target for target in imports_in(name).ever if below(target, PROCESSES)]
     assert way_to(name, PROCESSES) is None
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not below(name, ["arena.envs", "arena.policies"])])
 def test_the_engine_knows_no_environment_and_no_policy_but_their_contracts(name):
-    known = {target for target in IMPORTS[name].first if below(target, ["arena.envs", "arena.policies"])}
+    known = {target for target in imports_in(name).first if below(target, ["arena.envs", "arena.policies"])}
     assert known <= CONTRACTS
 
 
