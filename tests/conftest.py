@@ -89,7 +89,9 @@ def _is_of(item: pytest.Item, rooms: Sequence[str]) -> bool:
 def _place_in_order(item: pytest.Item) -> int:
     if item.get_closest_marker("slow"):
         return 0
-    return 1 if item.get_closest_marker("mpirun") else 2
+    if item.get_closest_marker("mpirun"):
+        return 1
+    return 2 if item.get_closest_marker("xdist_group") else 3  # one process runs the whole of a group
 
 
 @pytest.fixture(scope="session")

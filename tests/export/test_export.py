@@ -1,5 +1,6 @@
 """An exported file says what its policy says, or it is refused."""
 
+import functools
 import hashlib
 import json
 import signal
@@ -46,6 +47,7 @@ def about_of(case: Case, inference, **others) -> About:
     return About("blue", 12, case.use, dict(case.settings), entity, inference.memory, **others)
 
 
+@functools.cache
 def prepared(name: str):
     """Return a case's module, what its file says of itself, a sample, and what the policy says of that."""
     case = CASES[name]
@@ -55,13 +57,20 @@ def prepared(name: str):
     return inference, about, sample, ask_policy(policy, inference, about, sample)
 
 
+@functools.cache
+def exported_bytes(name: str) -> bytes:
+    """Return the ONNX file of a case: to make one takes a second."""
+    inference, about, _, _ = prepared(name)
+    return onnx_bytes(to_onnx(inference, OPSET), about)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_files_say_what_the_policy_does(name):
     case = CASES[name]
     inference, about, sample, answers = prepared(name)
     assert (len(answers.others) > 0) == (case.mask > 0)
     files = {
-        open_onnx: onnx_bytes(to_onnx(inference, OPSET), about),
+        open_onnx: exported_bytes(name),
         open_torchscript: to_torchscript(inference, about),
     }
     for open_file, content in files.items():
@@ -73,9 +82,8 @@ def test_files_say_what_the_policy_does(name):
 
 @pytest.mark.parametrize("name", ["vector, masked", "lstm", "sac"])
 def test_a_weight_that_is_off_is_refused(name):
-    CASES[name]
-    inference, about, sample, answers = prepared(name)
-    model = to_onnx(inference, OPSET)
+    _, about, sample, answers = prepared(name)
+    model = onnx.load_from_string(exported_bytes(name))
     _move_a_weight(model)
     run, _ = open_onnx(onnx_bytes(model, about), "x")
     with pytest.raises(
@@ -85,8 +93,8 @@ def test_a_weight_that_is_off_is_refused(name):
 
 
 def test_a_file_without_the_masks_is_refused():
-    inference, about, sample, answers = prepared("vector, masked")
-    run, _ = open_onnx(onnx_bytes(to_onnx(inference, OPSET), about), "x")
+    _, about, sample, answers = prepared("vector, masked")
+    run, _ = open_onnx(exported_bytes("vector, masked"), "x")
 
     def without_masks(inputs):
         return run([inputs[0], np.ones_like(inputs[1])])
@@ -100,8 +108,8 @@ def test_a_file_without_the_masks_is_refused():
 
 
 def test_a_file_for_one_batch_size_is_refused():
-    inference, about, sample, answers = prepared("vector")
-    run, _ = open_onnx(onnx_bytes(to_onnx(inference, OPSET), about), "x")
+    _, about, sample, answers = prepared("vector")
+    run, _ = open_onnx(exported_bytes("vector"), "x")
 
     def only_large_batches(inputs):
         if len(inputs[0]) == 1:
@@ -292,10 +300,11 @@ def test_spaces_come_back_from_json(space):
         assert list(again.spaces) == list(space.spaces)
 
 
+@pytest.mark.usefixtures("forks")
 def test_ctrl_c_ends_it_without_a_traceback(pole):
     line = [sys.executable, "-m", "arena.launch", "export", str(pole), "blue", "--record", "100000000"]
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:
-        time.sleep(6)  # it plays
+        time.sleep(2)  # it plays
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert process.stderr is not None and process.stderr.read() == ""

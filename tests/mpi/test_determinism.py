@@ -14,12 +14,24 @@ from .launching import player, run_arena, succeed, write_config
 pytestmark = pytest.mark.rooms("records", "root", "worker")
 
 
+SHORT = {
+    "cartpole": {"steps": 5_000},
+    "2v2": {"steps": 1_500},
+    "dqn": {"steps": 2_500, "updates": 5},
+    "sac": {"steps": 1_200, "updates": 5},
+    "apart": {"steps": 2_500, "updates": 5},
+}
+"""Shorter runs of each kind that write at least three checkpoints: steps, and updates between two checkpoints."""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels keep nobody to a core")
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_ends_alike_however_often_it_is_killed_and_wherever_its_ranks_are(tmp_path, kind, keep_to_one_core):
-    config = {**KINDS[kind], "deterministic": True, "steps": 5_000}
-    config["checkpoint"] = {**config["checkpoint"], "keep": 50}
+    """Only whole runs can tell: killed twice, resumed on one core and unpinned, one ends as the undisturbed one."""
+    short = SHORT[kind]
+    config = {**KINDS[kind], "deterministic": True, "steps": short["steps"]}
+    config["checkpoint"] = {**config["checkpoint"], "updates": short.get("updates", 2), "keep": 50}
     if kind == "cartpole":
         config["env"] = {**config["env"], "batches": 1}  # as a worker plays that steps its environment itself
     path = write_config(tmp_path, config)
@@ -36,13 +48,9 @@ def test_it_ends_alike_however_often_it_is_killed_and_wherever_its_ranks_are(tmp
         time.sleep(random.uniform(0.0, 0.3))
         kill_everything(process)
     with keep_to_one_core():
-        finish(start(path, "killed"))
+        finish(start(write_config(tmp_path, {**config, "pin_matches": False}), "killed"))
     assert "resumed from checkpoint" in (killed / "log/arena.log").read_text()
     assert fingerprint(killed) == fingerprint(whole)
-
-    with keep_to_one_core():
-        elsewhere = succeed(run_arena(tmp_path, {**config, "name": "elsewhere", "pin_matches": False}))
-    assert fingerprint(elsewhere.directory) == fingerprint(whole)
 
     if kind in ("cartpole", "apart"):
         config["env"]["in_worker"] = True

@@ -35,7 +35,8 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 JobRequeue=1
 ReturnToService=2
-KillWait=5
+KillWait=2
+SchedulerParameters=batch_sched_delay=0,sched_interval=1
 MessageTimeout=100
 SlurmdTimeout=0
 {nodes}

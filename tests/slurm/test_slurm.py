@@ -24,7 +24,7 @@ pytestmark = [
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SCRIPT = f"{ROOT}/launch/slurm.sbatch"
 ARRAY = f"{ROOT}/launch/slurm-array.sbatch"
-BUDGET = 120_000
+BUDGET = 80_000
 STEP = 2 * 8 * 64  # of an update: two workers, eight copies, one horizon
 
 
@@ -247,7 +247,7 @@ def test_srun_forks_the_ranks_of_each_node_and_scancel_ends_them(cluster: Cluste
         assert b"arena.launch.parent.server" in Path(f"/proc/{parent}/cmdline").read_bytes()
     cluster.run("scancel", number)
     assert cluster.wait(number).state == "CANCELLED"
-    deadline = time.monotonic() + 15  # SLURM kills 5 s after it has asked
+    deadline = time.monotonic() + 15  # SLURM kills 2 s after it has asked
     while any(os.path.exists(f"/proc/{process}") for process in (*ranks, *parents)):
         assert time.monotonic() < deadline, "processes are left"
         time.sleep(0.1)
