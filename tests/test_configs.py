@@ -15,6 +15,8 @@ from arena.config.schema import json_schema
 from arena.launch.preflight import check_environments
 from arena.plan.layout import plan, ranks_of_run
 
+pytestmark = pytest.mark.usefixtures("forks")
+
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "configs").glob("*.yaml"))
 EXPECTED = {
@@ -53,7 +55,7 @@ EXPECTED = {
     "ecr_ppo",
     "solo_cartpole",
 }
-ALONE = {"evolution": ["--set", "steps=500", "--set", "rounds.0.repeat=2"]}
+ALONE = {"evolution": ["--set", "steps=200", "--set", "rounds.0.repeat=2"]}
 
 
 def run(*arguments, timeout=120):
@@ -131,7 +133,7 @@ def test_the_round_robin_written_short_is_the_same_table(tmp_path):
     "name", ["quickstart", "simple_tag", "tictactoe", "multi_entity", "evolution", "custom_policy", "sb3", "brps"]
 )
 def test_it_runs_to_its_end(name, tmp_path):
-    few = ALONE.get(name, ["--set", "steps=500"])
+    few = ALONE.get(name, ["--set", "steps=200"])
     done = run("arena.launch", f"configs/{name}.yaml", "--set", f"run_root={tmp_path}", *few)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     with sqlite3.connect(tmp_path / name / "arena.sqlite") as records:
@@ -146,7 +148,7 @@ def test_it_runs_to_its_end(name, tmp_path):
                 for path in (tmp_path / name / "players" / player).glob("*.safetensors")
                 if path.stem.isdecimal()
             ]
-            assert snapshots and max(snapshots) >= 500, player
+            assert snapshots and max(snapshots) >= 200, player
 
 
 @pytest.mark.mpirun

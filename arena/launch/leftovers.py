@@ -1,44 +1,43 @@
-"""The files in shared memory that Open MPI's ranks leave behind where nobody is left to remove them."""
+"""A folder in shared memory for the files of one run's ranks, which nobody else uses and which goes with the run.
+
+Open MPI names its files by 16 bits of a hash of the job: two runs of a machine in 65,536 would share theirs, and crash.
+Ranks that are killed leave theirs behind.
+"""
 
 import contextlib
 import os
-import time
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 PLACE = Path("/dev/shm")
-NAMES = "sm_segment.*"
 
-PATIENCE = 15.0
-"""Seconds that ranks have to end with their mpirun: on busy cores they take 5."""
-
-
-def segments() -> set[Path]:
-    """Return those of this user."""
-    found = set()
-    for path in PLACE.glob(NAMES) if PLACE.is_dir() else ():
-        with contextlib.suppress(OSError):
-            if path.stat().st_uid == os.geteuid():
-                found.add(path)
-    return found
+VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
+"""Environment variable by which Open MPI knows where its ranks keep the files that they share."""
 
 
-def in_use() -> set[Path]:
-    """Return those that a process has mapped."""
-    found = set()
-    for maps in Path("/proc").glob("[0-9]*/maps"):
-        with contextlib.suppress(OSError):
-            for line in maps.read_text(errors="replace").splitlines():
-                if f"{PLACE}/sm_segment." in line:
-                    found.add(Path(line[line.index(str(PLACE)) :].removesuffix(" (deleted)")))
-    return found
+@contextlib.contextmanager
+def own_folder() -> Iterator[dict[str, str]]:
+    """Make a folder in shared memory, and remove it with the block; yields the variables that have Open MPI use it.
+
+    A folder that the user or the site has set is left as it is.
+    """
+    if VARIABLE in os.environ or not os.access(PLACE, os.W_OK):
+        yield {}
+        return
+    prefix = f"arena-{os.stat('/proc/self/ns/pid').st_ino}-"
+    _remove_left(prefix)
+    folder = tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=PLACE)
+    try:
+        yield {VARIABLE: folder}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_since(before: set[Path]) -> None:
-    """Remove what has come since ``before`` and nobody uses, once the ranks that an mpirun has left are gone."""
-    mine = {path for path in segments() - before if path.stat().st_mtime < time.time()}
-    until = time.monotonic() + PATIENCE
-    time.sleep(0.2)  # another job's segment is mapped as soon as it is made
-    while mine & in_use() and time.monotonic() < until:
-        time.sleep(0.1)
-    for path in mine - in_use():
-        path.unlink(missing_ok=True)
+def _remove_left(prefix: str) -> None:
+    """Remove the folders of launchers that were killed; what their last ranks have mapped stays with these."""
+    for folder in PLACE.glob(f"{prefix}*"):
+        process = folder.name.removeprefix(prefix).partition("-")[0]
+        if not Path(f"/proc/{process}").exists():
+            shutil.rmtree(folder, ignore_errors=True)

@@ -14,13 +14,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from arena.common.errors import GO_ON, ConfigError
-from arena.launch.leftovers import remove_since, segments
+from arena.launch.leftovers import own_folder
 from arena.launch.mpirun_output import pass_on, signal_in, write_error
 from arena.launch.parent import client
 from arena.system import launcher_env
@@ -214,12 +214,21 @@ def run(
       stuck_after: seconds that it has to end once all processes that it started here have ended, and are not reaped.
       parent: path of the socket of the parent process, for forked ranks.
     """
+    variables = {} if parent is None else {client.SOCKET: parent}
+    if "--host" in line:  # ranks on other machines would not find the folder
+        return _run(line, part_of, tries, stuck_after, variables)
+    with own_folder() as of_folder:
+        return _run(line, part_of, tries, stuck_after, variables | of_folder)
+
+
+def _run(
+    line: Sequence[str], part_of: Callable[[int], str], tries: int, stuck_after: float, variables: Mapping[str, str]
+) -> Ended:
     print("+ " + shlex.join(line), flush=True)
     not_started, stuck = threading.Event(), threading.Event()
-    before = segments()
     child = subprocess.Popen(
         line,
-        env=environment(line[0]) | ({} if parent is None else {client.SOCKET: parent}),
+        env={**environment(line[0]), **variables},
         start_new_session=True,
         stderr=subprocess.PIPE,
         # An mpirun without the parent that takes the signals would run on, and could not be stopped in order.
@@ -246,12 +255,10 @@ def run(
     if asked > 1:
         return Ended(130, True)
     if not_started.is_set() and not asked and tries > 1:
-        return run(line, part_of, tries - 1, stuck_after, parent)
+        return _run(line, part_of, tries - 1, stuck_after, variables)
     if stuck.is_set():
-        remove_since(before)
         return Ended(1, asked > 0, stuck=True)
     if code < 0:
-        remove_since(before)
         write_error(f"error: mpirun was killed by {signal_in(-code)}, and with it all ranks; {GO_ON}\n".encode())
     return Ended(code if code >= 0 else 128 - code, asked > 0)
 

@@ -42,34 +42,42 @@ PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'tools' / 'fault_injection
 CARTPOLE, PENDULUM = "gymnasium:CartPole-v1", "gymnasium:Pendulum-v1"
 
 
-@pytest.mark.parametrize(
-    ("use", "env", "settings", "steps"),
-    [
-        ("ppo", CARTPOLE, {"horizon": 64}, 6_000),
-        ("dqn", CARTPOLE, {"warmup": 500, "n_step": 3}, 5_000),
-        ("sac", PENDULUM, {"warmup": 300, "hidden": [32, 32], "noise": "pink"}, 2_000),
-    ],
-)
-def test_taking_turns_is_learning_in_place_bit_for_bit(tmp_path, use, env, settings, steps):
-    weights = []
+TURNS = {
+    "ppo": (CARTPOLE, {"horizon": 64}, 6_000),
+    "dqn": (CARTPOLE, {"warmup": 500, "n_step": 3}, 5_000),
+    "sac": (PENDULUM, {"warmup": 300, "hidden": [32, 32], "noise": "pink"}, 2_000),
+}
+"""Environment, settings and steps of each algorithm."""
+
+
+def test_taking_turns_is_learning_in_place_bit_for_bit(tmp_path):
+    """Every algorithm in a match of its own; only whole runs have learners."""
+    found = []
     for learners in ({}, {"learners": 1, "max_lag": 0}):
         config = {
-            "name": f"run-{len(weights)}",
-            "steps": steps,
+            "name": f"run-{len(found)}",
+            "steps": 1_000,
             "threads_per_rank": 1,
-            "env": {"use": env, "num_envs": 4},
-            "policies": {"p": {"use": use, "settings": settings, **learners}},
-            "matches": [{"seats": ["p"]}],
+            "env": {"use": CARTPOLE, "num_envs": 4},
+            "policies": {
+                use: {"use": use, "settings": settings, "steps": steps, **learners}
+                for use, (_, settings, steps) in TURNS.items()
+            },
+            "matches": [{"seats": [use], "env": {"use": env}} for use, (env, _, _) in TURNS.items()],
         }
         directory = succeed(run_arena(tmp_path, config)).directory
-        (path,) = directory.glob("checkpoints/*/p.safetensors")
-        weights.append(read_tensors(path))
-        summary = json.loads((directory / "summary.json").read_text("utf-8"))["players"]["p"]
-        weights[-1]["counts"] = np.array([summary["steps"], summary["updates"]])
-    assert weights[0].keys() == weights[1].keys()
-    for name, found in weights[0].items():
-        np.testing.assert_array_equal(found, weights[1][name], err_msg=name)
-    assert totals(directory)["p"]["lag/greatest"] == 0
+        players = json.loads((directory / "summary.json").read_text("utf-8"))["players"]
+        newest = max(directory.glob("checkpoints/*"), key=lambda path: int(path.name))
+        weights = {use: read_tensors(newest / f"{use}.safetensors") for use in TURNS}
+        counts = {use: (players[use]["steps"], players[use]["updates"]) for use in TURNS}
+        found.append((weights, counts))
+    (in_place, counts), (in_turn, counts_in_turn) = found
+    assert counts == counts_in_turn and all(updates > 0 for _, updates in counts.values())
+    for use, weights in in_place.items():
+        assert weights.keys() == in_turn[use].keys()
+        for name, array in weights.items():
+            np.testing.assert_array_equal(array, in_turn[use][name], err_msg=f"{use} {name}")
+    assert {use: found["lag/greatest"] for use, found in totals(directory).items()} == dict.fromkeys(TURNS, 0)
 
 
 def run_on(machine: str, place: Path, config: dict, ranks: int) -> Outcome:

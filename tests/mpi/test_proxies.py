@@ -9,41 +9,40 @@ pytestmark = pytest.mark.rooms("worker", "protocol")
 ENVIRONMENTS = ["CartPole-v1", "Acrobot-v1", "MountainCarContinuous-v0", "Pendulum-v1", "Blackjack-v1", "Taxi-v4"]
 
 
-def table(use, policy, policy_settings=None, num_envs=1, **env):
+def table(policy, rows):
+    """A table with a match for each row of settings and keys of ``env``, each with a policy of its own."""
     return {
         "steps": 1000,
-        "env": {"use": use, "num_envs": num_envs, **env},
-        "policies": {"checker": {"use": policy, "settings": policy_settings or {}}},
-        "matches": [{"seats": ["checker"]}],
+        "env": {"use": "gymnasium:CartPole-v1"},
+        "policies": {f"checker{i}": {"use": policy, "settings": settings} for i, (settings, _) in enumerate(rows)},
+        "matches": [{"seats": [f"checker{i}"], "env": env} for i, (_, env) in enumerate(rows)],
     }
 
 
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_gymnasiums_check_env_passes_on_the_single_entity_proxy(tmp_path, name):
-    outcome = run_arena(tmp_path, table(f"gymnasium:{name}", player("conformance:ChecksGymnasium")))
-    assert "check_env passed" in succeed(outcome).output
+def test_gymnasiums_check_env_passes_on_the_single_entity_proxy(tmp_path):
+    """The proxy lives between two ranks of a run: one run has all environments."""
+    rows = [({}, {"use": f"gymnasium:{name}", "num_envs": 1}) for name in ENVIRONMENTS]
+    output = succeed(run_arena(tmp_path, table(player("conformance:ChecksGymnasium"), rows))).output
+    assert output.count("check_env passed") == len(rows)
 
 
-@pytest.mark.parametrize("mode", ["next_step", "same_step"])
-@pytest.mark.parametrize("name", ["CartPole-v1", "Blackjack-v1", "MountainCarContinuous-v0"])
-def test_the_vector_proxy_does_what_sync_vector_env_does(tmp_path, name, mode):
-    settings = {"use": f"gymnasium:{name}", "mode": mode}
-    if name == "MountainCarContinuous-v0":
-        settings["env_settings"] = {"max_episode_steps": 50}
-    config = table(
-        f"gymnasium:{name}",
-        player("conformance:ComparesWithSyncVectorEnv"),
-        settings,
-        num_envs=5,
-        autoreset=mode,
-        settings=settings.get("env_settings", {}),
-    )
-    assert "identical to SyncVectorEnv" in succeed(run_arena(tmp_path, config)).output
+def test_the_vector_proxy_does_what_sync_vector_env_does(tmp_path):
+    """In both modes of autoreset, with episodes that end and that are cut."""
+    rows = []
+    for name in ("CartPole-v1", "Blackjack-v1", "MountainCarContinuous-v0"):
+        for mode in ("next_step", "same_step"):
+            more = {"max_episode_steps": 50} if name == "MountainCarContinuous-v0" else {}
+            settings = {"use": f"gymnasium:{name}", "mode": mode, "env_settings": more}
+            env = {"use": f"gymnasium:{name}", "num_envs": 5, "autoreset": mode, "settings": more}
+            rows.append((settings, env))
+    output = succeed(run_arena(tmp_path, table(player("conformance:ComparesWithSyncVectorEnv"), rows))).output
+    assert output.count("identical to SyncVectorEnv") == len(rows)
 
 
 def test_pettingzoos_api_and_seed_tests_pass_on_the_several_entity_proxy(tmp_path):
-    config = table("pettingzoo:mpe2.simple_tag_v3", player("conformance:ChecksParallel"), num_envs=2, batches=2)
-    config["matches"] = [{"seats": [["checker"] * 4]}]
+    env = {"use": "pettingzoo:mpe2.simple_tag_v3", "num_envs": 2, "batches": 2}
+    config = table(player("conformance:ChecksParallel"), [({}, env)])
+    config["matches"][0]["seats"] = [["checker0"] * 4]
     output = succeed(run_arena(tmp_path, config)).output
     assert "parallel_api_test passed" in output
     assert "parallel_seed_test passed" in output

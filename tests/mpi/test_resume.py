@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arena.launch.leftovers import in_use, segments
+from arena.launch.leftovers import PLACE
 from arena.learning.weights import read_tensors
 from arena.records.run_directory import RunDirectory
 from benchmarks.determinism import descendants, kill_everything, manifests
@@ -220,16 +220,20 @@ def test_whichever_rank_is_killed_the_run_ends_soon_and_leaves_nothing(tmp_path,
     assert not [pid for pid in ranks.values() if Path(f"/proc/{pid}/exe").exists()]
 
 
-def maps(pid, path):
-    return str(path) in Path(f"/proc/{pid}/maps").read_text()
+def mapped(pid):
+    """Return the files in shared memory by which a process exchanges messages with other ranks."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return {Path(line[line.index(f"{PLACE}/") :]) for line in lines if f"{PLACE}/" in line and "sm_segment" in line}
 
 
 def test_a_killed_mpirun_is_named_and_takes_all_ranks_along(tmp_path, monkeypatch):
     monkeypatch.setenv("ARENA_START", "spawn")  # the processes below mpirun are the ranks themselves
     process = start(tmp_path, cartpole())
     ranks = ranks_of(process)
-    files = [path for path in segments() & in_use() if any(maps(pid, path) for pid in ranks.values())]
+    files = set().union(*(mapped(pid) for pid in ranks.values()))
     assert files, "there is nothing to be left behind: what does Open MPI call its segments now?"
+    (folder,) = {path.parent for path in files}
+    assert folder.parent == PLACE, "the files of two runs may have the same names"
     (mpirun,) = [pid for pid in descendants(process.pid)[1:] if pid not in ranks.values()]
     os.kill(mpirun, signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
@@ -239,4 +243,4 @@ def test_a_killed_mpirun_is_named_and_takes_all_ranks_along(tmp_path, monkeypatc
     while any(Path(f"/proc/{pid}/exe").exists() for pid in ranks.values()):
         assert time.monotonic() < deadline, "ranks outlive their mpirun"
         time.sleep(0.05)
-    assert not [path for path in files if path.exists()]
+    assert not folder.exists()
