@@ -22,6 +22,8 @@ set_up dev all,dev
 
 # Two ranks with all cores' worth of threads each are slower than one thread each.
 export OMP_NUM_THREADS=1
+# Over a thousand processes import the arena: none of them compiles what another one has compiled.
+unset PYTHONDONTWRITEBYTECODE
 # Nothing may open a window.
 export MPLBACKEND=Agg SDL_VIDEODRIVER=dummy
 if [ "$(id -u)" -eq 0 ]; then
@@ -30,7 +32,8 @@ if [ "$(id -u)" -eq 0 ]; then
 fi
 cd -- "$root"
 # One more than there are cores, for many tests wait; not more than 8, for one may start a dozen ranks. A process that
-# is through with its test gets the next one in order, and tests/conftest.py has put the longest ones first.
+# is through with its test gets the next one in order. tests/conftest.py has put the longest ones first, and says how
+# many of the processes run tests under mpirun.
 # (nproc says what these two variables say, where they are set.)
 processes=$(($(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1))
 [ "$processes" -le 8 ] || processes=8

@@ -6,6 +6,7 @@ that costs something, a cluster of which a machine can have only one.
 
 import contextlib
 import os
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +21,10 @@ from tests.ledger import Ledger, selection
 # Hypothesis does not judge speed, for machines are busy.
 settings.register_profile("arena", deadline=None)
 settings.load_profile("arena")
+
+MPIRUNS = max(1, len(os.sched_getaffinity(0)) // 2) if hasattr(os, "sched_getaffinity") else 1
+"""Tests under mpirun that run at the same time. More take longer: their ranks, which wait for each other, fight for the
+cores, while a test in one process beside them takes one core."""
 
 TESTS = Path(__file__).parent
 ROOMS = sorted({"envs", "policies", *(path.parent.name for path in TESTS.parent.glob("arena/*/__init__.py"))})
@@ -46,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Ledger(chosen))
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose the tests, and put first what takes long, so that no process is left with it at the end."""
     rooms = config.getoption("room")
@@ -58,6 +64,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                     f"{item.path}: expected the rooms that it is about: pytest.mark.rooms('worker')"
                 )
             _check_rooms(f"{item.path}: pytest.mark.rooms", marker.args)
+        if item.get_closest_marker("mpirun") and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(f"mpirun {zlib.crc32(item.nodeid.encode()) % MPIRUNS}"))
     chosen = [
         item
         for item in items

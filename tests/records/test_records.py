@@ -176,7 +176,7 @@ def test_episodes_that_are_written_take_no_memory(run, tensorboard):
     records = records_of(run, tensorboard=tensorboard)
 
     def play() -> int:
-        records.episodes(Episodes(0, tuple(episode() for _ in range(2000)), 40_000))
+        records.episodes(Episodes(0, tuple(episode() for _ in range(500)), 40_000))
         records.flush(force=True)
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
@@ -186,7 +186,7 @@ def test_episodes_that_are_written_take_no_memory(run, tensorboard):
         play()  # with what is kept once
         before = play()
         # The least of some: what else this process holds for a while (it has run other tests) is counted, too.
-        assert min(play() for _ in range(4)) - before < 50_000
+        assert min(play() for _ in range(4)) - before < 12_500
     finally:
         tracemalloc.stop()
     records.close(0)
