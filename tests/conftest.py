@@ -51,8 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Ledger(chosen))
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Choose the tests, and put first what takes long, so that no process is left with it at the end."""
     rooms = config.getoption("room")
     for item in items:
@@ -74,6 +74,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = sorted(chosen, key=_place_in_order)
+    yield
+    if getattr(config.option, "loadgroup", False):  # in a process of pytest-xdist, which names the group in the id
+        for item in items:
+            marker = item.get_closest_marker("xdist_group")
+            if marker is not None and not item.nodeid.endswith(f"@{marker.args[0]}"):
+                raise pytest.UsageError(f"{item.nodeid}: pytest-xdist and pytest do not fit, and groups are not kept")
 
 
 def _check_rooms(where: str, rooms: Sequence[str]) -> None:

@@ -33,9 +33,9 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 def cut(text: str) -> str:
-    """Return files or commands with a twentieth of their steps: what a page shows learns, a test only runs it."""
+    """Return files or commands with a fortieth of their steps: what a page shows learns, a test only runs it."""
     return re.sub(
-        r"\b((?:steps|one_phase_step)(?:: |=))([\d_]+)", lambda found: f"{found[1]}{int(found[2]) // 20}", text
+        r"\b((?:steps|one_phase_step)(?:: |=))([\d_]+)", lambda found: f"{found[1]}{int(found[2]) // 40}", text
     )
 
 

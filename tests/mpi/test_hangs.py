@@ -15,7 +15,7 @@ def test_an_environment_that_hangs_is_found_with_its_stack_in_a_report_on_every_
     wrapper = {"use": PLANT, "settings": {"tickets": str(tmp_path / "tickets"), "faults": [["hang", 30]]}}
     config = {
         "steps": 50_000,
-        "waits": {"warn_after": 3, "abort_after": 15},
+        "waits": {"warn_after": 3, "abort_after": 8},
         "env": {"use": "touchdown", "settings": {"team_size": 1}, "num_envs": 2, "wrappers": [wrapper]},
         "policies": {"blue": {"use": "ppo", "settings": {"horizon": 16}}, "red": {"use": "random"}},
         "matches": [{"seats": ["blue", "red"]}],
@@ -23,7 +23,7 @@ def test_an_environment_that_hangs_is_found_with_its_stack_in_a_report_on_every_
     outcome = run_arena(tmp_path, config)
     assert outcome.code == 1
     assert "has waited 3 s for the environment process (rank 1)" in (outcome.directory / "log/arena.log").read_text()
-    assert "HangError: waited 15 s for the environment process (rank 1)" in outcome.errors
+    assert "HangError: waited 8 s for the environment process (rank 1)" in outcome.errors
     assert "(0 gave no answer)" in outcome.errors
     report = (outcome.directory / "log/hang-report.txt").read_text()
     assert ", environment process of match 0: does not wait" in report

@@ -19,7 +19,7 @@ QUICK = {"hidden": [16, 16], "horizon": 32, "epochs": 2, "minibatches": 2}
 def four_workers(policy, settings=None, **more):
     """Six ranks: the root, one environment process, four workers of one player."""
     return {
-        "steps": 6000,
+        "steps": 3000,
         "env": {"use": "touchdown", "settings": {"team_size": 2}, "num_envs": 4},
         "policies": {"one": {"use": policy, "settings": settings or {}}},
         "matches": [{"seats": ["one"] * 4}],
@@ -29,7 +29,7 @@ def four_workers(policy, settings=None, **more):
 
 def test_weights_of_every_player_are_bit_identical_across_workers_after_every_update(tmp_path, capsys):
     """Both players have a memory, the second one for policy and value; then they play, and a frozen one with them."""
-    config = four_workers("ppo", verify_replicas=True)
+    config = four_workers("ppo", verify_replicas=True, steps=2_000)
     config["env"]["settings"]["team_size"] = 4
     config["policies"] = {
         "blue": {"use": "ppo", "settings": {**QUICK, "lstm": 8}},
@@ -49,7 +49,7 @@ def test_weights_of_every_player_are_bit_identical_across_workers_after_every_up
         assert "equal actions 100.00 %" in capsys.readouterr().out
     newest = RunDirectory.existing(run).snapshots("red")[-1]
     config["policies"]["red"] |= {"frozen": True, "warm_start": str(newest)}
-    config["steps"] = 1_000
+    config["steps"] = 500
     succeed(run_arena(tmp_path, {**config, "name": "opponent"}))
     config["policies"]["red"]["settings"] = {**QUICK, "gru": 8}
     refused = run_arena(tmp_path, {**config, "name": "refused"})
