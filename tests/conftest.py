@@ -5,8 +5,8 @@ that costs something, a cluster of which a machine can have only one.
 """
 
 import contextlib
+import heapq
 import os
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -21,10 +21,6 @@ from tests.ledger import Ledger, selection
 # Hypothesis does not judge speed, for machines are busy.
 settings.register_profile("arena", deadline=None)
 settings.load_profile("arena")
-
-MPIRUNS = max(1, len(os.sched_getaffinity(0)) // 2) if hasattr(os, "sched_getaffinity") else 1
-"""Tests under mpirun that run at the same time. More take longer: their ranks, which wait for each other, fight for the
-cores, while a test in one process beside them takes one core."""
 
 TESTS = Path(__file__).parent
 ROOMS = sorted({"envs", "policies", *(path.parent.name for path in TESTS.parent.glob("arena/*/__init__.py"))})
@@ -53,7 +49,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Choose the tests, and put first what takes long, so that no process is left with it at the end."""
+    """Choose the tests, and put them in order.
+
+    What takes long comes first, so that no process is left with it at the end. Between tests under mpirun are others:
+    their ranks wait for each other, and take longer the more of them are there at the same time.
+    """
     rooms = config.getoption("room")
     for item in items:
         if _folder(item) in ("mpi", "slurm"):
@@ -64,8 +64,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                     f"{item.path}: expected the rooms that it is about: pytest.mark.rooms('worker')"
                 )
             _check_rooms(f"{item.path}: pytest.mark.rooms", marker.args)
-        if item.get_closest_marker("mpirun") and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(f"mpirun {zlib.crc32(item.nodeid.encode()) % MPIRUNS}"))
     chosen = [
         item
         for item in items
@@ -73,7 +71,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = sorted(chosen, key=_place_in_order)
+    under_mpirun = [item for item in chosen if item.get_closest_marker("mpirun")]
+    others = [item for item in chosen if not item.get_closest_marker("mpirun")]
+    under_mpirun.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    others.sort(
+        key=lambda item: item.get_closest_marker("xdist_group") is None
+    )  # one process runs the whole of a group
+    items[:] = _evenly(under_mpirun, others)
     yield
     if getattr(config.option, "loadgroup", False):  # in a process of pytest-xdist, which names the group in the id
         for item in items:
@@ -100,12 +104,10 @@ def _is_of(item: pytest.Item, rooms: Sequence[str]) -> bool:
     return bool({_folder(item), *(marker.args if marker else ())} & set(rooms))
 
 
-def _place_in_order(item: pytest.Item) -> int:
-    if item.get_closest_marker("slow"):
-        return 0
-    if item.get_closest_marker("mpirun"):
-        return 1
-    return 2 if item.get_closest_marker("xdist_group") else 3  # one process runs the whole of a group
+def _evenly(*lists: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the items of all lists, each in its order and spread over the whole."""
+    placed = ([(place / len(one), item) for place, item in enumerate(one)] for one in lists)
+    return [item for _, item in heapq.merge(*placed, key=lambda pair: pair[0])]
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ def own_folder() -> Iterator[dict[str, str]]:
     if VARIABLE in os.environ or not os.access(PLACE, os.W_OK):
         yield {}
         return
-    prefix = f"arena-{os.stat('/proc/self/ns/pid').st_ino}-"
+    prefix = f"openmpi-{os.stat('/proc/self/ns/pid').st_ino}-"
     _remove_left(prefix)
     folder = tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=PLACE)
     try:

@@ -14,10 +14,7 @@ import pytest
 from .hosts import Hosts, several_hosts
 from .launching import OPEN_MPI_AS_ROOT, run_mpirun, write_config
 
-pytestmark = [
-    pytest.mark.rooms("launch", "comms"),
-    pytest.mark.xdist_group("SLURM"),  # waits for most of its time as well, beside other tests under mpirun
-]
+pytestmark = pytest.mark.rooms("launch", "comms")
 
 BOUND = 30.0
 """Seconds within which the documentation promises that a run ends when a machine is lost."""
