@@ -74,9 +74,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     under_mpirun = [item for item in chosen if item.get_closest_marker("mpirun")]
     others = [item for item in chosen if not item.get_closest_marker("mpirun")]
     under_mpirun.sort(key=lambda item: item.get_closest_marker("slow") is None)
-    others.sort(
-        key=lambda item: item.get_closest_marker("xdist_group") is None
-    )  # one process runs the whole of a group
+    # One process runs the whole of a group.
+    others.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
     items[:] = _evenly(under_mpirun, others)
     yield
     if getattr(config.option, "loadgroup", False):  # in a process of pytest-xdist, which names the group in the id
