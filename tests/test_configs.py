@@ -130,9 +130,10 @@ def test_the_round_robin_written_short_is_the_same_table(tmp_path):
 
 @pytest.mark.mpirun
 @pytest.mark.parametrize(
-    "name", ["quickstart", "simple_tag", "tictactoe", "multi_entity", "evolution", "custom_policy", "sb3", "brps"]
+    "name", ["simple_tag", "tictactoe", "multi_entity", "evolution", "custom_policy", "sb3", "brps"]
 )
 def test_it_runs_to_its_end(name, tmp_path):
+    """Those that other tests do not start: the quickstart is run by ``tests/test_documentation.py``."""
     few = ALONE.get(name, ["--set", "steps=200"])
     done = run("arena.launch", f"configs/{name}.yaml", "--set", f"run_root={tmp_path}", *few)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
@@ -152,17 +153,18 @@ def test_it_runs_to_its_end(name, tmp_path):
 
 
 @pytest.mark.mpirun
-def test_the_learning_benchmark_reads_its_figures_from_the_records(tmp_path):
+def test_cartpole_learns_and_the_learning_benchmark_reads_its_figures_from_the_records(tmp_path):
     done = run(
         "benchmarks.learning",
         "configs/cartpole.yaml",
-        *("--seeds", "3", "--threshold", "10", "--set", "steps=4000", "--keep", tmp_path),
+        *("--seeds", "3", "--threshold", "40", "--set", "steps=8000", "--keep", tmp_path),
     )
     assert done.returncode == 0, done.stderr
     seed, player, steps, first, last, *_ = done.stdout.splitlines()[1].split()
     assert (seed, player) == ("3", "learner")
     # A hundred episodes of CartPole played at random take some 2,200 steps, and none of them is shorter than 8.
-    assert 800 <= int(steps.replace(",", "")) <= 5_000
-    assert min(float(first), float(last)) > 8
-    assert "learner: 1 of 1 seeds reached 10" in done.stdout
+    # Seeds 1 to 3 reach a mean return of 40 within 5,200 to 5,700 steps, and end at 85 to 130.
+    assert 800 <= int(steps.replace(",", "")) <= 8_000
+    assert 8 < float(first) < 40 < float(last)
+    assert "learner: 1 of 1 seeds reached 40" in done.stdout
     assert (tmp_path / "cartpole-3" / "arena.sqlite").exists()

@@ -89,7 +89,9 @@ def test_every_command_of_a_page_runs(page: Path, runs: list[str], folder: Path)
         with sqlite3.connect(folder / "runs" / name / "arena.sqlite") as records:
             assert {code for (code,) in records.execute("SELECT exit FROM runs")} == {0}
             assert records.execute("SELECT what FROM faults").fetchall() == []
-    assert "blue" in (folder / "runs" / "quickstart" / "summary.txt").read_text("utf-8")
+    quickstart = folder / "runs" / "quickstart"
+    assert "blue" in (quickstart / "summary.txt").read_text("utf-8")
+    assert (quickstart / "plots" / "returns.png").is_file() and list(quickstart.glob("players/blue/*.safetensors"))
 
 
 def test_the_readme_is_short_and_so_are_its_examples() -> None:

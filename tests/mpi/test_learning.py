@@ -44,9 +44,9 @@ def test_weights_of_every_player_are_bit_identical_across_workers_after_every_up
     assert main(["eval", str(run), "--episodes", "4", "--seed", "1"]) == 0
     assert capsys.readouterr().out == first and "blue" in first
 
-    for name in ("blue", "red"):  # what they have seen lies beside their weights, and agrees with files made of them
-        assert main(["export", str(run), name]) == 0
-        assert "equal actions 100.00 %" in capsys.readouterr().out
+    # What a player has seen lies beside its weights, and agrees with a file made of them.
+    assert main(["export", str(run), "red"]) == 0
+    assert "equal actions 100.00 %" in capsys.readouterr().out
     newest = RunDirectory.existing(run).snapshots("red")[-1]
     config["policies"]["red"] |= {"frozen": True, "warm_start": str(newest)}
     config["steps"] = 500
