@@ -32,7 +32,7 @@ if [ "$(id -u)" -eq 0 ]; then
 fi
 cd -- "$root"
 # One more than there are cores, for many tests wait; not more than 8, for one may start a dozen ranks. A process that
-# is through with its test gets the next one in order. tests/conftest.py has put them in order.
+# is through with its test gets the next one, in the order that tests/conftest.py has put them in.
 # (nproc says what these two variables say, where they are set.)
 processes=$(($(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1))
 [ "$processes" -le 8 ] || processes=8

@@ -30,7 +30,8 @@ class Run(NamedTuple):
 def selection(config: pytest.Config) -> str | None:
     """Return the name of what a run chooses, or None for a choice of files or names, which no later run is like."""
     option = config.option
-    if option.keyword or option.markexpr or option.deselect or config.args_source != config.ArgsSource.TESTPATHS:
+    choices = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
+    if config.args_source != config.ArgsSource.TESTPATHS or any(getattr(option, name, None) for name in choices):
         return None
     chosen = [f"--room {room}" for room in sorted(option.room)]
     return " ".join(chosen or ["everything"]) + (" --quick" if option.quick else "")

@@ -8,10 +8,14 @@ import contextlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 PLACE = Path("/dev/shm")
+
+PATIENCE = 15.0
+"""Seconds that ranks have to end with their mpirun: on busy cores they take 5."""
 
 VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
 """Environment variable by which Open MPI knows where its ranks keep the files that they share."""
@@ -33,6 +37,21 @@ def own_folder() -> Iterator[dict[str, str]]:
         yield {VARIABLE: folder}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def wait_until_unused(folder: str) -> None:
+    """Return once no process has a file of a folder mapped, or after ``PATIENCE``; a restart meets no old rank then."""
+    until = time.monotonic() + PATIENCE
+    while _is_in_use(folder) and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def _is_in_use(folder: str) -> bool:
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            if f"{folder}/" in maps.read_text(errors="replace"):
+                return True
+    return False
 
 
 def _remove_left(prefix: str) -> None:

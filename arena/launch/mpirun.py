@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.common.errors import GO_ON, ConfigError
-from arena.launch.leftovers import own_folder
+from arena.launch.leftovers import VARIABLE, own_folder, wait_until_unused
 from arena.launch.mpirun_output import pass_on, signal_in, write_error
 from arena.launch.parent import client
 from arena.system import launcher_env
@@ -256,6 +256,8 @@ def _run(
         return Ended(130, True)
     if not_started.is_set() and not asked and tries > 1:
         return _run(line, part_of, tries - 1, stuck_after, variables)
+    if (stuck.is_set() or code < 0) and VARIABLE in variables:
+        wait_until_unused(variables[VARIABLE])
     if stuck.is_set():
         return Ended(1, asked > 0, stuck=True)
     if code < 0:

@@ -189,7 +189,7 @@ def start_parent(listener: socket.socket, *words: str, output: int | None = None
     )
 
 
-def connect_to_job(arguments: list[str]) -> socket.socket:
+def connect_to_job(arguments: list[str], numbers: list[int]) -> socket.socket:
     """Return the connection to the parent of this job on this machine; start it if there is none.
 
     The kernel gives the address to one process at a time, so no two clients start a parent, and takes it back when
@@ -208,7 +208,7 @@ def connect_to_job(arguments: list[str]) -> socket.socket:
             if error.errno != errno.EADDRINUSE:
                 raise
         try:
-            return connect(text, arguments, descriptors(), DAEMON)
+            return connect(text, arguments, numbers, DAEMON)
         except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError):  # it is not listening yet, or ends
             if attempt == TRIES - 1:
                 raise
@@ -324,14 +324,14 @@ def stand_for_fork(connection: socket.socket, numbers: list[int], daemon: int | 
     end_like(STATUS.unpack(status)[0] if len(status) == STATUS.size else signal.SIGKILL)
 
 
-def connect_to_given(text: str, arguments: list[str]) -> socket.socket | None:
+def connect_to_given(text: str, arguments: list[str], numbers: list[int]) -> socket.socket | None:
     """Return the connection to the parent of ``ARENA_PARENT``, None if it is elsewhere or does not fork this rank.
 
     Raises:
       SystemExit: it was the launcher's, on this machine, and has ended. The run is over then.
     """
     try:
-        return connect(text, arguments, descriptors(), DAEMON)
+        return connect(text, arguments, numbers, DAEMON)
     except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
         if text.endswith(machine()):
             sys.exit("arena: the parent process of the run has ended")
@@ -344,16 +344,17 @@ def stand_for_forked_rank(arguments: list[str]) -> None:
     """Stand for a rank that a parent process forks, and end with it; return if the rank has to start by itself."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as a rank does that starts by itself
     given = os.environ.get(SOCKET)
+    numbers = descriptors()  # before a socket takes the number of one that is closed
     try:
         connection = None
         if given is not None:
-            connection = connect_to_given(given, arguments)
+            connection = connect_to_given(given, arguments, numbers)
         if connection is None:
-            connection = connect_to_job(arguments)
+            connection = connect_to_job(arguments, numbers)
     except OSError as error:
         print(f"arena: a rank starts by itself: {error}", file=sys.stderr, flush=True)
     else:
-        stand_for_fork(connection, descriptors(), DAEMON)
+        stand_for_fork(connection, numbers, DAEMON)
     os.environ.pop(SOCKET, None)
     os.environ[START] = "spawn"  # should this process start itself again
 
