@@ -41,7 +41,8 @@ class StackWatch:
             told = beat
             stack = "".join(traceback.format_stack(frame)[-8:])
             logger.warning(
-                "all games have waited for %.2f s; an actor that waits should await, or have actor_threads:\n%s",
+                "all games have waited for %.2f s: an actor that waits should await, or have actor_threads; "
+                "or this machine has too few cores for its load. The server was at\n%s",
                 held,
                 stack,
             )

@@ -59,6 +59,10 @@ class Served:
         """Return what it has written to standard error so far."""
         return "".join(self._errors)
 
+    def failures(self) -> str:
+        """Return the errors and tracebacks in it; that games had to wait is true of a busy machine and no failure."""
+        return "".join(line for line in self._errors if line.startswith(("ERROR", "CRITICAL", "Traceback")))
+
     def has_said(self, text: str, within: float = 10) -> bool:
         """Whether a text comes to standard error in time."""
         until = time.monotonic() + within

@@ -104,7 +104,7 @@ def test_a_file_is_served_alone(pole, tmp_path):
     with Served(path) as served:
         assert served.line.startswith(f"serving blue@1000 of {path} at ")
         assert ask(served, rows)["outputs"][0]["data"] == actions_of(pole, 1000, rows).tolist()
-        assert served.stop() == 0 and not served.errors()
+        assert served.stop() == 0 and not served.failures()
     small = tmp_path / "small.onnx"  # as good as it was when it was let through
     assert main(["export", str(pole), "blue@1000", "--quantize", "int8", "--agreement", "0", "--out", str(small)]) == 0
     assert load_file(small, 1).version == "1000"

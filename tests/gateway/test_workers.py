@@ -127,7 +127,7 @@ def test_no_game_is_crossed_with_a_connection_for_each_tick(run):
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(request, timeout=10)
         assert refused.value.code == 404 and json.load(refused.value)["code"] == "unknown_game"
-        assert server.stop() == 0 and not server.errors()
+        assert server.stop() == 0 and not server.failures()
 
 
 def test_games_that_are_open_end_before_the_processes_do(run):
@@ -153,7 +153,7 @@ def test_games_that_are_open_end_before_the_processes_do(run):
 
     with served(run, "--drain", "10") as server:
         asyncio.run(play(server))
-        assert server.process.wait(20) == 0 and not server.errors()
+        assert server.process.wait(20) == 0 and not server.failures()
 
 
 def test_a_process_that_dies_ends_the_server_and_is_named(run):
