@@ -273,17 +273,24 @@ def test_close_closes_every_copy_although_one_fails_to(make, tmp_path):
 
 
 def test_copies_that_were_made_are_closed_when_a_later_one_cannot_be(make, tmp_path):
+    closed, made = tmp_path / "closed", tmp_path / "made"
+    closed.mkdir()
+    made.mkdir()
+
     def third_time_unlucky(index: int) -> Environment:
         if index == 2:
-            time.sleep(0.3)  # so that the others are there
+            while len(list(made.iterdir())) < 2:  # so that the others are there
+                time.sleep(0.01)
+            time.sleep(0.3)
             raise ConfigError("no more")
         environment = make_environment("gymnasium:CartPole-v1")
-        environment.close = (tmp_path / str(index)).touch
+        environment.close = (closed / str(index)).touch
+        (made / str(index)).touch()
         return environment
 
     with pytest.raises(ConfigError, match="no more"):
         make(third_time_unlucky)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+    assert sorted(path.name for path in closed.iterdir()) == ["0", "1"]
 
 
 @pytest.mark.parametrize("retry", ["renew", "reset"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 import urllib.request
 
 import numpy as np
@@ -97,7 +98,9 @@ def test_fifty_versions_come_during_two_hundred_games(run, pin):
         for version in range(2, VERSIONS + 1):
             await loop.run_in_executor(None, publish, run, version)
             await asyncio.sleep(0.1)
-        await asyncio.sleep(0.5)
+        until = time.monotonic() + 20
+        while VERSIONS not in seen and time.monotonic() < until:
+            await asyncio.sleep(0.02)
         over.set()
 
     async def side(server, number, played):

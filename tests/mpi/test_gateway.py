@@ -92,6 +92,14 @@ def query(run: Run, text: str) -> list[tuple]:
         return connection.execute(text).fetchall()
 
 
+def wait_for_episodes(run: Run, count: int, condition: str = "1", within: float = 30) -> None:
+    """Wait until the records hold so many episodes; games are reported once a second."""
+    until = time.monotonic() + within
+    while (found := query(run, f"SELECT count(*) FROM episodes WHERE {condition}")) != [(count,)]:
+        assert time.monotonic() < until, f"expected {count} episodes, found {found}"
+        time.sleep(0.1)
+
+
 def test_every_tick_counts_once_and_a_stopped_run_goes_on(tmp_path: Path) -> None:
     made: list[Counting] = []
 
@@ -200,7 +208,7 @@ def test_a_seat_over_http_against_a_learning_and_a_frozen_player(tmp_path: Path)
     returns = [play_a_seat(url, f"g{number}") for url in (first, second) for number in range(4)]
     assert set(returns) <= {-1.0, 0.0, 1.0}
     assert post(second, "left", "start")[0] == 200  # and is not seen again
-    time.sleep(1.5)  # games are reported once a second
+    wait_for_episodes(run, 8, "match > 0")
     os.kill(run.process.pid, signal.SIGTERM)
     run.end(code=run.process.wait(60))
     played = query(
@@ -285,7 +293,7 @@ def test_a_league_says_who_plays_a_game_outside(tmp_path: Path) -> None:
     }
     run = Run(tmp_path, config)
     versions = asyncio.run(play_both_sides(run.urls()[0], 300))
-    time.sleep(1.5)  # games are reported once a second
+    wait_for_episodes(run, 300)
     os.kill(run.process.pid, signal.SIGTERM)
     run.end(code=run.process.wait(60))
     player = "self_player_default_0"
