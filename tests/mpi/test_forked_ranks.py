@@ -185,13 +185,17 @@ def test_nothing_is_left_when_a_process_is_killed_as_soon_as_it_is_there(tmp_pat
     """Only the processes of a real run can be killed."""
     monkeypatch.setenv("ARENA_OF_A_TEST", str(tmp_path))
     path = write_config(tmp_path, {**busy_config(tmp_path), "policies": {"p": {"use": "random"}}})
-    launcher = subprocess.Popen(
-        [sys.executable, "-m", "arena.launch", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    output = tmp_path / "output.txt"
+    with output.open("wb") as file:
+        launcher = subprocess.Popen([sys.executable, "-m", "arena.launch", str(path)], stdout=file, stderr=file)
     try:
         word = {"parent": b"parent.server", "client": b"client.py"}.get(victim, b"--oversubscribe")
         chosen: list[int] = []
-        wait_until(lambda: chosen.extend(of_test(tmp_path, word)) or chosen, 30)
+        until = time.monotonic() + 60
+        while not chosen:
+            found = f"found {lines_of(of_test(tmp_path))}, exit code {launcher.poll()}, output {output.read_text()}"
+            assert time.monotonic() < until and launcher.poll() is None, f"expected {word.decode()}, {found}"
+            chosen = of_test(tmp_path, word)
         os.kill(launcher.pid if victim == "launcher" else min(chosen), signal.SIGKILL)
         if victim != "launcher":
             assert launcher.wait(60) != 0
@@ -238,6 +242,15 @@ def of_test(place: Path, word: bytes = b"") -> list[int]:
             if (marked or str(place).encode() in line) and int(folder.name) != os.getpid() and word in line:
                 processes.append(int(folder.name))
     return [process for process in processes if runs(process)]
+
+
+def lines_of(processes: list[int]) -> dict[int, str]:
+    """Return the command lines of processes, for messages."""
+    lines = {}
+    for process in processes:
+        with contextlib.suppress(OSError):
+            lines[process] = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return lines
 
 
 def wait_until(condition, seconds: float) -> None:
