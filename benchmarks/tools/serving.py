@@ -60,7 +60,10 @@ class Served:
         return "".join(self._errors)
 
     def failures(self) -> str:
-        """Return the errors and tracebacks in it; that games had to wait is true of a busy machine and no failure."""
+        """Return the lines of standard error that report an error.
+
+        A warning is not among them: that games had to wait is true of a busy machine.
+        """
         return "".join(line for line in self._errors if line.startswith(("ERROR", "CRITICAL", "Traceback")))
 
     def has_said(self, text: str, within: float = 10) -> bool:

@@ -279,7 +279,8 @@ def test_copies_that_were_made_are_closed_when_a_later_one_cannot_be(make, tmp_p
 
     def third_time_unlucky(index: int) -> Environment:
         if index == 2:
-            while len(list(made.iterdir())) < 2:  # so that the others are there
+            until = time.monotonic() + 20
+            while len(list(made.iterdir())) < 2 and time.monotonic() < until:  # so that the others are there
                 time.sleep(0.01)
             time.sleep(0.3)
             raise ConfigError("no more")
