@@ -50,6 +50,16 @@ class Policy(Protocol):
           ConfigError: the policy does not support the spaces or the settings; the message says which ones it supports.
         """
 
+    def fit_to_group(self, lanes: int, *, entities: int) -> None:
+        """Set what depends on how much the whole group collects, such as ``horizon``; optional.
+
+        It is called once, before anything else.
+
+        Args:
+          lanes: of all workers of the player together.
+          entities: of a seat: as many lanes belong to the same copy.
+        """
+
     def act(
         self,
         observations: Any,

@@ -20,7 +20,7 @@ from arena.policies.distributions import Categorical, distribution
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
-from arena.policies.networks import ActorCritic, Answer, copy_tensors
+from arena.policies.networks import ActorCritic, Answer, copy_tensors, is_image, leaf_spaces
 from arena.policies.ppo_loss import LOSSES, Batch, loss, slopes
 from arena.policies.returns import advantages
 from arena.policies.settings import PPOSettings, settings_of_job
@@ -81,7 +81,8 @@ class PPO:
         """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
         self.settings = self._own_settings = settings
         self._spaces = spaces
-        self.horizon = settings.horizon
+        self._images = any(is_image(leaf, settings.encoder) for leaf in leaf_spaces(spaces.observation))
+        self.fit_to_group(lanes, entities=1)
         self.updates = 0
         self.progress = 0.0
         self.device = torch.device(device)
@@ -107,6 +108,16 @@ class PPO:
         self._memory = torch.zeros(lanes, *self.networks.memory_shape, device=self.device)
         if self.recurrent:
             self.extras["memory"] = (self.networks.memory_shape, np.float32)  # before the slot
+
+    def fit_to_group(self, lanes: int, *, entities: int) -> None:
+        """See ``Policy``: the horizon and the number of minibatches follow from the lanes of the group."""
+        self._group_lanes = lanes, entities
+        self._size = self.settings.update_size(lanes, entities, images=self._images)
+        self.horizon = self._size.horizon
+        if self.settings.burn_in is not None and self.settings.burn_in > self.horizon:
+            raise ConfigError(
+                f"expected burn_in of at most the horizon of {self.horizon} slots, found {self.settings.burn_in}"
+            )
 
     def _perceptrons(self) -> Perceptrons:
         return Perceptrons(self.networks, self.optimizer.parameters.numpy(), self.gradient.values.numpy())
@@ -213,6 +224,7 @@ class PPO:
         else:
             self.distribution.exploration = float(forward.get("eps", 0.0))
         self.settings = settings
+        self._size = settings.update_size(*self._group_lanes, images=self._images)
 
     # Learning
 
@@ -353,8 +365,8 @@ class PPO:
         horizon, lanes = valid.shape
         everything = np.flatnonzero(valid)
         grid = np.arange(horizon * lanes).reshape(horizon, lanes)
-        parts = even_slices(lanes if self.recurrent else len(everything), self.settings.minibatches)
-        for _ in range(self.settings.epochs):
+        parts = even_slices(lanes if self.recurrent else len(everything), self._size.minibatches)
+        for _ in range(self._size.epochs):
             order = self._shuffles.permutation(lanes if self.recurrent else everything)
             for part in map(order.__getitem__, parts):
                 rows = grid[:, part] if self.recurrent else part
@@ -365,7 +377,7 @@ class PPO:
         """Bring the memory of all lanes up to date with the new weights; see the class."""
         slots = self.settings.burn_in
         first = 0 if slots is None else rollout.horizon - slots
-        for lanes in even_slices(rollout.lanes, self.settings.minibatches):  # of images, all are too many at once
+        for lanes in even_slices(rollout.lanes, self._size.minibatches):  # of images, all are too many at once
             if lanes.start < lanes.stop:
                 self._read_again(rollout, slice(first, rollout.horizon), lanes)
 

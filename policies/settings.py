@@ -1,11 +1,12 @@
 """Settings of the built-in policies, as frozen models; without torch, so that the root can check a file."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from arena.common.errors import ConfigError
+from arena.common.validation import CountOrAuto
 
 Activation = Literal["tanh", "relu", "elu", "silu", "gelu"]
 Schedule = Literal["constant", "linear"]
@@ -127,12 +128,43 @@ class NetworkSettings(EncoderSettings):
         return self.memory_width > 0
 
 
+TRANSITIONS_PER_UPDATE = 2048
+"""Transitions of all lanes of a group in an update by default, for vector observations."""
+
+SHORTEST_HORIZON = 32
+"""Time steps below which the default horizon does not fall, however many copies there are: the advantages of a shorter
+rollout consist of bootstrapped values for the most part (a lambda of 0.95 averages over 20 steps)."""
+
+MOST_MINIBATCHES = 32
+"""Minibatches of an epoch by default at most: where many copies collect more in an update, minibatches are larger. Each
+costs the group a reduction, which more workers do not make cheaper."""
+
+
+class UpdateSize(NamedTuple):
+    """What an update of ``ppo`` takes.
+
+    Attributes:
+      horizon: time steps of each copy.
+      minibatches: in an epoch.
+      epochs: passes over the rollout.
+    """
+
+    horizon: int
+    minibatches: int
+    epochs: int
+
+
 class PPOSettings(NetworkSettings):
-    """Settings of ``ppo``. The defaults suit vector observations and some thousand steps per second."""
+    """Settings of ``ppo``.
+
+    By default an update takes as many transitions, and as many gradient steps for each of them, however many copies
+    and workers collect them.
+    """
 
     changeable: ClassVar[tuple[str, ...]] = (
         "learning_rate",
         "minibatches",
+        "minibatch_size",
         "epochs",
         "gamma",
         "gae_lambda",
@@ -149,19 +181,28 @@ class PPOSettings(NetworkSettings):
         3e-4, gt=0, description="Step size of Adam; 3e-4 is the usual choice for small networks."
     )
     learning_rate_schedule: Schedule = Field(
-        "linear",
+        "constant",
         description="linear: the learning rate falls to 0 over the budget, so that the policy settles at the "
         "end; constant: it stays.",
     )
-    horizon: int = Field(
-        128,
-        gt=0,
-        description="Steps of each copy per rollout; 128 steps of 8 copies give about 1,000 transitions per update.",
+    horizon: CountOrAuto = Field(
+        "auto",
+        description="Steps of each copy per rollout. auto: as many as give 2,048 transitions of all copies and "
+        "workers of the player together, at least 32; 128 for images, and with an lstm or gru.",
     )
-    minibatches: int = Field(
-        4, gt=0, description="Minibatches per epoch, the same on every worker; 4 is the paper's choice for games."
+    minibatches: Width | None = Field(
+        None,
+        description="Minibatches per epoch, the same on every worker. Null: as many as minibatch_size gives.",
     )
-    epochs: int = Field(4, gt=0, description="Passes over each rollout; 4 for games, 10 for cheap continuous tasks.")
+    minibatch_size: Width | None = Field(
+        None,
+        description="Transitions in a minibatch, of all workers together. Null: 64 for each entity of a seat; 256 "
+        "for images, and with an lstm or gru; more where an epoch would have over 32 minibatches.",
+    )
+    epochs: Width | None = Field(
+        None,
+        description="Passes over each rollout. Null: 10; 4 for images, and with an lstm or gru.",
+    )
     gamma: float = Field(0.99, ge=0, le=1, description="Discount: 0.99 looks about 100 steps ahead.")
     gae_lambda: float = Field(
         0.95,
@@ -219,6 +260,25 @@ class PPOSettings(NetworkSettings):
         "best and takes a fifteenth of the time; 0: the memory stays as it was stored.",
     )
 
+    def update_size(self, lanes: int, entities: int = 1, *, images: bool = False) -> UpdateSize:
+        """Return what an update takes, with the defaults resolved.
+
+        Args:
+          lanes: of all workers of the player together.
+          entities: lanes that are entities of the same copy.
+          images: whether a convolution reads the observation.
+        """
+        long = images or self.has_memory
+        if self.horizon != "auto":
+            horizon = self.horizon
+        else:
+            horizon = 128 if long else max(SHORTEST_HORIZON, TRANSITIONS_PER_UPDATE // lanes)
+        size = self.minibatch_size or (256 if long else 64 * entities)
+        minibatches = self.minibatches or max(1, round(horizon * lanes / size))
+        if self.minibatches is None and self.minibatch_size is None:
+            minibatches = min(minibatches, MOST_MINIBATCHES)
+        return UpdateSize(horizon, minibatches, self.epochs or (4 if long else 10))
+
     def after(self, done: float) -> "PPOSettings":
         """Return what the schedules leave when ``done`` (0 to 1) of the budget is spent."""
         schedules = {
@@ -237,7 +297,9 @@ class PPOSettings(NetworkSettings):
             raise ValueError(
                 "burn_in brings a memory up to date: expected lstm or gru: a width, found null; set one or burn_in: 0"
             )
-        if self.burn_in is not None and self.burn_in > self.horizon:
+        if self.minibatches is not None and self.minibatch_size is not None:
+            raise ValueError("expected minibatches or minibatch_size, found both; leave one of them out")
+        if self.burn_in is not None and self.horizon != "auto" and self.burn_in > self.horizon:
             raise ValueError(f"expected burn_in of at most the horizon of {self.horizon} slots, found {self.burn_in}")
         return self
 

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     BaseModel,
@@ -51,6 +51,16 @@ _WHOLE = BeforeValidator(lambda value: int(value) if is_integral(value) else val
 Count = Annotated[int, Strict(), Field(ge=1), _WHOLE]
 Index = Annotated[int, Strict(), Field(ge=0), _WHOLE]
 Number = Annotated[float, Strict()]
+
+
+def _one_or_auto(value: Any) -> Any:
+    number = int(value) if is_integral(value) else value
+    if number != "auto" and (type(number) is not int or number < 1):
+        raise ValueError(f"expected a whole number of at least 1, or auto, found {found(value)}")
+    return number
+
+
+CountOrAuto = Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(_one_or_auto)]
 
 _OURS = "arena"  # type of the errors that are in our words already
 

@@ -9,8 +9,8 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.common.text import did_you_mean
-from arena.common.validation import Count, Model, Number, Problem, check_settings, problems, refusal
-from arena.config.sections import CountOrAuto, EnvOverride, Settings, existing, located
+from arena.common.validation import Count, CountOrAuto, Model, Number, Problem, check_settings, problems, refusal
+from arena.config.sections import EnvOverride, Settings, existing, located
 from arena.config.table import Seat
 
 MANAGED = ("use", "seed")  # what the section itself says of arena.league.settings.LeagueConfig

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.common.text import did_you_mean
-from arena.common.validation import Count, Index, Model, Place, Problem, problems, refusal
+from arena.common.validation import Count, CountOrAuto, Index, Model, Place, Problem, problems, refusal
 from arena.config.league import LeagueSection
 from arena.config.sections import (
     BEST,
@@ -20,7 +20,6 @@ from arena.config.sections import (
     OTHERS,
     OUTSIDE,
     CheckpointConfig,
-    CountOrAuto,
     EnvConfig,
     EnvOverride,
     PolicyConfig,

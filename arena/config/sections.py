@@ -5,7 +5,6 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional
 
 from pydantic import (
-    BeforeValidator,
     Field,
     ValidationInfo,
     create_model,
@@ -26,13 +25,6 @@ from arena.env_manager.settings import FaultSettings
 OUTSIDE = "gateway"  # the environment whose games are outside
 EXTERNAL = "external"  # the policy whose actions come from outside
 BEST, OTHERS = "best", "others"  # words of ``copy`` that are no names of policies
-
-
-def _one_or_auto(value: Any) -> Any:
-    number = int(value) if isinstance(value, float) and value.is_integer() else value
-    if number != "auto" and (type(number) is not int or number < 1):
-        raise ValueError(f"expected a whole number of at least 1, or auto, found {found(value)}")
-    return number
 
 
 def file_name(value: Any) -> Any:
@@ -65,7 +57,6 @@ def player_name(value: Any) -> Any:
     return value
 
 
-CountOrAuto = Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(_one_or_auto)]
 Settings = dict[str, Any]
 
 

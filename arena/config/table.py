@@ -6,8 +6,8 @@ from typing import Annotated, NamedTuple, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, field_validator, model_validator
 
-from arena.common.validation import Count, Index, Model, Place, Problem, refusal
-from arena.config.sections import CountOrAuto, EnvOverride, not_empty
+from arena.common.validation import Count, CountOrAuto, Index, Model, Place, Problem, refusal
+from arena.config.sections import EnvOverride, not_empty
 
 SeatNames = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 

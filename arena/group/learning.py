@@ -295,7 +295,21 @@ def build(process: Any, spaces: EntitySpaces, *, lanes: int, seed: int, device: 
         settings = model(**dict(process.settings.settings))
     except ValueError as error:
         raise ConfigError(f"settings of policy {use!r}: {error}") from error
-    return policy_class(spaces, settings, lanes=lanes, seed=seed, device=device or _device(process.context))
+    policy = policy_class(spaces, settings, lanes=lanes, seed=seed, device=device or _device(process.context))
+    if hasattr(policy, "fit_to_group"):
+        group_lanes, entities = _lanes_of_group(process)
+        policy.fit_to_group(group_lanes, entities=entities)
+    return policy
+
+
+def _lanes_of_group(process: Any) -> tuple[int, int]:
+    """Return the lanes of all workers of a player, and how many of them belong to a copy."""
+    plan, rows = process.context.plan, process.context.round.rows
+    sizes = []
+    for match, seat in plan.places[process.player]:
+        found = plan.matches[match]
+        sizes.append((rows[found.row].env.num_envs, len(found.seats[seat].entities)))
+    return sum(copies * entities for copies, entities in sizes), max(entities for _, entities in sizes)
 
 
 def refuse_burn_in(process: Any, why: str) -> None:

@@ -15,6 +15,7 @@ from arena.common.errors import ConfigError, GivenUpError
 from arena.common.logs import open_log
 from arena.common.waiting import LATE, HangError, Waiter, usual_waits
 from arena.comms import Mailbox, World
+from arena.config.resumed import kept_settings
 from arena.config.run import RunConfig, WaitConfig, load_config
 from arena.group.context import Context
 from arena.launch.fault_tolerance import FaultTolerance
@@ -103,14 +104,19 @@ def _agree_on_config(
     if world.rank == 0:
         try:
             config = load_config(path, overrides)
+            run = RunDirectory(config.run_root, config.name)
+            goes_on = run.goes_on(resume)
+            if goes_on and run.config.is_file():
+                kept = kept_settings(path, overrides, run.config)
+                if kept:
+                    print(f"kept as the run began, since the defaults have changed: {', '.join(kept)}", flush=True)
+                    config = load_config(path, [*kept, *overrides])
             plans = [plan(round_.rows, world.nodes, config.spares) for round_ in config.round_list()]
             described = {
                 "ranks": world.size,
                 "hosts": world.hosts,
                 "rounds": [_plan_as_data(p) for p in plans],
             }
-            run = RunDirectory(config.run_root, config.name)
-            goes_on = run.goes_on(resume)
             run.create(config.to_yaml(), described, goes_on)
         except ConfigError as error:
             config = None

@@ -38,7 +38,8 @@ class DQN(OffPolicy):
         """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
         actions = DiscreteActions("dqn", spaces)
         self._masked = spaces.mask_size > 0
-        hidden = hidden_layers(spaces.observation, settings.hidden, (64, 64), settings)
+        usual, given = ((128, 128), None) if settings.hidden == "auto" else ((64, 64), settings.hidden)
+        hidden = hidden_layers(spaces.observation, given, usual, settings)
         with seeded(seed):
             kind = DuelingValues if settings.dueling else EncodedPerceptron
             network = kind(spaces.observation, actions.n, hidden, settings.activation, settings).to(device)

@@ -153,7 +153,7 @@ def test_a_file_says_what_it_says_and_defaults_the_rest(load):
         (
             "learning_rate: 1e-3",
             "horizon: '12'",
-            "file.yaml:11: policies.blue.settings.horizon: expected a whole number, found '12'",
+            "file.yaml:11: policies.blue.settings.horizon: expected a whole number of at least 1, or auto, found '12'",
         ),
         (
             "learning_rate: 1e-3",
@@ -510,7 +510,7 @@ def test_what_is_written_to_the_run_directory_reads_back_equal(load, tmp_path, o
 
 
 def test_settings_that_the_file_leaves_out_are_filled_in_too(load):
-    assert load("policies.red={use: ppo}").policies["red"].settings["horizon"] == 128
+    assert load("policies.red={use: ppo}").policies["red"].settings["horizon"] == "auto"
 
 
 def test_the_root_can_send_it_to_everybody(load):

@@ -138,7 +138,7 @@ def test_everything_killed_goes_on_from_the_newest_whole_checkpoint(tmp_path):
 
 def test_a_replay_goes_on_with_new_episodes_and_another_number_of_copies(tmp_path):
     """What was open when the run stopped has no outcome: a resumed run neither waits for one nor makes one up."""
-    settings = {"warmup": 200, "n_step": 4, "horizon": 8, "capacity": 2_000, "batch_size": 32}
+    settings = {"warmup": 200, "n_step": 4, "horizon": 8, "capacity": 2_000, "batch_size": 32, "ratio": 0.25}
     config = {**cartpole(1_500), "policies": {"p": {"use": "dqn", "settings": settings}}, "verify_replicas": True}
     succeed(run_arena(tmp_path, config))
     parts = [read_tensors(newest(tmp_path)[0] / f"p.{worker}.replay.safetensors") for worker in (0, 1)]

@@ -473,8 +473,8 @@ def test_spaces_that_cannot_be_served_are_refused_with_what_could(use, spaces, t
     ("settings", "text"),
     [
         ({"warmup": 2000}, "expected a warmup of at most the capacity of 1,000 transitions, found 2,000"),
-        ({"target_every": None}, "either target_every or target_average, found neither"),
-        ({"target_average": 0.5}, "found both"),
+        ({"target_every": None, "target_average": None}, "either target_every or target_average, found neither"),
+        ({"target_every": 100, "target_average": 0.5}, "found both"),
         ({"learning_rat": 0.5}, "learning_rat"),
     ],
 )

@@ -32,12 +32,15 @@ def test_settings_are_frozen():
     ("settings", "message"),
     [
         ({"gamma": 1.5}, "gamma\n.*less than or equal to 1"),
-        ({"horizon": 0}, "horizon\n.*greater than 0"),
+        ({"horizon": 0}, "horizon\n.*expected a whole number of at least 1, or auto, found 0"),
         ({"hidden": [64, -1]}, "hidden"),
         ({"activation": "softmax"}, "activation\n.*'tanh', 'relu'"),
         ({"burn_in": 4}, "expected lstm or gru: a width, found null"),
-        ({"lstm": 8, "burn_in": 200}, "expected burn_in of at most the horizon of 128 slots, found 200"),
-        ({"gru": 8, "burn_in": 200}, "expected burn_in of at most the horizon of 128 slots, found 200"),
+        (
+            {"lstm": 8, "horizon": 128, "burn_in": 200},
+            "expected burn_in of at most the horizon of 128 slots, found 200",
+        ),
+        ({"gru": 8, "horizon": 128, "burn_in": 200}, "expected burn_in of at most the horizon of 128 slots, found 200"),
         ({"lstm": 8, "gru": 4}, r"expected lstm or gru, found both \(8 and 4\)"),
         ({"shared": "memory"}, "shared.*\n.*valid boolean"),
     ],
@@ -51,3 +54,34 @@ def test_what_makes_no_sense_is_refused(settings, message):
 def test_settings_load_without_torch():
     code = "import sys, arena.policies.settings; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("lanes", "entities", "expected"),
+    [
+        (1, 1, (2048, 32, 10)),
+        (8, 1, (256, 32, 10)),
+        (64, 1, (32, 32, 10)),
+        (256, 1, (32, 32, 10)),  # no shorter, and as many gradient steps, from larger minibatches
+        (24, 3, (85, 11, 10)),  # eight copies with three entities: as many transitions, in minibatches with all three
+    ],
+)
+def test_an_update_takes_as_much_however_many_copies_collect_it(lanes, entities, expected):
+    assert PPOSettings().update_size(lanes, entities) == expected
+
+
+@pytest.mark.parametrize("settings", [{"lstm": 8}, {"gru": 8}])
+def test_a_memory_or_images_are_learned_from_in_fewer_and_larger_minibatches(settings):
+    assert PPOSettings(**settings).update_size(8) == PPOSettings().update_size(8, images=True) == (128, 4, 4)
+
+
+def test_what_is_set_is_kept_and_the_rest_follows():
+    assert PPOSettings(horizon=128).update_size(8) == (128, 16, 10)
+    assert PPOSettings(horizon=128, minibatches=4, epochs=4).update_size(8) == (128, 4, 4)
+    assert PPOSettings(minibatch_size=512).update_size(8) == (256, 4, 10)
+    assert PPOSettings(minibatch_size=64).update_size(256) == (32, 128, 10)
+
+
+def test_two_sizes_of_a_minibatch_are_refused():
+    with pytest.raises(ValidationError, match="expected minibatches or minibatch_size, found both"):
+        PPOSettings(minibatches=4, minibatch_size=64)

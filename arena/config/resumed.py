@@ -1,0 +1,52 @@
+"""Settings of policies that a resumed run keeps although their defaults have changed since it began."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from arena.common import registry
+from arena.config.yaml_source import read
+
+
+def kept_settings(path: Path, overrides: Sequence[str], stored: Path) -> list[str]:
+    """Return the settings that a file leaves to their defaults, and that the run began with otherwise.
+
+    Args:
+      path: the configuration that the run is resumed with.
+      overrides: see ``load_config``.
+      stored: configuration of the run, with all defaults written out.
+
+    Returns:
+      Overrides, to be put before ``overrides``.
+    """
+    requested = read(path, overrides, named=["policies"]).data.get("policies")
+    began = read(stored, named=["policies"]).data.get("policies")
+    if not isinstance(requested, Mapping) or not isinstance(began, Mapping):
+        return []
+    kept = []
+    for name, policy in began.items():
+        use, now = policy["use"], requested.get(name)
+        if not isinstance(now, Mapping) or now.get("use") != use or use not in registry.POLICIES:
+            continue
+        model = registry.policy_settings_model(use)
+        assert model is not None
+        for key, value in _changed(model, now.get("settings") or {}, policy["settings"]).items():
+            kept.append(f"policies.{name}.settings.{key}={json.dumps(value)}")
+    return kept
+
+
+def _changed(model: type[BaseModel], given: Mapping[str, Any], began: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of the settings at the beginning is no default any more, is not given, and fits what is given."""
+    defaults = json.loads(model().model_dump_json())
+    kept: dict[str, Any] = {}
+    for key, value in began.items():
+        if key in defaults and key not in given and value != defaults[key]:
+            try:
+                model(**{**given, **kept, key: value})
+            except ValidationError:
+                continue  # such as minibatches, where minibatch_size is given
+            kept[key] = value
+    return kept

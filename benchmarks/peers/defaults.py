@@ -1,0 +1,32 @@
+"""Stable-Baselines3 with its defaults: ``... benchmarks.peers.defaults ALGORITHM ENVIRONMENT STEPS SEED EPISODES``.
+
+One copy, as its documentation starts it. The greedy return is that of ``evaluate_policy`` with likeliest actions.
+"""
+
+import time
+
+from benchmarks.peers.telling import run_as_program, tell
+
+
+def main(algorithm: str, environment: str, steps: str, seed: str, episodes: str) -> None:
+    """Train, evaluate, and report both returns."""
+    import gymnasium
+    import numpy as np
+    import stable_baselines3
+    import torch
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.monitor import Monitor
+
+    torch.set_num_threads(1)
+    monitor = Monitor(gymnasium.make(environment))
+    model = getattr(stable_baselines3, algorithm.upper())("MlpPolicy", monitor, seed=int(seed), device="cpu")
+    began = time.perf_counter()
+    model.learn(int(steps))
+    seconds = time.perf_counter() - began
+    greedy, _ = evaluate_policy(model, Monitor(gymnasium.make(environment)), n_eval_episodes=int(episodes))
+    last = monitor.get_episode_rewards()[-100:]
+    tell(last=float(np.mean(last)), greedy=float(greedy), **{"steps/s": int(steps) / seconds})
+
+
+if __name__ == "__main__":
+    run_as_program(main)
