@@ -38,11 +38,20 @@ from benchmarks.tools import tally
 from benchmarks.tools.games import Games
 from benchmarks.tools.serving import Served
 
-CARTPOLE = {"learning_rate": 1e-3, "horizon": 256, "minibatches": 4, "epochs": 8, "gamma": 0.98, "gae_lambda": 0.9}
+CARTPOLE = {
+    "learning_rate": 1e-3,
+    "learning_rate_schedule": "linear",
+    "horizon": 256,
+    "minibatches": 4,
+    "epochs": 8,
+    "gamma": 0.98,
+    "gae_lambda": 0.9,
+}
 PONG = {
     "hidden": [128, 128],
     "activation": "relu",
     "learning_rate": 1e-3,
+    "learning_rate_schedule": "linear",
     "horizon": 512,
     "minibatches": 4,
     "epochs": 8,

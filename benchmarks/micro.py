@@ -179,7 +179,7 @@ def learning() -> Pair:
     from arena.policies.local import Alone
     from arena.policies.ppo import PPO
 
-    policy = PPO(_entity(), PPO.Settings(horizon=HORIZON), lanes=COPIES, seed=0)
+    policy = PPO(_entity(), PPO.Settings(horizon=HORIZON, minibatches=4, epochs=4), lanes=COPIES, seed=0)
     rollout = Rollout(_entity(), policy.extras, horizon=HORIZON, lanes=COPIES)
     rollout.valid[:] = True
     rollout.observations[:] = np.random.default_rng(0).normal(size=rollout.observations.shape)

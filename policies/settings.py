@@ -147,11 +147,13 @@ class UpdateSize(NamedTuple):
       horizon: time steps of each copy.
       minibatches: in an epoch.
       epochs: passes over the rollout.
+      usual_minibatch: transitions in a minibatch by default.
     """
 
     horizon: int
     minibatches: int
     epochs: int
+    usual_minibatch: int
 
 
 class PPOSettings(NetworkSettings):
@@ -196,12 +198,13 @@ class PPOSettings(NetworkSettings):
     )
     minibatch_size: Width | None = Field(
         None,
-        description="Transitions in a minibatch, of all workers together. Null: 64 for each entity of a seat; 256 "
-        "for images, and with an lstm or gru; more where an epoch would have over 32 minibatches.",
+        description="Transitions in a minibatch, of all workers together. Null: 64; 256 for images, and with an "
+        "lstm or gru; more where an epoch would have over 32 minibatches.",
     )
     epochs: Width | None = Field(
         None,
-        description="Passes over each rollout. Null: 10; 4 for images, and with an lstm or gru.",
+        description="Passes over each rollout. Null: 10; 4 for images, with an lstm or gru, and where a seat "
+        "has several entities, whose transitions resemble each other.",
     )
     gamma: float = Field(0.99, ge=0, le=1, description="Discount: 0.99 looks about 100 steps ahead.")
     gae_lambda: float = Field(
@@ -273,11 +276,11 @@ class PPOSettings(NetworkSettings):
             horizon = self.horizon
         else:
             horizon = 128 if long else max(SHORTEST_HORIZON, TRANSITIONS_PER_UPDATE // lanes)
-        size = self.minibatch_size or (256 if long else 64 * entities)
-        minibatches = self.minibatches or max(1, round(horizon * lanes / size))
+        usual = 256 if long else 64
+        minibatches = self.minibatches or max(1, round(horizon * lanes / (self.minibatch_size or usual)))
         if self.minibatches is None and self.minibatch_size is None:
             minibatches = min(minibatches, MOST_MINIBATCHES)
-        return UpdateSize(horizon, minibatches, self.epochs or (4 if long else 10))
+        return UpdateSize(horizon, minibatches, self.epochs or (4 if long or entities > 1 else 10), usual)
 
     def after(self, done: float) -> "PPOSettings":
         """Return what the schedules leave when ``done`` (0 to 1) of the budget is spent."""

@@ -20,6 +20,7 @@ from arena.group.member import Member, device_of
 from arena.learning.entity_json import entity_to_json
 from arena.learning.samples import SampleKeeper
 from arena.learning.weights import read_state, read_tensors
+from arena.plan.layout import lanes_of_group
 from arena.protocol.messages import Job, Restart, WriteCheckpoint
 from arena.records.metric_rows import ALL_UPDATES
 from arena.records.run_directory import RunDirectory
@@ -297,19 +298,10 @@ def build(process: Any, spaces: EntitySpaces, *, lanes: int, seed: int, device: 
         raise ConfigError(f"settings of policy {use!r}: {error}") from error
     policy = policy_class(spaces, settings, lanes=lanes, seed=seed, device=device or _device(process.context))
     if hasattr(policy, "fit_to_group"):
-        group_lanes, entities = _lanes_of_group(process)
+        context = process.context
+        group_lanes, entities = lanes_of_group(context.plan, context.round.rows, process.player)
         policy.fit_to_group(group_lanes, entities=entities)
     return policy
-
-
-def _lanes_of_group(process: Any) -> tuple[int, int]:
-    """Return the lanes of all workers of a player, and how many of them belong to a copy."""
-    plan, rows = process.context.plan, process.context.round.rows
-    sizes = []
-    for match, seat in plan.places[process.player]:
-        found = plan.matches[match]
-        sizes.append((rows[found.row].env.num_envs, len(found.seats[seat].entities)))
-    return sum(copies * entities for copies, entities in sizes), max(entities for _, entities in sizes)
 
 
 def refuse_burn_in(process: Any, why: str) -> None:

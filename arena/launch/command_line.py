@@ -166,7 +166,7 @@ def start_run(args: argparse.Namespace, *, own_process: bool) -> int:
 def dry_run(args: argparse.Namespace) -> int:
     """Print (and draw) the plan of every round."""
     from arena.config.run import Round, load_config
-    from arena.launch.preflight import replay_bytes
+    from arena.launch.preflight import notes_on_updates, replay_bytes
     from arena.plan.describe import describe
     from arena.plan.layout import plan, ranks_of_run
 
@@ -182,6 +182,8 @@ def dry_run(args: argparse.Namespace) -> int:
         shown.append(round_)
         planned = plan(round_.rows, [rank // per_node for rank in range(ranks)], config.spares)
         print(describe(planned, config, round_, replays=replay_bytes(config, round_.rows)))
+        for note in notes_on_updates(config, round_, planned):
+            print(f"note: {note}\n")
         if args.diagram is not None and round_.index == 0:
             from arena.common.colors import resolve
             from arena.plan.diagram import draw_plan

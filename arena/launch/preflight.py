@@ -4,10 +4,14 @@ from collections.abc import Sequence
 
 from arena.common import registry
 from arena.common.errors import ConfigError
-from arena.config.run import EnvConfig, RunConfig, TableRow
+from arena.common.text import count_of
+from arena.config.run import EnvConfig, Round, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces
-from arena.plan.layout import plan, ranks_needed
+from arena.plan.layout import Plan, lanes_of_group, plan, ranks_needed
 from arena.plan.seats import check_seats
+
+TOO_LARGE = 16
+"""Factor between a minibatch and the default one from which on a dry run warns: gradients hardly become more exact."""
 
 
 def entities_of(env: EnvConfig) -> tuple[EntitySpaces, ...]:
@@ -86,6 +90,36 @@ def replay_bytes(config: RunConfig, rows: Sequence[TableRow]) -> dict[str, int]:
             if policy.learns:
                 found[seat.player] = settings.replay_bytes(entities[seat.entities[0]])
     return found
+
+
+def notes_on_updates(config: RunConfig, round_: Round, planned: Plan) -> list[str]:
+    """Return a line for each player whose updates are too large: for its budget, or for the number of its minibatches.
+
+    Of policies with an ``update_size``; their observations are taken for vectors.
+    """
+    notes = []
+    for player in planned.places:
+        policy = config.players[player]
+        model = registry.policy_settings_model(policy.use)
+        if not policy.learns or model is None or not hasattr(model, "update_size"):
+            continue
+        settings = model(**policy.settings)
+        lanes, entities = lanes_of_group(planned, round_.rows, player)
+        size, budget = settings.update_size(lanes, entities), round_.budget(player)
+        transitions = size.horizon * lanes
+        if 2 * transitions > budget:
+            notes.append(
+                f"{player} learns twice at most: an update takes {transitions:,} transitions ({lanes:,} lanes x "
+                f"horizon {size.horizon:,}) of a budget of {budget:,}; lower num_envs or horizon, or raise steps"
+            )
+        elif transitions > size.minibatches * size.usual_minibatch * TOO_LARGE:
+            parts = count_of(size.minibatches, "minibatch", "minibatches")
+            notes.append(
+                f"{player} learns little from each transition: an epoch has {parts} of "
+                f"{transitions // size.minibatches:,} transitions, over {TOO_LARGE} times the usual "
+                f"{size.usual_minibatch}; raise minibatches, or lower num_envs or horizon"
+            )
+    return notes
 
 
 def check_weights(config: RunConfig) -> None:

@@ -155,6 +155,13 @@ def shares_of_matches(matches: Sequence[Match], rows: Sequence[TableRow]) -> dic
     return {(player, match): totals[player] / part for (player, match), part in lanes.items()}
 
 
+def lanes_of_group(plan_: Plan, rows: Sequence[TableRow], player: str) -> tuple[int, int]:
+    """Return the lanes of all workers of a player together, and how many of them at most belong to one copy."""
+    seats = [(plan_.matches[match].row, plan_.matches[match].seats[seat]) for match, seat in plan_.places[player]]
+    lanes = sum(rows[row].env.num_envs * len(seat.entities) for row, seat in seats)
+    return lanes, max(len(seat.entities) for _, seat in seats)
+
+
 def port_number(plan_: Plan, rows: Sequence[TableRow], match: int) -> int:
     """Return how many matches before this one have games outside on the same node and at the same port."""
 

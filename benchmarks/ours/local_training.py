@@ -15,6 +15,7 @@ from benchmarks.peers.telling import run_as_program, tell
 
 SETTINGS = {
     "learning_rate": equal.RATE,
+    "learning_rate_schedule": "linear",
     "horizon": equal.HORIZON,
     "minibatches": equal.COPIES * equal.HORIZON // equal.BATCH,
     "epochs": equal.EPOCHS,
