@@ -1,23 +1,33 @@
 """What algorithms learn by their defaults: ``python -m benchmarks.defaults ppo,dqn,sac,td3 --seeds 1-3``.
 
-For each task, number of copies and seed: the mean return of the last 100 training episodes, and that of ten episodes
-with the likeliest actions afterwards; beside it Stable-Baselines3 with its own defaults, where ``--peer`` asks for it.
-``--set KEY=VALUE`` changes a setting of the policy: ``--set epochs=4`` is how two defaults are compared.
+For each task and number of copies, over the seeds: the mean return of the last 100 training episodes, and that of ten
+episodes with the likeliest actions afterwards, seed by seed; beside it Stable-Baselines3 with its own defaults and one
+copy, as its documentation starts it. ``--set KEY=VALUE`` changes a setting of the policy: ``--set epochs=4`` is how two
+defaults are compared. ``--threshold 475`` adds the seconds until the last 100 episodes first returned as much on
+average, counted from the start of the first rank (there: of ``learn``).
 """
 
 import argparse
+import sqlite3
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from benchmarks.learning import evaluated, read_curve, seeds, train, wall_seconds
+from benchmarks.learning import WINDOW, evaluated, read_curve, seeds, train, wall_seconds
 from benchmarks.tools.measuring import MissingPeerError
 from benchmarks.tools.running import run_peer
+
+EPISODES = """
+    SELECT e.ended_at - (SELECT min(started) FROM runs), avg(x.return)
+    FROM episodes e JOIN episode_entities x ON x.episode = e.id
+    WHERE e.cause IS NULL GROUP BY e.id ORDER BY e.ended_at
+"""
 
 
 class Task(NamedTuple):
@@ -73,11 +83,13 @@ class Outcome(NamedTuple):
       last: mean return of the last 100 training episodes.
       greedy: mean return with the likeliest actions.
       speed: steps per second, the start of the ranks left out.
+      reached: seconds to the threshold; infinite where it is not reached.
     """
 
     last: float
     greedy: float
     speed: float
+    reached: float
 
 
 def config_of(algorithm: str, task: Task, copies: int, settings: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +103,17 @@ def config_of(algorithm: str, task: Task, copies: int, settings: dict[str, Any])
     }
 
 
-def ours(config: dict[str, Any], seed: int, episodes: int) -> Outcome:
+def seconds_to(threshold: float, episodes: Iterable[tuple[float, float]]) -> float:
+    """Return when the last ``WINDOW`` episodes first had this mean return, of pairs of time and return; or infinity."""
+    returns: list[float] = []
+    for time, value in episodes:
+        returns.append(value)
+        if len(returns) >= WINDOW and statistics.fmean(returns[-WINDOW:]) >= threshold:
+            return time
+    return float("inf")
+
+
+def ours(config: dict[str, Any], seed: int, episodes: int, threshold: float) -> Outcome:
     """Train by the arena, and evaluate."""
     with tempfile.TemporaryDirectory(prefix="arena-defaults-") as scratch:
         place = Path(scratch)
@@ -101,10 +123,13 @@ def ours(config: dict[str, Any], seed: int, episodes: int) -> Outcome:
         records = place / "run" / "arena.sqlite"
         last = read_curve(records, "p").last()
         assert last is not None
-        return Outcome(last, evaluated(place / "run", "p", episodes), config["steps"] / wall_seconds(records))
+        with closing(sqlite3.connect(f"file:{records}?mode=ro", uri=True)) as connection:
+            reached = seconds_to(threshold, connection.execute(EPISODES))
+        speed = config["steps"] / wall_seconds(records)
+        return Outcome(last, evaluated(place / "run", "p", episodes), speed, reached)
 
 
-def theirs(algorithm: str, task: Task, seed: int, episodes: int) -> Outcome:
+def theirs(algorithm: str, task: Task, seed: int, episodes: int, threshold: float) -> Outcome:
     """Train by Stable-Baselines3.
 
     Raises:
@@ -112,15 +137,17 @@ def theirs(algorithm: str, task: Task, seed: int, episodes: int) -> Outcome:
     """
     name = task.use.removeprefix("gymnasium:")
     told = run_peer([sys.executable], "defaults", algorithm, name, task.steps, seed, episodes, timeout=3600)
-    return Outcome(told["last"], told["greedy"], told["steps/s"])
+    reached = seconds_to(threshold, zip(told["times"], told["returns"], strict=True))
+    return Outcome(statistics.fmean(told["returns"][-WINDOW:]), told["greedy"], told["steps/s"], reached)
 
 
 def _line(title: str, outcomes: Sequence[Outcome]) -> str:
-    last, greedy, speed = zip(*outcomes, strict=True)
+    last, greedy, speed, reached = zip(*outcomes, strict=True)
     of_seeds = ", ".join(f"{value:,.0f}" for value in greedy)
+    seconds = statistics.median(reached)
     return (
         f"{title:<42} {statistics.fmean(last):>10,.1f} {statistics.fmean(greedy):>10,.1f}  {of_seeds:<28}"
-        f"{statistics.median(speed):>9,.0f}"
+        f"{statistics.median(speed):>9,.0f}{f'{seconds:>9.1f} s' if seconds < float('inf') else ''}"
     )
 
 
@@ -134,8 +161,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, help="budget in place of the tasks' own")
     parser.add_argument("--episodes", type=int, default=10, help="to evaluate with likeliest actions")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the policy")
-    parser.add_argument("--peer", action="store_true", help="Stable-Baselines3 by its defaults, too")
-    parser.add_argument("--peer-only", action="store_true", help="Stable-Baselines3 alone")
+    parser.add_argument("--threshold", type=float, default=float("inf"), help="mean return to time")
+    parser.add_argument("--only", choices=("arena", "peer"), help="the arena alone, or Stable-Baselines3 alone")
     args = parser.parse_args(argv)
     settings = {name: yaml.safe_load(value) for name, _, value in (word.partition("=") for word in args.set)}
     print(f"{'task, copies':<42} {'last 100':>10} {'greedy':>10}  {'greedy of each seed':<28}{'steps/s':>9}")
@@ -145,16 +172,17 @@ def main(argv: Sequence[str] | None = None) -> int:
                 continue
             task = task if args.steps is None else task._replace(steps=args.steps)
             numbers = task.copies if args.copies is None else [int(word) for word in args.copies.split(",")]
-            for copies in () if args.peer_only else numbers:
+            for copies in () if args.only == "peer" else numbers:
                 config = config_of(algorithm, task, copies, settings)
-                outcomes = [ours(config, seed, args.episodes) for seed in args.seeds]
+                outcomes = [ours(config, seed, args.episodes, args.threshold) for seed in args.seeds]
                 print(_line(f"{algorithm} {name}, {copies}", outcomes), flush=True)
-            if (args.peer or args.peer_only) and task.use.startswith("gymnasium:"):
-                try:
-                    outcomes = [theirs(algorithm, task, seed, args.episodes) for seed in args.seeds]
-                    print(_line(f"Stable-Baselines3 {algorithm} {name}, 1", outcomes), flush=True)
-                except MissingPeerError as reason:
-                    print(f"Stable-Baselines3 {algorithm} {name}: {reason}", flush=True)
+            if args.only == "arena" or not task.use.startswith("gymnasium:"):
+                continue
+            try:
+                outcomes = [theirs(algorithm, task, seed, args.episodes, args.threshold) for seed in args.seeds]
+                print(_line(f"Stable-Baselines3 {algorithm} {name}, 1", outcomes), flush=True)
+            except MissingPeerError as reason:
+                print(f"Stable-Baselines3 {algorithm} {name}: {reason}", flush=True)
     return 0
 
 
