@@ -12,10 +12,9 @@ from benchmarks.tools.measuring import ROOT
 
 BEGIN, END = "<!-- comparison: begin -->", "<!-- comparison: end -->"
 
-NOTE = """PPO: equal settings for all (eight copies, 128 steps, minibatches of 256, four epochs, a rate of 2e-3), not
-their defaults. Sampling: the arena with two workers that step the copies themselves, RLlib by Ray actors,
-Stable-Baselines3 by SubprocVecEnv, PufferLib with one worker process; Gymnasium's SyncVectorEnv in a single process
-takes {plain} steps per second. "–" was not measured here."""
+NOTE = """PPO: equal settings for all, no defaults (8 copies, 128 steps, minibatches of 256, 4 epochs, 2e-3). Sampling:
+the arena with two workers that step the copies themselves, RLlib by Ray actors, Stable-Baselines3 by SubprocVecEnv,
+PufferLib with one worker; Gymnasium's SyncVectorEnv in one process takes {plain} steps per second. "–": not measured."""
 
 
 class System(NamedTuple):

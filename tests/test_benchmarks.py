@@ -1,11 +1,13 @@
 """If these fail, a benchmark compares the wrong numbers, or stops at a peer that is not there."""
 
 import json
+import re
 import time
 
 import pytest
 
-from benchmarks import micro
+from benchmarks import defaults, micro
+from benchmarks.defaults import seconds_to
 from benchmarks.report import write
 from benchmarks.scale import Costs, model
 from benchmarks.tools.measuring import (
@@ -142,3 +144,18 @@ def test_what_micro_times_still_runs(make):
     pair = make()
     pair.ours()
     pair.least()
+
+
+def test_seconds_to_a_threshold_are_those_of_the_first_hundred_episodes_that_reach_it():
+    episodes = [(float(time), 0.0 if time < 50 else 100.0) for time in range(300)]
+    assert seconds_to(100.0, episodes) == 149.0
+    assert seconds_to(101.0, episodes) == seconds_to(0.0, episodes[:99]) == float("inf")
+
+
+@pytest.mark.mpirun
+def test_the_benchmark_of_the_defaults_trains_evaluates_and_reads_the_records(capsys):
+    """It starts a run and reads what it has written; whatever changes in either would break it unseen."""
+    arguments = ("--tasks", "cartpole 100k", "--copies", "2", "--seeds", "1", "--steps", "600", "--episodes", "1")
+    assert defaults.main(["ppo", *arguments, "--only", "arena"]) == 0
+    title, last, greedy, seed, speed = re.split(r"\s{2,}", capsys.readouterr().out.splitlines()[-1].strip())
+    assert title == "ppo CartPole 100k, 2" and float(last) > 8 and round(float(greedy)) == int(seed) and speed

@@ -442,22 +442,14 @@ def test_settings_are_checked():
 # Learning
 
 
-def test_learns_cartpole_within_seconds():
+@pytest.mark.parametrize("use", ["ppo", "dqn"])
+def test_learns_cartpole_by_its_defaults_within_seconds(use):
     envs = vector("CartPole-v1")
-    policy = policy_for(
-        envs,
-        learning_rate=2e-3,
-        horizon=64,
-        minibatches=4,
-        epochs=5,
-        gamma=0.98,
-        gae_lambda=0.9,
-        learning_rate_schedule="constant",
-    )
+    spaces = EntitySpaces("a", envs.single_observation_space, envs.single_action_space)
     returns = train(
-        policy,
+        build(use, spaces, {}, lanes=envs.num_envs, seed=1),
         envs,
-        30_000,
+        40_000,
         seed=1,
         after_update=lambda steps, returns, metrics: len(returns) >= 50 and np.mean(returns[-50:]) > 150,
     )
