@@ -14,7 +14,7 @@ BEGIN, END = "<!-- comparison: begin -->", "<!-- comparison: end -->"
 
 NOTE = """PPO: equal settings for all, no defaults (8 copies, 128 steps, minibatches of 256, 4 epochs, 2e-3). Sampling:
 the arena with two workers that step the copies themselves, RLlib by Ray actors, Stable-Baselines3 by SubprocVecEnv,
-PufferLib with one worker; Gymnasium's SyncVectorEnv in one process takes {plain} steps per second. "–": not measured."""
+PufferLib with one worker; Gymnasium's SyncVectorEnv in one process takes {plain} per second. "–": not measured."""
 
 
 class System(NamedTuple):
