@@ -109,7 +109,8 @@ def _agree_on_config(
             if goes_on and run.config.is_file():
                 kept = kept_settings(path, overrides, run.config)
                 if kept:
-                    print(f"kept as the run began, since the defaults have changed: {', '.join(kept)}", flush=True)
+                    said = ", ".join(kept)
+                    print(f"kept from the beginning of the run, as the file does not say otherwise: {said}", flush=True)
                     config = load_config(path, [*kept, *overrides])
             plans = [plan(round_.rows, world.nodes, config.spares) for round_ in config.round_list()]
             described = {

@@ -137,7 +137,10 @@ def test_everything_killed_goes_on_from_the_newest_whole_checkpoint(tmp_path):
 
 
 def test_a_replay_goes_on_with_new_episodes_and_another_number_of_copies(tmp_path):
-    """What was open when the run stopped has no outcome: a resumed run neither waits for one nor makes one up."""
+    """What was open when the run stopped has no outcome: a resumed run neither waits for one nor makes one up.
+
+    Nor does it take a default in place of what it began with, where the file does not say.
+    """
     settings = {"warmup": 200, "n_step": 4, "horizon": 8, "capacity": 2_000, "batch_size": 32, "ratio": 0.25}
     config = {**cartpole(1_500), "policies": {"p": {"use": "dqn", "settings": settings}}, "verify_replicas": True}
     succeed(run_arena(tmp_path, config))
@@ -145,8 +148,10 @@ def test_a_replay_goes_on_with_new_episodes_and_another_number_of_copies(tmp_pat
     assert [len(part["rows"]) for part in parts] == [int(part["appended"]) for part in parts]
     gradient_steps = int(read_tensors(newest(tmp_path)[0] / "p.safetensors")["gradient_steps"])
     assert abs(gradient_steps - 0.25 * 1_300) < 40
+    del settings["ratio"]
     fewer = {**config, "steps": 3_000, "env": {**config["env"], "num_envs": 5}}
-    succeed(run_arena(tmp_path, fewer, "--resume"))
+    outcome = succeed(run_arena(tmp_path, fewer, "--resume"))
+    assert "as the file does not say otherwise: policies.p.settings.ratio=0.25" in outcome.output
     path, manifest = newest(tmp_path)
     steps = manifest["steps"]["p"]
     assert (
