@@ -109,8 +109,9 @@ def notes_on_updates(config: RunConfig, round_: Round, planned: Plan) -> list[st
         transitions = size.horizon * lanes
         if 2 * transitions > budget:
             notes.append(
-                f"{player} learns twice at most: an update takes {transitions:,} transitions ({lanes:,} lanes x "
-                f"horizon {size.horizon:,}) of a budget of {budget:,}; lower num_envs or horizon, or raise steps"
+                f"{player} learns twice at most: an update takes {transitions:,} transitions "
+                f"({count_of(lanes, 'lane')} x horizon {size.horizon:,}) of a budget of {budget:,}; lower num_envs "
+                "or horizon, or raise steps"
             )
         elif transitions > size.minibatches * size.usual_minibatch * TOO_LARGE:
             parts = count_of(size.minibatches, "minibatch", "minibatches")
