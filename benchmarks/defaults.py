@@ -113,7 +113,7 @@ def seconds_to(threshold: float, episodes: Iterable[tuple[float, float]]) -> flo
     return float("inf")
 
 
-def ours(config: dict[str, Any], seed: int, episodes: int, threshold: float) -> Outcome:
+def train_arena(config: dict[str, Any], seed: int, episodes: int, threshold: float) -> Outcome:
     """Train by the arena, and evaluate."""
     with tempfile.TemporaryDirectory(prefix="arena-defaults-") as scratch:
         place = Path(scratch)
@@ -129,16 +129,16 @@ def ours(config: dict[str, Any], seed: int, episodes: int, threshold: float) -> 
         return Outcome(last, evaluated(place / "run", "p", episodes), speed, reached)
 
 
-def theirs(algorithm: str, task: Task, seed: int, episodes: int, threshold: float) -> Outcome:
+def train_peer(algorithm: str, task: Task, seed: int, episodes: int, threshold: float) -> Outcome:
     """Train by Stable-Baselines3.
 
     Raises:
       MissingPeerError: it is not installed.
     """
     name = task.use.removeprefix("gymnasium:")
-    told = run_peer([sys.executable], "defaults", algorithm, name, task.steps, seed, episodes, timeout=3600)
-    reached = seconds_to(threshold, zip(told["times"], told["returns"], strict=True))
-    return Outcome(statistics.fmean(told["returns"][-WINDOW:]), told["greedy"], told["steps/s"], reached)
+    figures = run_peer([sys.executable], "defaults", algorithm, name, task.steps, seed, episodes, timeout=3600)
+    reached = seconds_to(threshold, zip(figures["times"], figures["returns"], strict=True))
+    return Outcome(statistics.fmean(figures["returns"][-WINDOW:]), figures["greedy"], figures["steps/s"], reached)
 
 
 def _line(title: str, outcomes: Sequence[Outcome]) -> str:
@@ -174,12 +174,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             numbers = task.copies if args.copies is None else [int(word) for word in args.copies.split(",")]
             for copies in () if args.only == "peer" else numbers:
                 config = config_of(algorithm, task, copies, settings)
-                outcomes = [ours(config, seed, args.episodes, args.threshold) for seed in args.seeds]
+                outcomes = [train_arena(config, seed, args.episodes, args.threshold) for seed in args.seeds]
                 print(_line(f"{algorithm} {name}, {copies}", outcomes), flush=True)
             if args.only == "arena" or not task.use.startswith("gymnasium:"):
                 continue
             try:
-                outcomes = [theirs(algorithm, task, seed, args.episodes, args.threshold) for seed in args.seeds]
+                outcomes = [train_peer(algorithm, task, seed, args.episodes, args.threshold) for seed in args.seeds]
                 print(_line(f"Stable-Baselines3 {algorithm} {name}, 1", outcomes), flush=True)
             except MissingPeerError as reason:
                 print(f"Stable-Baselines3 {algorithm} {name}: {reason}", flush=True)

@@ -56,8 +56,8 @@ class Policy(Protocol):
         It is called once, before anything else.
 
         Args:
-          lanes: of all workers of the player together.
-          entities: of a seat: as many lanes belong to the same copy.
+          lanes: number of lanes of all workers of the player together.
+          entities: number of lanes in each copy.
         """
 
     def act(

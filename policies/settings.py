@@ -141,7 +141,7 @@ costs the group a reduction, which more workers do not make cheaper."""
 
 
 class UpdateSize(NamedTuple):
-    """What an update of ``ppo`` takes.
+    """Sizes of an update of ``ppo``.
 
     Attributes:
       horizon: time steps of each copy.
@@ -264,11 +264,11 @@ class PPOSettings(NetworkSettings):
     )
 
     def update_size(self, lanes: int, entities: int = 1, *, images: bool = False) -> UpdateSize:
-        """Return what an update takes, with the defaults resolved.
+        """Return the sizes of an update, with the defaults resolved.
 
         Args:
-          lanes: of all workers of the player together.
-          entities: lanes that are entities of the same copy.
+          lanes: number of lanes of all workers of the player together.
+          entities: number of lanes in each copy.
           images: whether a convolution reads the observation.
         """
         long = images or self.has_memory

@@ -12,10 +12,10 @@ from arena.config.yaml_source import read
 
 
 def kept_settings(path: Path, overrides: Sequence[str], stored: Path) -> list[str]:
-    """Return the settings that a file leaves to their defaults, and that the run began with otherwise.
+    """Return overrides for the settings that a file leaves out and whose stored value is not today's default.
 
     Args:
-      path: the configuration that the run is resumed with.
+      path: configuration that the run is resumed with.
       overrides: see ``load_config``.
       stored: configuration of the run, with all defaults written out.
 
@@ -23,26 +23,26 @@ def kept_settings(path: Path, overrides: Sequence[str], stored: Path) -> list[st
       Overrides, to be put before ``overrides``.
     """
     requested = read(path, overrides, named=["policies"]).data.get("policies")
-    began = read(stored, named=["policies"]).data.get("policies")
-    if not isinstance(requested, Mapping) or not isinstance(began, Mapping):
+    stored_policies = read(stored, named=["policies"]).data.get("policies")
+    if not isinstance(requested, Mapping) or not isinstance(stored_policies, Mapping):
         return []
     kept = []
-    for name, policy in began.items():
-        use, now = policy["use"], requested.get(name)
-        if not isinstance(now, Mapping) or now.get("use") != use or use not in registry.POLICIES:
+    for name, policy in stored_policies.items():
+        use, present = policy["use"], requested.get(name)
+        if not isinstance(present, Mapping) or present.get("use") != use or use not in registry.POLICIES:
             continue
         model = registry.policy_settings_model(use)
         assert model is not None
-        for key, value in _changed(model, now.get("settings") or {}, policy["settings"]).items():
+        for key, value in _changed(model, present.get("settings") or {}, policy["settings"]).items():
             kept.append(f"policies.{name}.settings.{key}={json.dumps(value)}")
     return kept
 
 
-def _changed(model: type[BaseModel], given: Mapping[str, Any], began: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of the settings at the beginning is no default any more, is not given, and fits what is given."""
+def _changed(model: type[BaseModel], given: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored settings that differ from the defaults, are not given, and fit the given ones."""
     defaults = json.loads(model().model_dump_json())
     kept: dict[str, Any] = {}
-    for key, value in began.items():
+    for key, value in stored.items():
         if key in defaults and key not in given and value != defaults[key]:
             try:
                 model(**{**given, **kept, key: value})

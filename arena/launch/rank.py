@@ -109,8 +109,11 @@ def _agree_on_config(
             if goes_on and run.config.is_file():
                 kept = kept_settings(path, overrides, run.config)
                 if kept:
-                    said = ", ".join(kept)
-                    print(f"kept from the beginning of the run, as the file does not say otherwise: {said}", flush=True)
+                    settings = ", ".join(kept)
+                    print(
+                        f"kept from the beginning, as the file does not say otherwise: {settings}",
+                        flush=True,
+                    )
                     config = load_config(path, [*kept, *overrides])
             plans = [plan(round_.rows, world.nodes, config.spares) for round_ in config.round_list()]
             described = {

@@ -89,7 +89,7 @@ class ReplaySettings(EncoderSettings, ABC):
     @model_validator(mode="before")
     @classmethod
     def _given_target(cls, data: Any) -> Any:
-        """Leave out the default of the one where only the other is given."""
+        """Set the other key to null where one of the two is given, so that its default does not count as given."""
         if isinstance(data, Mapping) and len(given := data.keys() & {"target_every", "target_average"}) == 1:
             (name,) = given
             if data[name] is not None:
