@@ -19,13 +19,14 @@ from .test_resume import newest, start
 pytestmark = pytest.mark.rooms("league", "root", "worker")
 
 EPISODES = 16
+SETTINGS = {"hidden": [8], "horizon": 16, "learning_rate": 0.01, "learning_rate_schedule": "linear"}
 
 
 def league(use="alphastar", phase=1_500, players=("main_player", "main_exploiter", "league_exploiter"), **more):
     return {
         "steps": 6_000,
         "env": {"use": "matrix_game", "settings": {"rounds": 4}, "num_envs": 8},
-        "policies": {"p": {"use": "ppo", "settings": {"hidden": [8], "horizon": 16, "learning_rate": 0.01}}},
+        "policies": {"p": {"use": "ppo", "settings": SETTINGS}},
         "league": {
             "use": use,
             "episodes": EPISODES,
