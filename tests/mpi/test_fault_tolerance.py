@@ -100,12 +100,12 @@ def test_others_outlive_a_worker_and_one_of_its_learners(tmp_path):
 def test_a_player_whose_only_learner_dies_goes_on_from_the_last_checkpoint(tmp_path):
     """It also spends its budget: the runs above are stopped."""
     steps = 200_000
-    run = Observed(tmp_path, apart(steps, 1, checkpoint={"every": 0.5}))
+    run = Observed(tmp_path, apart(steps, 1, checkpoint={"every": 1.0}))
     try:
-        run.wait_for_updates(3)
         while not manifests(run.directory):
             assert run.process.poll() is None, run.tail()
             time.sleep(0.05)
+        run.wait_for_updates(run.updates() + 2)  # which the checkpoint does not have
         lose(run, "learner", updates=3)
         assert run.wait(120) == 0, run.tail(60)
         log = (run.directory / "log/arena.log").read_text()
