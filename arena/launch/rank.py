@@ -23,6 +23,7 @@ from arena.launch.roles import Roles
 from arena.plan.layout import Role, describe_part, plan
 from arena.plan.pinning import ANYWHERE, place_of
 from arena.protocol.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
+from arena.records.lease import LeaseLostError
 from arena.records.run_directory import Resume, RunDirectory
 from arena.system.cores import keeping_to
 from arena.system.launcher_env import started_by_mpi
@@ -63,11 +64,10 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
             print(f"error: {ALONE.format(ranks=started[1])}", file=sys.stderr, flush=True)
         return 2
     setup_waiter = _waiter(world, WaitConfig(), lambda text: print(f"rank {world.rank} {text}", file=sys.stderr))
-    config, goes_on = _agree_on_config(world, setup_waiter, path, overrides, resume)
-    if config is None:
+    config, run, goes_on = _agree_on_config(world, setup_waiter, path, overrides, resume)
+    if config is None or run is None:
         return 2
     mailbox = Mailbox(world)
-    run = RunDirectory(config.run_root, config.name)
     alone = config.records.log == "rank"
     log = open_log(run.log, f"rank-{world.rank:05d}" if alone else f"node-{world.nodes[world.rank]:05d}")
 
@@ -92,19 +92,21 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
 
 def _agree_on_config(
     world: World, waiter: Waiter, path: Path, overrides: Sequence[str], resume: Resume
-) -> tuple[RunConfig | None, bool]:
-    """Have the root alone read the file and make the run directory.
+) -> tuple[RunConfig | None, RunDirectory | None, bool]:
+    """Have the root alone read the file, take the lease of the run directory and fill it.
 
     Returns:
-      The configuration, None on every rank after an error of the user's; and, on the root, whether the run goes on
-      from a checkpoint.
+      The configuration and the run directory, None on every rank after an error of the user's; and, on the root,
+      whether the run goes on from a checkpoint.
     """
     config: RunConfig | None = None
+    run: RunDirectory | None = None
     goes_on = False
     if world.rank == 0:
         try:
             config = load_config(path, overrides)
             run = RunDirectory(config.run_root, config.name)
+            run.take_lease()
             goes_on = run.goes_on(resume)
             if goes_on and run.config.is_file():
                 kept = kept_settings(path, overrides, run.config)
@@ -124,8 +126,13 @@ def _agree_on_config(
             run.create(config.to_yaml(), described, goes_on)
         except ConfigError as error:
             config = None
+            if run is not None:
+                run.release_lease()
             print(f"error: {error}", file=sys.stderr, flush=True)
-    return world.share(config, waiter), goes_on
+    config = world.share(config, waiter)
+    if config is not None and run is None:
+        run = RunDirectory(config.run_root, config.name)
+    return config, run, goes_on
 
 
 def _plan_as_data(planned: Any) -> dict[str, Any]:
@@ -236,8 +243,13 @@ class Rank:
             records.close(exit=0)
             self.stack_collector.close()
             self._conclude(records)
+            self.run.release_lease()
             ignore_signals()  # all is written; Python, as it ends, would die of what it has handled until then
             return root.finished
+        except LeaseLostError as error:  # the records are another run's now
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            self.world.abort(1)
+            raise
         except BaseException as error:
             failure = self._failure(error)
             if root is not None:

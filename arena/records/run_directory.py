@@ -13,6 +13,7 @@ from typing import Any, Literal
 from arena.common.errors import ConfigError
 from arena.common.files import write_text
 from arena.records.checkpoints import Checkpoints
+from arena.records.lease import Lease, check_is_free, is_lease
 
 Resume = Literal["never", "always", "if possible"]
 """Whether a start goes on from a checkpoint; ``if possible``: where there is one, and begins anew elsewhere."""
@@ -24,7 +25,10 @@ class RunDirectory:
     Attributes:
       name: name of the run.
       path: the directory.
+      lease: the right to write there, of the one process that has called ``take_lease``.
     """
+
+    lease: Lease | None = None
 
     def __init__(self, root: Path | str, name: str) -> None:
         """Only name the places; ``create`` makes them.
@@ -134,6 +138,27 @@ class RunDirectory:
         found = [path for path in directory.glob("*.safetensors") if path.stem.isdecimal()]
         return sorted(found, key=lambda path: int(path.stem))
 
+    def take_lease(self) -> None:
+        """Make the directory, and take the lease of it: of all runs this one alone may write there.
+
+        Raises:
+          ConfigError: another run writes there, or nothing can be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.lease = Lease.take(self.path)
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def release_lease(self) -> None:
+        """Give up the lease, if this process holds it, and remove the directory if nothing is in it."""
+        if self.lease is None:
+            return
+        self.lease.release()
+        self.lease = None
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
     def create(self, config_yaml: str, plan: Mapping[str, Any], resume: bool) -> None:
         """Make the directory and everything in it, or take the one to go on in. Root calls it, once.
 
@@ -143,12 +168,7 @@ class RunDirectory:
           ConfigError: the run exists (without ``resume``), has nothing to go on from (with it), or nothing can be
             written there.
         """
-        if self.path.is_dir() and any(self.path.iterdir()):
-            self._refuse_what_cannot_go_on(resume)
-        elif resume:
-            raise ConfigError(
-                f"{self}: expected a run to resume, found none there; start it without --resume{_others(self.path)}"
-            )
+        self._check_is_new(resume)
         try:
             for directory in (self.path, self.tensorboard, self.players, self.checkpoints, self.log, self.plots):
                 directory.mkdir(parents=True, exist_ok=True)
@@ -163,7 +183,12 @@ class RunDirectory:
 
         Where it may begin anew, what an attempt has left that ended before its first checkpoint is removed: a job that
         was preempted so early would find its name taken for ever.
+
+        Raises:
+          ConfigError: another run writes there.
         """
+        if self.lease is None:
+            check_is_free(self.path)
         if resume != "if possible":
             return resume == "always"
         if self._has_checkpoint():
@@ -173,12 +198,13 @@ class RunDirectory:
         return False
 
     def check(self, resume: bool) -> None:
-        """Raise what ``create`` would raise, as far as that can be told before, and leave nothing behind.
+        """Raise what ``take_lease`` and ``create`` would raise, as far as it shows before, and leave nothing behind.
 
         Raises:
           ConfigError: see ``create``.
         """
-        self._is_new(resume)
+        check_is_free(self.path)
+        self._check_is_new(resume)
         existing = next(place for place in (self.path, *self.path.absolute().parents) if place.exists())
         try:
             with tempfile.TemporaryFile(dir=existing) as file:
@@ -186,15 +212,13 @@ class RunDirectory:
         except OSError as error:
             raise self._cannot_write(error) from error
 
-    def _is_new(self, resume: bool) -> bool:
-        if self.path.is_dir() and any(self.path.iterdir()):
+    def _check_is_new(self, resume: bool) -> None:
+        if self.path.is_dir() and any(not is_lease(path) for path in self.path.iterdir()):
             self._refuse_what_cannot_go_on(resume)
-            return False
-        if resume:
+        elif resume:
             raise ConfigError(
                 f"{self}: expected a run to resume, found none there; start it without --resume{_others(self.path)}"
             )
-        return True
 
     def forget(self) -> None:
         """Remove what a run has made that ended with a user error before anything was learned.

@@ -254,6 +254,7 @@ class Root:
             "statistics": statistics,
             "league": self._league_state if self._league is None else self._league.state(),
         }
+        self._check_lease()
         self._records.flush(force=True)  # a job that is killed goes on from here: what led here must be on record
         try:
             names = [f"{player}.safetensors" for player in self._config.players]
@@ -262,6 +263,10 @@ class Root:
             self._records.note("INFO", f"checkpoint {order.number} is complete")
         except OSError as error:
             self._records.note("WARNING", f"checkpoint {order.number} is left out: {error}")
+
+    def _check_lease(self) -> None:
+        if self._run.lease is not None:
+            self._run.lease.check()
 
     def end_round(self, order: WriteCheckpoint) -> None:
         """Close the round with the checkpoint that everybody has written."""
@@ -396,6 +401,7 @@ class Root:
         self._records.close(exit=code)
         if failure.user_error:
             self._run.forget()
+            self._run.release_lease()
         self._warn_gateways(failure.rank)
         self._world.abort(code)
 
@@ -429,10 +435,15 @@ class Root:
             print(told, file=sys.stderr, flush=True)
 
     def refresh(self, matches: int = 0) -> None:
-        """Draw the view and flush the records, not more often than useful; ``matches`` are running."""
+        """Draw the view and flush the records, not more often than useful; ``matches`` are running.
+
+        Raises:
+          LeaseLostError: another run has taken the run directory.
+        """
         now = time.monotonic()
         self._view.matches = matches
         if now >= self._next_view:
+            self._check_lease()
             self._next_view = now + VIEW_EVERY
             self._view.update()
             self._records.flush()

@@ -18,7 +18,7 @@ from arena.learning.weights import read_tensors
 from arena.records.run_directory import RunDirectory
 from benchmarks.determinism import descendants, kill_everything, manifests
 
-from .launching import failed_to_start, player, run_arena, succeed, write_config
+from .launching import failed_to_start, player, run_arena, run_mpirun, succeed, write_config
 
 pytestmark = pytest.mark.rooms("records", "root", "launch")
 
@@ -126,7 +126,14 @@ def test_policies_that_run_themselves_end_in_good_order_wherever_a_signal_meets_
 
 
 def test_everything_killed_goes_on_from_the_newest_whole_checkpoint(tmp_path):
+    """Beside it, before, neither a start nor a resume of the same run is taken; after, nothing is to be removed."""
     process = start(tmp_path, cartpole())
+    line = [sys.executable, "-m", "arena.launch", str(tmp_path / "config.yaml")]
+    under_mpirun = [os.path.join(os.path.dirname(sys.executable), "mpirun"), "--oversubscribe", "-n", "5", *line]
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    for refused in (line, [*line, "--resume"], [*under_mpirun, "--resume"]):
+        done = run_mpirun(refused, timeout=60, env={**os.environ, **root})
+        assert done.returncode == 2 and "run is being written by rank 0 on" in done.stderr, done.stderr
     kill_everything(process)
     path, manifest = newest(tmp_path)
     steps = manifest["round_steps"]["p"]
