@@ -1,11 +1,12 @@
 """A Gymnasium environment as an environment with one entity."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsFloat
+from typing import Any, NoReturn, SupportsFloat
 
 import gymnasium
 import numpy as np
 
+from arena.envs.breach import call_reset, check_reset, check_step, number_of, refuse_step
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.rendering import rgb_array
 from arena.envs.spaces import MASK_KEY, EntityPort, as_mask
@@ -46,7 +47,7 @@ class GymnasiumEnvironment:
         self._no_masks = None if port.all_allowed is not None else (None,)
         self._all_allowed = (port.all_allowed,)
         self._ask_mask = env.get_wrapper_attr("action_masks") if has_method else None
-        self._checked = False
+        self._checked = self._checked_step = False
         self._closed = False
 
     def _native(self) -> Callable[[Any], tuple[Any, SupportsFloat, bool, bool, dict]]:
@@ -56,8 +57,14 @@ class GymnasiumEnvironment:
         return lambda action: step(copy_action(action))
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
-        """Start an episode. The form of the first observation ever is checked against its space."""
-        observation, info = self.env.reset(seed=seed, options=options)
+        """Start an episode. The form of the first observation ever is checked against its space.
+
+        Raises:
+          ContractError: ``reset`` does not accept or return what Gymnasium prescribes.
+        """
+        returned = call_reset(self.env, seed, options)
+        check_reset(self.env, returned, "gymnasium")
+        observation, info = returned
         if not self._checked:
             self._port.check(observation)
             self._checked = True
@@ -65,22 +72,48 @@ class GymnasiumEnvironment:
         return Timestep((self._observe(observation),), (0.0,), NO, NO, (info,), YES, masks, False)
 
     def step(self, actions: Sequence) -> Timestep:
-        """Step once with ``actions[0]``."""
-        observation, reward, terminated, truncated, info = self._step(self._copy_action(actions[0]))
+        """Step once with ``actions[0]``.
+
+        Raises:
+          ContractError: ``step`` does not return what Gymnasium prescribes.
+        """
+        returned = self._step(self._copy_action(actions[0]))
+        try:
+            observation, reward, terminated, truncated, info = returned
+        except (TypeError, ValueError) as error:
+            refuse_step(self.env, returned, error)
         return self.timestep_of(observation, reward, terminated, truncated, info)
 
     def timestep_of(
         self, observation: object, reward: SupportsFloat, terminated: bool, truncated: bool, info: dict
     ) -> Timestep:
-        """Return what a step of Gymnasium's own has returned as a timestep."""
+        """Return what a step of Gymnasium's own has returned as a timestep.
+
+        Raises:
+          ContractError: the reward is no number; at the first call, also if info is no dict.
+        """
+        if not self._checked_step:
+            check_step(self.env, (observation, reward, terminated, truncated, info), "gymnasium")
+            self._checked_step = True
+        try:
+            paid = float(reward)
+        except TypeError:
+            paid = number_of(reward, self.env)
         if terminated or truncated:
             ended = (bool(terminated),), (bool(truncated),)
-            seen, paid = (self._observe(observation),), (float(reward),)
-            return Timestep(seen, paid, *ended, (info,), NO, self._all_allowed, True)
+            return Timestep((self._observe(observation),), (paid,), *ended, (info,), NO, self._all_allowed, True)
         masks = self._no_masks or self._masks(observation, info)
         # As Timestep(...) would, in a third of the time.
-        told = (self._observe(observation),), (float(reward),), NO, NO, (info,), YES, masks, False
+        told = (self._observe(observation),), (paid,), NO, NO, (info,), YES, masks, False
         return tuple.__new__(Timestep, told)
+
+    def number_of(self, reward: Any) -> float:
+        """Return the number in a reward that ``float`` does not accept; ContractError if there is none."""
+        return number_of(reward, self.env)
+
+    def refuse(self, returned: Any, error: Exception) -> NoReturn:
+        """Raise a ContractError for a result of a step that has not five parts."""
+        refuse_step(self.env, returned, error)
 
     def _masks(self, observation: object, info: dict) -> tuple[np.ndarray | None]:
         if self._ask_mask is None:

@@ -1,7 +1,7 @@
 """The interface of environments inside an environment process: each call takes and returns lists, by entity."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, SupportsFloat
+from typing import Any, NamedTuple, NoReturn, Protocol, SupportsFloat
 
 import numpy as np
 from gymnasium import spaces
@@ -69,6 +69,20 @@ class NativeEnvironment(Protocol):
         self, observation: Any, reward: SupportsFloat, terminated: bool, truncated: bool, info: dict
     ) -> Timestep:
         """Return the timestep for a result of ``native_step``."""
+
+    def number_of(self, reward: Any) -> float:
+        """Return the number in a reward that ``float`` does not accept.
+
+        Raises:
+          ContractError: there is none.
+        """
+
+    def refuse(self, returned: Any, error: Exception) -> NoReturn:
+        """Raise the error for a result of ``native_step`` that has not five parts.
+
+        Raises:
+          ContractError: the result is described in it.
+        """
 
 
 class Environment(Protocol):

@@ -5,6 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from arena.common.errors import ContractError
+from arena.common.user_code import source_of
+from arena.envs.breach import call_reset, describe, number_of
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.pettingzoo_ports import ports_of
 from arena.envs.rendering import rgb_array
@@ -36,8 +39,12 @@ class AECEnvironment:
         self._closed = False
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
-        """Start an episode. Everybody who is present is observed once."""
-        self.env.reset(seed=seed, options=options)
+        """Start an episode. Everybody who is present is observed once.
+
+        Raises:
+          ContractError: ``reset`` does not accept what PettingZoo prescribes.
+        """
+        call_reset(self.env, seed, options)
         self._observations = [port.blank for port in self._ports]
         self._alive: set[Any] = set()
         self._done: set[Any] = set()
@@ -61,9 +68,9 @@ class AECEnvironment:
         over = True
         while env.agents:
             agent = env.agent_selection
-            observation, reward, ends, cut, info = env.last()
+            observation, reward, ends, cut, info = self._last()
             i = self._see(agent, observation)
-            rewards[i] = float(reward)
+            rewards[i] = number_of(reward, env)
             infos[i] = info
             if not (ends or cut):
                 self._actor = i
@@ -83,6 +90,15 @@ class AECEnvironment:
             rewards[i], terminated[i], truncated[i] = self._farewell(agent)
         return Timestep(tuple(self._observations), rewards, terminated, truncated, infos, acting, masks, over)
 
+    def _last(self) -> tuple[Any, Any, bool, bool, dict]:
+        returned = self.env.last()
+        if not isinstance(returned, tuple) or len(returned) != 5:
+            raise ContractError(
+                "must let last() return (observation, reward, terminated, truncated, info), as in PettingZoo since "
+                f"1.22; found {describe(returned)}{source_of(self.env.unwrapped.last)}"
+            )
+        return returned
+
     def _farewell(self, agent: Any) -> tuple[float, bool, bool]:
         """Return reward, terminated and truncated of an agent that left without a turn to be told.
 
@@ -92,7 +108,7 @@ class AECEnvironment:
         self._done.add(agent)
         reward = getattr(self.env, "_cumulative_rewards", {}).get(agent, 0.0)
         ends, cut = bool(self.env.terminations.get(agent)), bool(self.env.truncations.get(agent))
-        return float(reward), ends, cut or not ends
+        return number_of(reward, self.env), ends, cut or not ends
 
     def _see(self, agent: Any, observation: Any) -> int:
         """Take in what an agent observes, if anything; return its index."""

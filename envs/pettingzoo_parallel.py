@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from arena.envs.breach import call_reset, check_reset, check_step, number_of
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.pettingzoo_ports import ports_of
 from arena.envs.rendering import rgb_array
@@ -34,11 +35,18 @@ class ParallelEnvironment:
         self._no_rewards = (0.0,) * len(self._agents)
         self._nobody = (False,) * len(self._agents)
         self._unchecked = set(self._agents)
+        self._checked_step = False
         self._closed = False
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
-        """Start an episode. The form of each agent's first observation ever is checked against its space."""
-        observations, infos = self.env.reset(seed=seed, options=options)
+        """Start an episode. The form of each agent's first observation ever is checked against its space.
+
+        Raises:
+          ContractError: ``reset`` does not accept or return what PettingZoo prescribes.
+        """
+        returned = call_reset(self.env, seed, options)
+        check_reset(self.env, returned, "parallel")
+        observations, infos = returned
         self._done: set[Any] = set()
         self._observations = [port.blank for port in self._ports]
         self._acting = self._present()
@@ -50,18 +58,29 @@ class ParallelEnvironment:
         )
 
     def step(self, actions: Sequence) -> Timestep:
-        """Step once with the actions of the agents that act."""
+        """Step once with the actions of the agents that act.
+
+        Raises:
+          ContractError: ``step`` does not return what PettingZoo prescribes.
+        """
         agents, acted = self._agents, self._acting
-        observations, given, terminations, truncations, infos = self.env.step(
+        returned = self.env.step(
             {agents[i]: self._ports[i].copy_action(actions[i]) for i, acts in enumerate(acted) if acts}
         )
+        if not self._checked_step:
+            check_step(self.env, returned, "parallel")
+            self._checked_step = True
+        observations, given, terminations, truncations, infos = returned
         present = set(self.env.agents)
         rewards = [0.0] * len(agents)
         terminated, truncated = [False] * len(agents), [False] * len(agents)
         for i, agent in enumerate(agents):
             if not acted[i]:
                 continue
-            rewards[i] = float(given.get(agent, 0.0))
+            try:
+                rewards[i] = float(given.get(agent, 0.0))
+            except TypeError:
+                rewards[i] = number_of(given[agent], self.env)
             ends, cut = bool(terminations.get(agent)), bool(truncations.get(agent))
             if ends or cut or agent not in present:
                 terminated[i], truncated[i] = ends, cut or not ends

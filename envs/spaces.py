@@ -48,7 +48,8 @@ def _unsupported(space: Any, place: str = "") -> str:
     """Return what in ``space`` cannot be carried and where, or an empty string."""
     where = f" at {place}" if place else ""
     if isinstance(space, LEAVES):
-        return ""
+        empty = 0 in (space.shape or ())
+        return f"a {type(space).__name__} of shape {space.shape}, with no number in it{where}" if empty else ""
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         inside = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
         problems = [_unsupported(sub, f"{place}[{key!r}]") for key, sub in inside]

@@ -8,6 +8,13 @@ class ConfigError(Exception):
     """
 
 
+class ContractError(Exception):
+    """An environment breaks the contract of its library, and does so in each call.
+
+    The message says what the method must return or accept, and what it does instead.
+    """
+
+
 class GivenUpError(RuntimeError):
     """Something failed for good, and the message says all of it: no traceback of ours adds anything."""
 

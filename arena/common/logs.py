@@ -3,6 +3,8 @@
 import logging
 from pathlib import Path
 
+from arena.common.user_code import short_path
+
 FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 
 
@@ -19,3 +21,9 @@ def open_log(directory: Path, name: str) -> logging.Logger:
         handler.setFormatter(logging.Formatter(FORMAT))
         logger.addHandler(handler)
     return logger
+
+
+def path_of_log(logger: logging.Logger) -> str:
+    """Return the path of the file that a logger of ``open_log`` appends to."""
+    paths = [handler.baseFilename for handler in logger.handlers if isinstance(handler, logging.FileHandler)]
+    return short_path(paths[0]) if paths else "the log of this rank"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
-from arena.env_manager.serial import BaseEnvManager
+from arena.env_manager.serial import BaseEnvManager, OnFault
 from arena.env_manager.settings import ManagerSettings
 from arena.env_manager.subprocesses import SubprocessEnvManager
 from arena.envs.interface import Environment
@@ -15,7 +15,11 @@ __all__ = ["MANAGERS", "BaseEnvManager", "ManagerSettings", "SubprocessEnvManage
 
 
 def create_env_manager(
-    kind: str, make: Callable[[int], Environment], env_num: int, settings: ManagerSettings | None = None
+    kind: str,
+    make: Callable[[int], Environment],
+    env_num: int,
+    settings: ManagerSettings | None = None,
+    on_fault: OnFault | None = None,
 ) -> BaseEnvManager:
     """Return a manager of ``env_num`` environment copies.
 
@@ -24,6 +28,7 @@ def create_env_manager(
       make: makes the copy with the given index.
       env_num: number of copies.
       settings: timeouts and limits; None for the defaults.
+      on_fault: called with the index of a copy and its fault.
 
     Raises:
       ConfigError: there is no such kind, or the copies differ in their entities.
@@ -32,4 +37,4 @@ def create_env_manager(
         raise ConfigError(
             f"unknown environment manager {kind!r}{suggestion(kind, MANAGERS)}; expected one of {', '.join(MANAGERS)}"
         )
-    return MANAGERS[kind](make, env_num, settings)
+    return MANAGERS[kind](make, env_num, settings, on_fault)

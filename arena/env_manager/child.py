@@ -1,6 +1,7 @@
 """What a copy's process does: make the environment, then step it as the manager says, until the manager is gone."""
 
 import contextlib
+import logging
 import os
 import pickle
 from collections.abc import Callable, Sequence
@@ -28,6 +29,9 @@ from arena.env_manager.slot import Slot
 from arena.envs.interface import Environment, Timestep
 from arena.system.shared_memory import map_memory
 
+METHODS = {STEP: "step", RESET: "reset"}
+"""Method of the environment that each command calls."""
+
 PATIENCE = 60.0
 """Seconds that a manager may be busy elsewhere while a long answer waits for it."""
 
@@ -38,12 +42,14 @@ def serve(pipe: Pipe, make: Callable[[int], Environment], env_id: int) -> None:
     Raises:
       SystemExit: the environment's own code ends the process.
     """
+    if env_id > 0:  # all copies would give the same warnings
+        logging.getLogger("arena.envs").setLevel(logging.ERROR)
     try:
         environment = make(env_id)
         hello = pickle.dumps((tuple(environment.entities), environment.turn_based))
     except Exception as error:
         with contextlib.suppress(GoneError):
-            _tell(pipe, error)
+            _tell(pipe, error, "constructor")
         return
     try:
         with contextlib.suppress(GoneError):
@@ -58,12 +64,12 @@ def serve(pipe: Pipe, make: Callable[[int], Environment], env_id: int) -> None:
             environment.close()
 
 
-def _tell(pipe: Pipe, error: Exception) -> None:
+def _tell(pipe: Pipe, error: Exception, method: str) -> None:
     """Say why the environment could not do what it was asked for."""
     if isinstance(error, ConfigError):
         pipe.send(CONFIG, str(error).encode())
     else:
-        pipe.send(FAULT, pickle.dumps(tuple(fault_of(error))))
+        pipe.send(FAULT, pickle.dumps(tuple(fault_of(error, method))))
 
 
 class _Copy:
@@ -90,7 +96,7 @@ class _Copy:
             except GoneError:
                 raise
             except Exception as error:
-                _tell(pipe, error)
+                _tell(pipe, error, METHODS.get(kind, ""))
 
     def _answer(self, timestep: Timestep) -> None:
         self._slot.put(timestep)

@@ -3,7 +3,8 @@
 import traceback
 from typing import NamedTuple
 
-from arena.common.errors import GivenUpError
+from arena.common.errors import ContractError, GivenUpError
+from arena.common.user_code import source_of_error
 from arena.envs.interface import Timestep
 from arena.protocol.wire import ShapeError
 
@@ -12,17 +13,25 @@ class Fault(NamedTuple):
     """What happened to one copy.
 
     Attributes:
-      what: ``raised``; ``exited``, ``killed`` (its process); ``hung`` (past a timeout); ``shape``, ``nan`` (what it
-        returned); ``memory`` (past the limit).
+      what: ``raised``; ``exited``, ``killed`` (its process); ``hung`` (past a timeout); ``contract``, ``shape``,
+        ``nan`` (what it returned); ``memory`` (past the limit).
       text: what is known of it, with the traceback where there is one.
+      method: of the environment: ``reset``, ``step`` or ``constructor``; empty where it is not known.
+      cause: the exception in one line, with file and line of the user's code.
+      kind: name of the exception, and place; equal in faults of one cause.
     """
 
     what: str
     text: str
+    method: str = ""
+    cause: str = ""
+    kind: str = ""
 
     @property
     def line(self) -> str:
         """The fault in one line: what ``info["restarted"]`` says."""
+        if self.what == "contract":
+            return f"contract: {self.method} {self.cause}"
         lines = [line.strip() for line in self.text.splitlines() if line.strip()]
         return f"{self.what}: {lines[-1]}" if lines else self.what
 
@@ -47,18 +56,22 @@ class CallError(RuntimeError):
     """A call that a user made on an environment raised; the copy is as it was."""
 
 
-def fault_of(error: BaseException) -> Fault:
-    """Return what an exception of an environment is called."""
+def fault_of(error: BaseException, method: str = "") -> Fault:
+    """Return the fault that an exception of an environment's method is."""
     if isinstance(error, CopyFault):
         return error.fault
     text = "".join(traceback.format_exception(error)).rstrip()
-    if isinstance(error, ShapeError):
-        return Fault("shape", text)
-    if isinstance(error, NotANumberError):
-        return Fault("nan", text)
+    source, name = source_of_error(error), type(error).__name__
+    if isinstance(error, ContractError):
+        return Fault("contract", text, method, str(error), "contract")
+    if isinstance(error, ShapeError | NotANumberError):
+        what = "shape" if isinstance(error, ShapeError) else "nan"
+        return Fault(what, text, method, str(error).removeprefix("the environment "), name)
     if isinstance(error, SystemExit):
-        return Fault("exited", f"{text}\nthe environment called exit({error.code!r})")
-    return Fault("raised", text)
+        cause = f"called exit({error.code!r}){source}"
+        return Fault("exited", f"{text}\nthe environment {cause}", method, cause, f"{name}{source}")
+    first_line = f"{name}: {error}".splitlines()[0].removesuffix(": ")
+    return Fault("raised", text, method, f"raised {first_line}{source}", f"{name}{source}")
 
 
 def cut_short(timestep: Timestep, turn_based: bool, info: dict) -> Timestep:

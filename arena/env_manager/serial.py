@@ -17,6 +17,8 @@ from arena.envs.interface import EntitySpaces, Environment, Timestep
 
 EnvIds = int | Iterable[int] | None
 
+OnFault = Callable[[int, Fault], None]
+
 FAILURES = (Exception, SystemExit)
 """What an environment's own code may raise; an interrupt from the keyboard is for us."""
 
@@ -46,7 +48,7 @@ class BaseEnvManager:
       turn_based: whether entities may skip steps.
       env_num: the number of copies.
       settings: timeouts and limits.
-      on_fault: told of every fault, with the copy: for logs.
+      on_fault: called with the index of a copy and its fault.
     """
 
     environments: list[Environment]
@@ -55,7 +57,11 @@ class BaseEnvManager:
     env_num: int
 
     def __init__(
-        self, make: Callable[[int], Environment], env_num: int, settings: ManagerSettings | None = None
+        self,
+        make: Callable[[int], Environment],
+        env_num: int,
+        settings: ManagerSettings | None = None,
+        on_fault: OnFault | None = None,
     ) -> None:
         """Make the copies.
 
@@ -63,6 +69,7 @@ class BaseEnvManager:
           make: makes the copy with the given index.
           env_num: how many.
           settings: timeouts and limits; the defaults where None.
+          on_fault: called with the index of a copy and its fault; a RetriesSpentError that it raises gives the copy up.
 
         Raises:
           ConfigError: there are to be none, or the copies differ in their entities.
@@ -70,7 +77,7 @@ class BaseEnvManager:
         self.settings = settings or ManagerSettings()
         if env_num < 1:
             raise ConfigError(f"expected at least one environment copy, found {env_num}")
-        self.on_fault: Callable[[int, Fault], None] = lambda env_id, fault: None
+        self.on_fault: OnFault = on_fault or (lambda env_id, fault: None)
         self._makes = [make] * env_num
         self.env_num = env_num
         self.environments = []
@@ -248,7 +255,7 @@ class BaseEnvManager:
                 raise
             except FAILURES as error:
                 try:
-                    self.recover(env_id, fault_of(error))
+                    self.recover(env_id, fault_of(error, "reset"))
                 except RetriesSpentError as spent:
                     self._outcomes[env_id] = spent
                     return
@@ -267,7 +274,7 @@ class BaseEnvManager:
         except ConfigError:
             raise
         except FAILURES as error:
-            self._outcomes[env_id] = self._failed(env_id, fault_of(error))
+            self._outcomes[env_id] = self._failed(env_id, fault_of(error, "step"))
         else:
             self._settle(env_id, timestep)
 
@@ -326,7 +333,7 @@ class BaseEnvManager:
             except ConfigError:
                 raise
             except FAILURES as error:
-                pause = self._count_fault(env_id, fault_of(error))
+                pause = self._count_fault(env_id, fault_of(error, "constructor"))
 
     def restart(self, env_id: int, make: Callable[[int], Environment] | None = None) -> None:
         """Replace a copy without its fault, by one that ``make`` makes from now on; it must be reset."""

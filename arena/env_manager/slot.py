@@ -61,8 +61,7 @@ class Slot:
             for leaf in tree_leaves(tree)
             if leaf.dtype.kind == "f" and leaf.size
         ]
-        checked = [(record.rewards.reshape(-1), "a reward"), *((leaf, "an observation") for leaf in floats)]
-        self._checks = [(nan_check(flat), flat, what) for flat, what in checked]
+        self._checks = [(nan_check(flat), flat) for flat in floats]
 
     def put_actions(self, actions: Sequence[Any]) -> None:
         """Write one action per entity.
@@ -84,7 +83,7 @@ class Slot:
 
         Raises:
           ShapeError: it does not fit the spaces.
-          NotANumberError: an observation or a reward is NaN.
+          NotANumberError: an observation is NaN, or a reward is not finite.
         """
         observations, rewards, terminated, truncated, _, acting, masks, over = timestep
         count = len(self._observers)
@@ -102,9 +101,12 @@ class Slot:
         for own, mask in zip(self._masks, masks, strict=True):
             if own is not None and mask is not None:
                 own[...] = mask
-        for has_nan, flat, what in self._checks:
+        for reward in rewards:
+            if reward - reward != 0:  # cheaper than to ask whether it is finite
+                raise NotANumberError(f"the environment returned a reward that is not finite: {reward}")
+        for has_nan, flat in self._checks:
             if has_nan():
-                raise NotANumberError(f"the environment returned {what} that is NaN: {flat.tolist()!s:.200}")
+                raise NotANumberError(f"the environment returned an observation that is NaN: {flat.tolist()!s:.200}")
 
     def timestep(self, infos: Sequence[dict] | None = None) -> Timestep:
         """Return the timestep; observations and masks are views."""

@@ -13,6 +13,7 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
+from arena.env_manager.child import METHODS
 from arena.env_manager.faults import CallError, CopyFault, Fault, RetriesSpentError
 from arena.env_manager.fork_client import ForkClient
 from arena.env_manager.fork_server import Plans, Start
@@ -32,7 +33,7 @@ from arena.env_manager.pipe import (
     Pipe,
     pair,
 )
-from arena.env_manager.serial import Answer, BaseEnvManager
+from arena.env_manager.serial import Answer, BaseEnvManager, OnFault
 from arena.env_manager.settings import ManagerSettings
 from arena.env_manager.slot import Slot
 from arena.envs.interface import Environment
@@ -86,7 +87,11 @@ class SubprocessEnvManager(BaseEnvManager):
     """
 
     def __init__(
-        self, make: Callable[[int], Environment], env_num: int, settings: ManagerSettings | None = None
+        self,
+        make: Callable[[int], Environment],
+        env_num: int,
+        settings: ManagerSettings | None = None,
+        on_fault: OnFault | None = None,
     ) -> None:
         """Start the processes, and wait until all copies are made.
 
@@ -95,6 +100,7 @@ class SubprocessEnvManager(BaseEnvManager):
             copy is forked may stand in its attribute ``modules``.
           env_num: how many.
           settings: timeouts and limits; the defaults where None.
+          on_fault: called with the index of a copy and its fault; a RetriesSpentError that it raises gives the copy up.
 
         Raises:
           ConfigError: there are to be none, the copies differ in their entities, or one cannot be made as configured.
@@ -106,7 +112,7 @@ class SubprocessEnvManager(BaseEnvManager):
         self._keys = 0
         self._next_look = 0.0
         self._fork_server: ForkClient | None = None
-        super().__init__(make, env_num, settings)
+        super().__init__(make, env_num, settings, on_fault)
 
     def _start(self) -> None:
         self._slots: list[Slot] = [None] * self.env_num  # type: ignore[list-item]  # made when the entities are known
@@ -340,7 +346,10 @@ class SubprocessEnvManager(BaseEnvManager):
         """See to a process whose pipe has ended."""
         assert self._fork_server is not None
         ended = self._fork_server.end_of(copy.key)
-        fault = Fault("killed", "its process is gone") if ended is None else Fault(ended.what, ended.text)
+        text = "its process is gone" if ended is None else ended.text
+        method = "constructor" if copy.state == STARTING else METHODS.get(copy.asked or b"", "")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        fault = Fault("killed" if ended is None else ended.what, text, method, lines[-1] if lines else "", "ended")
         self._disconnect(copy)
         self._fail(copy, fault)
 
@@ -357,7 +366,9 @@ class SubprocessEnvManager(BaseEnvManager):
             what = NAMES[copy.asked]
             allowed = settings.reset_timeout if copy.asked == RESET else settings.step_timeout
         where = self._end(copy)
-        self._fail(copy, Fault("hung", f"{where}\nits {what} took longer than {allowed:g} s ({what}_timeout)".lstrip()))
+        cause = f"took longer than {allowed:g} s ({what}_timeout)"
+        method = "constructor" if what == "start" else what
+        self._fail(copy, Fault("hung", f"{where}\nits {what} {cause}".lstrip(), method, cause, "hung"))
 
     def _end(self, copy: _Copy) -> str:
         """End a copy's process; return where it was, as far as it can be told."""

@@ -28,7 +28,7 @@ def plain_stepper(
 
     Returns:
       A function that returns None where the step was plain; else the timestep, of which nothing is told or counted.
-      Like a step it raises whatever the environment raises, and NotANumberError.
+      Like a step it raises whatever the environment raises, ContractError and NotANumberError.
     """
     step, timestep_of = environment.native_step, environment.timestep_of
     assert step is not None
@@ -37,7 +37,10 @@ def plain_stepper(
 
     def step_plainly() -> Timestep | None:
         told = step(read())
-        observation, reward, terminated, truncated, info = told
+        try:
+            observation, reward, terminated, truncated, info = told
+        except (TypeError, ValueError) as error:
+            environment.refuse(told, error)
         if (
             terminated
             or truncated
@@ -48,7 +51,10 @@ def plain_stepper(
         ):
             return timestep_of(observation, reward, terminated, truncated, info)
         view[...] = observation
-        rewards[offset] = paid = float(reward)
+        try:
+            rewards[offset] = paid = float(reward)
+        except TypeError:
+            rewards[offset] = paid = environment.number_of(reward)
         if paid - paid != 0:  # cheaper than to ask whether it is finite
             raise NotANumberError(f"the environment returned a reward that is not finite: {paid}")
         running.length += 1

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from arena.common.errors import ConfigError
+from arena.common.logs import path_of_log
 from arena.common.masks import sample_action
 from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.trees import even_slices
@@ -23,6 +24,7 @@ from arena.env_manager.source import EnvironmentSource
 from arena.environment.async_batches import AsyncBatches
 from arena.environment.batch_writer import BatchWriter
 from arena.environment.episodes import RunningEpisodes
+from arena.environment.first_episodes import FirstEpisodes
 from arena.environment.handshake import SeatsOnOffer, connect_seats
 from arena.environment.job_queue import JobQueue, Lineup
 from arena.environment.stepping import InProcessStepper, SubprocessStepper
@@ -87,10 +89,17 @@ class EnvironmentProcess:
         self._world, self._mailbox, self._match = world, mailbox, match
         name = f"row {match.row} replica {match.replica}"
         self._told: set[str] = set()
+        self._log, self._first = log, FirstEpisodes(env.use, env.num_envs, path_of_log(log))
         self._source = EnvironmentSource(env.use, env.settings, [(w.use, w.settings) for w in env.wrappers])
         settings = ManagerSettings.of(env, derive_seed(seed, "match", name))
-        self._manager = create_env_manager(env.manager, self._source, env.num_envs, settings)
-        self._manager.on_fault = self._note_fault
+        try:
+            self._manager = create_env_manager(env.manager, self._source, env.num_envs, settings, self._note_fault)
+        except (ConfigError, RetriesSpentError):
+            raise
+        except FAILURES as error:
+            fault = fault_of(error, "constructor")
+            log.error("match %d: %s", match.index, fault.text)
+            raise self._first.error(fault) from error
         self._entities = self._manager.entities
         check_seats(
             f"match {match.index} (row {match.row} of the table)",
@@ -316,12 +325,13 @@ class EnvironmentProcess:
             except (ConfigError, RetriesSpentError):
                 raise
             except FAILURES as error:
-                self._fault(batch, copy, fault_of(error))
+                self._fault(batch, copy, fault_of(error, "step"))
                 continue
             stepped.append((running, timestep))
             if over:
                 self._episodes.count()
                 self._manager.clear_faults(number)
+                self._first.have_finished = True
                 self._episodes.finish(number, timestep, None)
                 if same_step:
                     self._restart(batch, copy, timestep)
@@ -380,9 +390,10 @@ class EnvironmentProcess:
                 self._records[batch].check(copy)
                 break
             except (ShapeError, NotANumberError) as error:
-                self._copies.fail(number, fault_of(error))
+                self._copies.fail(number, fault_of(error, "reset"))
                 self._copies.reset_again(number)
         self._running[number].begin(timestep)
+        self._first.have_reset = True
 
     def _restart(self, batch: int, copy: int, final: Timestep) -> None:
         """In same-step mode: show the next episode's first observation beside the last one's outcome."""
@@ -400,7 +411,7 @@ class EnvironmentProcess:
             try:
                 self._records[batch].check(copy)
             except NotANumberError as error:
-                self._fault(batch, copy, fault_of(error))
+                self._fault(batch, copy, fault_of(error, "step"))
 
     def _fault(self, batch: int, copy: int, fault: Fault) -> None:
         """End the episode of a copy that failed, in every seat's record; the next exchange begins another one."""
@@ -417,13 +428,18 @@ class EnvironmentProcess:
         self._records[batch].mark_void(copy)
 
     def _note_fault(self, number: int, fault: Fault) -> None:
-        """Put a fault into the log, with its traceback where nobody has seen it yet."""
+        """Log a fault: one line for all, and its traceback, the first time, for this rank.
+
+        Raises:
+          NeverWorkedError: the environment has never worked.
+        """
         text = fault.line
+        told = f"match {self._match.index}, copy {number} ({fault.what})"
         if text not in self._told and len(self._told) < MAX_TOLD:
             self._told.add(text)
-            text = fault.text
-        told = f"match {self._match.index}, copy {number} ({fault.what}): {text}"
-        self._mailbox.post(0, Note(self._world.rank, "WARNING", told))
+            self._log.warning("%s: %s", told, fault.text)
+        self._first.check(number, fault)
+        self._mailbox.post(0, Note(self._world.rank, "WARNING", f"{told}: {text}"))
 
     # The records ----------------------------------------------------------------------------------------------
 

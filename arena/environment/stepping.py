@@ -71,7 +71,7 @@ class InProcessStepper:
         except ConfigError:
             raise
         except FAILURES as error:
-            self.fail(number, fault_of(error))
+            self.fail(number, fault_of(error, "reset"))
         self._manager.begin_reset(number, self._manager.next_seed(number), options)
         self.step[number] = self._stepper(number)
         return self._manager.result(number)

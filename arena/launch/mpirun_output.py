@@ -56,7 +56,8 @@ def pass_on(source: int, part_of: Callable[[int], str], not_started: threading.E
     while chunk := os.read(source, 65536):
         if FAILED_TO_START in chunk:
             not_started.set()
-        held = without_noise(held + chunk, part_of)
+        # Open MPI ends the text of an aborted job with a zero byte, for which grep takes a log to be binary.
+        held = without_noise(held + chunk.replace(b"\0", b""), part_of)
     write_error(held)
 
 

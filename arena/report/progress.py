@@ -89,11 +89,15 @@ class ProgressView:
         """Print lines above the view."""
         self._console.print(Text(text, style), soft_wrap=True)
 
-    def close(self) -> None:
-        """Show the state once more and leave it there; closing twice does nothing."""
+    def close(self, *, failed: bool = False) -> None:
+        """Show the state once more and leave it there; closing twice does nothing.
+
+        Without a terminal, the last line of a run that has ``failed`` is its error: nothing is shown then.
+        """
         if self._handler not in logging.getLogger("arena").handlers:
             return
-        self.update(force=True)
+        if self._live is not None or not failed:
+            self.update(force=True)
         logging.getLogger("arena").removeHandler(self._handler)
         if self._live is not None:
             self._live.stop()

@@ -393,10 +393,10 @@ class Root:
 
     def fail(self, failure: Failure) -> None:
         """Print why a rank cannot go on, once, and end the whole job."""
+        self._view.close(failed=True)
         code = report_failure(failure)
         if failure.hang:
             self._report_hang(failure)
-        self._view.close()
         self._records.fault(failure)
         self._records.close(exit=code)
         if failure.user_error:
@@ -456,7 +456,8 @@ def report_failure(failure: Failure) -> int:
     else:
         who = f"rank {failure.rank} on {failure.host}, {failure.role}"
         who += f" of player {failure.player!r}" if failure.player else ""
-        text, code = f"error: {who} failed:\n{failure.text.rstrip()}", 1
+        reason = failure.text.rstrip()
+        text, code = f"error: {who} failed:{chr(10) if chr(10) in reason else ' '}{reason}", 1
     print(text, file=sys.stderr, flush=True)
     return code
 

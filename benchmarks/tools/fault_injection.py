@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-KINDS = ("raise", "exit", "segfault", "kill", "hang", "leak", "shape", "nan", "nan_reward")
+KINDS = ("raise", "exit", "segfault", "kill", "hang", "leak", "shape", "nan", "nan_reward", "inf_reward")
 """What can be planted. ``leak`` takes 64 MB at a time, at most 4 GB."""
 
 CATCH_UP = 20
@@ -154,8 +154,9 @@ def spoiled(kind: str, returned: Any) -> Any:
     timestep = hasattr(returned, "observations")
     items = list(returned)
     observation = np.asarray(items[0][0] if timestep else items[0], np.float32)
-    if kind == "nan_reward":
-        items[1] = [float("nan")] * len(items[1]) if timestep else float("nan")
+    if kind in ("nan_reward", "inf_reward"):
+        reward = float(kind.removesuffix("_reward"))
+        items[1] = [reward] * len(items[1]) if timestep else reward
     else:
         wrong = observation[:-1] if kind == "shape" else np.full_like(observation, np.nan)
         items[0] = [wrong, *items[0][1:]] if timestep else wrong

@@ -301,6 +301,7 @@ def test_copies_that_were_made_are_closed_when_a_later_one_cannot_be(make, tmp_p
         ("raise", "raised: RuntimeError: a planted mistake"),
         ("nan", "nan: .*an observation"),
         ("nan_reward", "nan: .*a reward"),
+        ("inf_reward", "nan: .*a reward"),
         ("shape", "shape: "),
         ("exit", "exited: "),
     ],

@@ -119,13 +119,14 @@ def test_games_of_turns_and_of_several_seats_go_on_too(tmp_path):
     assert rows == [("fault:exited",), ("fault:raised",), ("fault:raised",)]
 
 
-def test_an_environment_that_only_fails_ends_the_run_with_a_clear_message(tmp_path):
-    faults = [["raise", 1]] * 100
-    config = configuration(tmp_path, faults, {"use": "ppo"}, max_retry=2)
+@pytest.mark.parametrize("manager", ["serial", "subprocess"])
+def test_an_environment_that_has_never_worked_ends_the_run_at_once_with_one_sentence(tmp_path, manager):
+    """Under mpirun, since it is the root that prints the sentence, and the log of another rank that has the rest."""
+    config = configuration(tmp_path, [["raise", 1]] * 100, {"use": "ppo"}, manager=manager)
     outcome = run_arena(tmp_path, config)
-    assert outcome.code == 1
-    assert "failed 3 times in a row" in outcome.errors
-    assert "max_retry" in outcome.errors
-    assert outcome.errors.count("error: rank 1 on ") == 1
-    assert "RuntimeError: a planted mistake" in outcome.errors
-    assert "environment_process" not in outcome.errors
+    assert outcome.code == 1 and "Traceback" not in outcome.errors + outcome.output
+    (line,) = [line for line in outcome.errors.splitlines() if "error:" in line]
+    assert "environment 'gymnasium:CartPole-v1': step raised RuntimeError: a planted mistake" in line
+    assert "fault_injection.py, line " in line and "in the first episode of every copy" in line
+    assert outcome.errors.splitlines()[-1] == line, "the last line of a failed run is its error"
+    assert any("Traceback" in path.read_text() for path in (outcome.directory / "log").glob("rank-*.log"))

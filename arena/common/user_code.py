@@ -1,0 +1,43 @@
+"""Where code of a user lies: file and line, for messages."""
+
+import inspect
+import os
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Any
+
+import arena
+
+_FOLDERS = Path(arena.__file__).parent, Path(arena.__file__).parents[1] / "envs"
+_OWN = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in _FOLDERS)
+_LIBRARIES = tuple(f"{os.path.realpath(sysconfig.get_path(name))}{os.sep}" for name in ("stdlib", "purelib", "platlib"))
+
+
+def source_of(method: Any) -> str:
+    """Return `` (games.py, line 30)`` for a method or function of a user; an empty string for one without a source."""
+    code = getattr(inspect.unwrap(getattr(method, "__func__", method)), "__code__", None)
+    return f" ({short_path(code.co_filename)}, line {code.co_firstlineno})" if code else ""
+
+
+def short_path(path: str) -> str:
+    """Return a path from the working folder where it lies in there, else the whole path."""
+    relative = os.path.relpath(path) if os.path.exists(path) else path
+    return path if relative.startswith("..") else relative
+
+
+def source_of_error(error: BaseException) -> str:
+    """Return `` (games.py, line 66)`` for where an exception was raised in code of a user, else in a library.
+
+    An empty string if all frames are the arena's own.
+    """
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _lies_in(frame.filename, _OWN)]
+    users = [frame for frame in frames if not _lies_in(frame.filename, _LIBRARIES)]
+    if not frames:
+        return ""
+    frame = (users or frames)[-1]
+    return f" ({short_path(frame.filename)}, line {frame.lineno})"
+
+
+def _lies_in(path: str, folders: tuple[str, ...]) -> bool:
+    return os.path.realpath(path).startswith(folders)
