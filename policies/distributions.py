@@ -14,8 +14,8 @@ import torch
 from gymnasium import spaces as gym_spaces
 from torch.nn import functional
 
-from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
+from arena.policies.action_spaces import check_stochastic
 from arena.policies.compiled.kernels import likeliest, log_softmax, log_softmax_backward
 
 NEVER = -1.0e9  # the logit of what a mask forbids; finite, so that its probability is 0 and its gradient is too
@@ -384,27 +384,18 @@ def distribution(spaces: EntitySpaces, log_std: float = 0.0) -> Distribution:
     Raises:
       ConfigError: there is none for this space, or it cannot honour the mask.
     """
-    found = _distribution(spaces.action, log_std, spaces.name)
-    if spaces.mask_size not in (0, found.flags):
-        raise ConfigError(
-            f"entity {spaces.name!r}: expected an action mask of {found.flags} flags for {spaces.action}, found "
-            f"{spaces.mask_size}; a mask has one flag for each discrete action"
-        )
-    return found
+    check_stochastic(spaces)
+    return _distribution(spaces.action, log_std)
 
 
-def _distribution(space: gym_spaces.Space, log_std: float, entity: str) -> Distribution:
+def _distribution(space: gym_spaces.Space, log_std: float) -> Distribution:
     if isinstance(space, (gym_spaces.Discrete, gym_spaces.MultiDiscrete)):
         return Categorical(space)
     if isinstance(space, gym_spaces.MultiBinary):
         return Bernoulli(space)
-    if isinstance(space, gym_spaces.Box) and np.issubdtype(space.dtype, np.floating):
+    if isinstance(space, gym_spaces.Box):
         return Gaussian(space, log_std)
-    if isinstance(space, gym_spaces.Tuple) and space.spaces:
-        return Joint([_distribution(sub, log_std, entity) for sub in space.spaces], None)
-    if isinstance(space, gym_spaces.Dict) and space.spaces:
-        return Joint([_distribution(sub, log_std, entity) for sub in space.spaces.values()], list(space.spaces))
-    raise ConfigError(
-        f"entity {entity!r}: this policy cannot choose from {space}; expected Discrete, MultiDiscrete, MultiBinary, "
-        f"a Box of floats, or Dict and Tuple of them; random plays any action space"
-    )
+    if isinstance(space, gym_spaces.Tuple):
+        return Joint([_distribution(sub, log_std) for sub in space.spaces], None)
+    assert isinstance(space, gym_spaces.Dict)
+    return Joint([_distribution(sub, log_std) for sub in space.spaces.values()], list(space.spaces))

@@ -8,6 +8,7 @@ from gymnasium import spaces as gym_spaces
 from arena.common.errors import ConfigError
 from arena.common.trees import map_space
 from arena.envs.interface import EntitySpaces
+from arena.policies.action_spaces import check_mask, count_flags
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.interface import Decision, Reducer
 from arena.policies.settings import RandomSettings
@@ -25,12 +26,7 @@ class Random:
     ) -> None:
         """See ``Policy``; it computes nothing, so that the device does not matter."""
         map_space(spaces.action, _refuse_unknown)
-        flags = _flags(spaces.action)
-        if spaces.mask_size not in (0, flags):
-            raise ConfigError(
-                f"entity {spaces.name!r}: expected an action mask of {flags} flags for {spaces.action}, "
-                f"found {spaces.mask_size}; one flag per discrete action"
-            )
+        check_mask(spaces)
         self._space = spaces.action
         self._random = new_generator(seed)
 
@@ -121,26 +117,13 @@ def _refuse_unknown(space: gym_spaces.Space) -> None:
         )
 
 
-def _flags(space: gym_spaces.Space) -> int:
-    """Return how many flags a mask of this space has."""
-    if isinstance(space, gym_spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, gym_spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    if isinstance(space, gym_spaces.Dict):
-        return sum(_flags(sub) for sub in space.spaces.values())
-    if isinstance(space, gym_spaces.Tuple):
-        return sum(_flags(sub) for sub in space.spaces)
-    return 0
-
-
 def _sample(space: gym_spaces.Space, count: int, mask: np.ndarray | None, random: np.random.Generator) -> Any:
     """Return ``count`` samples as one array (or nest of arrays); ``mask`` is ``[count, flags]``."""
     if isinstance(space, (gym_spaces.Dict, gym_spaces.Tuple)):
         subspaces = list(space.spaces.values()) if isinstance(space, gym_spaces.Dict) else space.spaces
-        ends = np.cumsum([_flags(sub) for sub in subspaces])
+        ends = np.cumsum([count_flags(sub) for sub in subspaces])
         parts = [
-            _sample(sub, count, None if mask is None else mask[:, end - _flags(sub) : end], random)
+            _sample(sub, count, None if mask is None else mask[:, end - count_flags(sub) : end], random)
             for sub, end in zip(subspaces, ends, strict=True)
         ]
         return dict(zip(space.spaces, parts, strict=True)) if isinstance(space, gym_spaces.Dict) else tuple(parts)

@@ -1,12 +1,15 @@
 """Settings of the built-in policies, as frozen models; without torch, so that the root can check a file."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from arena.common.errors import ConfigError
 from arena.common.validation import CountOrAuto
+
+if TYPE_CHECKING:
+    from arena.envs.interface import EntitySpaces
 
 Activation = Literal["tanh", "relu", "elu", "silu", "gelu"]
 Schedule = Literal["constant", "linear"]
@@ -58,6 +61,12 @@ def settings_of_job(
 
 class RandomSettings(Settings):
     """Settings of ``random``: it has none."""
+
+    def check_spaces(self, use: str, spaces: "EntitySpaces") -> None:
+        """Raise a ConfigError where ``random`` cannot play an entity."""
+        from arena.policies.action_spaces import check_mask  # needs Gymnasium, which not every command loads
+
+        check_mask(spaces)
 
 
 class EncoderSettings(LearningSettings):
@@ -262,6 +271,12 @@ class PPOSettings(NetworkSettings):
         "with the new weights, so that the memory is up to date. Null: all steps, which learns "
         "best and takes a fifteenth of the time; 0: the memory stays as it was stored.",
     )
+
+    def check_spaces(self, use: str, spaces: "EntitySpaces") -> None:
+        """Raise a ConfigError where ``ppo`` cannot play an entity."""
+        from arena.policies.action_spaces import check_stochastic
+
+        check_stochastic(spaces)
 
     def update_size(self, lanes: int, entities: int = 1, *, images: bool = False) -> UpdateSize:
         """Return the sizes of an update, with the defaults resolved.

@@ -12,7 +12,7 @@ import yaml
 
 from arena.config.run import load_config
 from arena.config.schema import json_schema
-from arena.launch.preflight import check_environments
+from arena.launch.preflight import inspect_run
 from arena.plan.layout import plan, ranks_of_run
 
 pytestmark = pytest.mark.usefixtures("forks")
@@ -103,7 +103,7 @@ def test_editors_find_the_schema_of_today():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_its_environments_can_be_made_and_have_the_entities_that_its_seats_play(path):
-    check_environments(load_config(path))
+    inspect_run(load_config(path))
 
 
 def test_the_round_robin_is_30_matches_on_151_ranks():

@@ -13,8 +13,8 @@ from arena.common.errors import ConfigError
 from arena.common.text import count_of
 from arena.config.run import Round, RunConfig, load_config
 from arena.launch import slurm_script
-from arena.launch.preflight import replay_bytes
-from arena.plan.describe import describe, memory_of_nodes
+from arena.launch.preflight import inspect_run
+from arena.plan.describe import describe
 from arena.plan.layout import Plan, plan, ranks_of_match, ranks_of_run
 
 SPARE = 1.5
@@ -53,12 +53,12 @@ def main(argv: Sequence[str]) -> int:
     config = load_config(args.config, args.set)
     shape = choose(config, args.nodes, args.ntasks_per_node)
     plans = [(round_, plan(round_.rows, shape.node_of_rank, config.spares)) for round_ in _distinct(config)]
-    replays = [replay_bytes(config, round_.rows) for round_, _ in plans]
-    needs = [memory_of_nodes(planned, full) for (_, planned), full in zip(plans, replays, strict=True)]
-    memory = max(max(need.values()) for need in needs)  # MB on the fullest node
+    of_rounds = inspect_run(config)
+    needs = [of_rounds[round_.index] for round_, _ in plans]
+    memory = max(max(need.of_nodes(planned).values()) for (_, planned), need in zip(plans, needs, strict=True))
     write(args, config, shape, memory)
-    for (round_, planned), full in zip(plans, replays, strict=True):
-        print(describe(planned, config, round_, replays=full))
+    for (round_, planned), need in zip(plans, needs, strict=True):
+        print(describe(planned, config, round_, needs=need))
     for warning in warnings(plans, config, shape, memory, args.mem, args.gpus_per_node):
         print(f"warning: {warning}")
     path = args.output or _default_name(config)

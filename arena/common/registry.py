@@ -1,5 +1,6 @@
 """Names to code: the engine reaches environments and policies only through here."""
 
+import ast
 import contextlib
 import importlib
 import importlib.util
@@ -130,6 +131,56 @@ def _load_file(path: Path, reference: str) -> Any:
             del sys.modules[module_name]
             raise
     return sys.modules[module_name]
+
+
+def check_reference(reference: str) -> None:
+    """Check that a module or file exists and has a name, without running it.
+
+    Names that a module makes in another way than by a statement at its top level are not checked.
+
+    Raises:
+      ConfigError: it does not.
+    """
+    place, _, name = reference.partition(":")
+    if place.endswith(".py"):
+        if not Path(place).is_file():
+            raise ConfigError(f"{reference!r}: there is no file {Path(place).resolve()}")
+        path: Path | None = Path(place)
+    else:
+        try:
+            spec = importlib.util.find_spec(place)
+        except ImportError as error:
+            spec = None
+            if error.name and not place.startswith(error.name):
+                return  # a package around it fails for another reason, which its import reports
+        except ValueError:
+            return
+        if spec is None:
+            raise ConfigError(f"{reference!r}: no module named {place!r} can be imported from here")
+        path = Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    if path is None:
+        return
+    try:
+        names = _names_of(ast.parse(path.read_text(encoding="utf-8")))
+    except (SyntaxError, ValueError) as error:
+        raise ConfigError(f"{reference!r}: {place} is no Python: {error}") from error
+    if names is not None and name not in names:
+        raise ConfigError(f"{reference!r}: {place} has no {name!r}{suggestion(name, names)}")
+
+
+def _names_of(module: ast.Module) -> list[str] | None:
+    """Return the names that a module binds at its top level, None if that cannot be told from its text."""
+    names: list[str] = []
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.append(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names += [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
+        elif isinstance(node, ast.Name) and node.id in ("globals", "setattr", "exec"):
+            return None
+    return None if "*" in names or "__getattr__" in names else names
 
 
 def is_reference(use: str) -> bool:

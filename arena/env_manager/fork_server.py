@@ -246,4 +246,6 @@ def main() -> None:
             importlib.import_module(module)
     # From here on the closed socket tells; the kernel would go by the thread that started us, which may end earlier.
     die_with_parent(0)
-    ForkServer(socket.socket(fileno=int(sys.argv[1])), plans).run()
+    descriptor = int(sys.argv[1])
+    sys.argv = sys.argv[:1]  # code of users that parses its arguments finds none of ours
+    ForkServer(socket.socket(fileno=descriptor), plans).run()

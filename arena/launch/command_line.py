@@ -20,6 +20,7 @@ from arena.launch import mpirun
 from arena.launch.commands import COMMANDS
 from arena.launch.parent.client import SOCKET, START
 from arena.system import aslr, launcher_env
+from arena.system.control_groups import memory_for_job
 
 if TYPE_CHECKING:
     from arena.config.run import RunConfig
@@ -138,6 +139,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             except KeyboardInterrupt:
                 return INTERRUPTED
         return start_run(parse(arguments), own_process=argv is None)
+    except KeyboardInterrupt:  # before mpirun was started
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -166,13 +170,14 @@ def start_run(args: argparse.Namespace, *, own_process: bool) -> int:
 def dry_run(args: argparse.Namespace) -> int:
     """Print (and draw) the plan of every round."""
     from arena.config.run import Round, load_config
-    from arena.launch.preflight import notes_on_updates, replay_bytes
+    from arena.launch.preflight import check_memory, inspect_run, notes_on_updates
     from arena.plan.describe import describe
     from arena.plan.layout import plan, ranks_of_run
 
     config = load_config(args.config, args.set)
     ranks = args.ranks or ranks_of_run(config)
     per_node = args.ranks_per_node or ranks
+    needs = inspect_run(config)
     shown: list[Round] = []
     for round_ in config.round_list():
         same = next((earlier for earlier in shown if earlier.rows == round_.rows), None)
@@ -181,7 +186,7 @@ def dry_run(args: argparse.Namespace) -> int:
             continue
         shown.append(round_)
         planned = plan(round_.rows, [rank // per_node for rank in range(ranks)], config.spares)
-        print(describe(planned, config, round_, replays=replay_bytes(config, round_.rows)))
+        print(describe(planned, config, round_, needs=needs[round_.index]))
         for note in notes_on_updates(config, round_, planned):
             print(f"note: {note}\n")
         if args.diagram is not None and round_.index == 0:
@@ -192,6 +197,9 @@ def dry_run(args: argparse.Namespace) -> int:
             colors = resolve({name: policy.color for name, policy in config.players.items()})
             args.diagram.write_text(draw_plan(planned, colors, config.name, frozen=frozen), encoding="utf-8")
             print(f"drawn to {args.diagram}")
+    if args.ranks_per_node is None:
+        sys.stdout.flush()
+        check_memory(needs, config, ranks, memory_for_job())
     return 0
 
 
@@ -240,7 +248,7 @@ def _check(args: argparse.Namespace, config: "RunConfig") -> int:
     Raises:
       ConfigError: it cannot start.
     """
-    from arena.launch.preflight import check_environments, check_replays, check_weights
+    from arena.launch.preflight import check_memory, inspect_run
     from arena.plan.layout import plan, ranks_of_run
     from arena.records.run_directory import RunDirectory
 
@@ -248,9 +256,9 @@ def _check(args: argparse.Namespace, config: "RunConfig") -> int:
     mpirun.refuse_too_small_a_job(ranks, ranks_of_run(config))
     for round_ in config.round_list():
         plan(round_.rows, [0] * ranks, config.spares)
-    check_environments(config)
-    check_replays(config, None if args.hosts else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    check_weights(config)
+    needs = inspect_run(config)
+    if args.hosts is None:
+        check_memory(needs, config, ranks, memory_for_job())
     run = RunDirectory(config.run_root, config.name)
     run.check(run.goes_on(_resume(args)))
     return ranks

@@ -1,4 +1,4 @@
-"""What can be checked before any rank starts: that every environment of the table exists and fits its seats."""
+"""What can be checked before any rank starts: environments, policies and weights, all in a child process."""
 
 from collections.abc import Sequence
 
@@ -6,90 +6,209 @@ from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.common.text import count_of
 from arena.config.run import EnvConfig, Round, RunConfig, TableRow
+from arena.config.table import Seat
+from arena.env_manager.faults import fault_of
 from arena.envs.interface import EntitySpaces
+from arena.group.policy_kinds import check_kind, needs_class
+from arena.launch.in_child import Announce, run_in_child
 from arena.plan.layout import Plan, lanes_of_group, plan, ranks_needed
+from arena.plan.memory import MemoryNeeds, bytes_per_copy, bytes_per_transition
 from arena.plan.seats import check_seats
 
 TOO_LARGE = 16
 """Factor between a minibatch and the default one from which on a dry run warns: gradients hardly become more exact."""
 
-
-def entities_of(env: EnvConfig) -> tuple[EntitySpaces, ...]:
-    """Make the environment once and return its entities.
-
-    Raises:
-      ConfigError: it cannot be made; the message says why.
-    """
-    wrappers = [(wrapper.use, wrapper.settings) for wrapper in env.wrappers]
-    environment = registry.make_environment(env.use, env.settings, wrappers)
-    try:
-        return tuple(environment.entities)
-    finally:
-        environment.close()
+IMPORT_TIMEOUT = 120.0
+"""Seconds in which the module of a policy must be imported; torch takes tens of seconds from a busy file system."""
 
 
-def check_environments(config: RunConfig) -> None:
-    """Make each distinct environment of the table once and hold the matches against it.
+def inspect_run(config: RunConfig) -> list[MemoryNeeds]:
+    """Check environments, policies and weights of a run in a child process; return the memory needs of each round.
 
     Raises:
-      ConfigError: an environment cannot be made, or the seats do not fit it.
+      ConfigError: the run cannot start; the message says why.
     """
-    known: dict[str, list[str]] = {}
-    for round_ in config.round_list():
+
+    def work(announce: Announce) -> list[MemoryNeeds]:
+        return _Inspection(config, announce).run()
+
+    return run_in_child(work)
+
+
+class _Inspection:
+    """The checks of one run. Everything here may run code of users."""
+
+    def __init__(self, config: RunConfig, announce: Announce) -> None:
+        self._config, self._announce = config, announce
+        self._entities: dict[str, tuple[EntitySpaces, ...]] = {}
+        self._seats: dict[str, tuple[str, EntitySpaces]] = {}  # by player: the first seat, and its spaces
+
+    def run(self) -> list[MemoryNeeds]:
+        needs, done = [], dict[str, MemoryNeeds]()
+        for round_ in self._config.round_list():
+            key = repr(round_.rows)
+            if key not in done:
+                done[key] = self._check_round(round_)
+            needs.append(done[key])
+        self._check_weights()
+        return needs
+
+    def _check_round(self, round_: Round) -> MemoryNeeds:
+        copies: dict[int, int] = {}
+        rollouts: dict[tuple[int, int], int] = {}
+        replays: dict[str, int] = {}
         planned = plan(round_.rows, [0] * ranks_needed(round_.rows))
         for match in planned.matches:
             if match.replica:
                 continue
-            env = round_.rows[match.row].env
-            key = env.model_dump_json(include={"use", "settings", "wrappers"})
-            if key not in known:
-                known[key] = [entity.name for entity in entities_of(env)]
+            row = round_.rows[match.row]
+            entities = self._make(row.env)
             listed = [entity for seat in match.all_seats for entity in seat.entities]
-            check_seats(f"match row {match.row}", env.use, known[key], listed, round_.rows[match.row].remapped)
+            names = [entity.name for entity in entities]
+            check_seats(f"match row {match.row}", row.env.use, names, listed, row.remapped)
+            copies[match.row] = bytes_per_copy(row, match.seats, entities) * row.env.num_envs
+            for number, seat in enumerate(match.seats):
+                self._check_seat(f"seat {number} of match row {match.row}", row, seat, entities)
+                size = bytes_per_transition(entities[seat.entities[0]])
+                lanes = row.env.num_envs * len(seat.entities)
+                rollouts[match.row, number] = size * lanes * self._horizon(planned, round_, seat.player)
+                if (replay := self._replay(seat, entities)) is not None:
+                    replays[seat.player] = replay
+        return MemoryNeeds(copies, rollouts, replays)
 
+    def _make(self, env: EnvConfig) -> tuple[EntitySpaces, ...]:
+        """Return the entities of an environment, which is made once."""
+        key = env.model_dump_json(include={"use", "settings", "wrappers"})
+        if key not in self._entities:
+            self._announce(f"environment {env.use!r}", env.start_timeout, "env.start_timeout")
+            try:
+                environment = registry.make_environment(
+                    env.use, env.settings, [(w.use, w.settings) for w in env.wrappers]
+                )
+                self._entities[key] = tuple(environment.entities)
+                environment.close()
+            except ConfigError:
+                raise
+            except (Exception, SystemExit) as error:
+                raise ConfigError(f"environment {env.use!r}: constructor {fault_of(error).cause}") from error
+        return self._entities[key]
 
-def check_replays(config: RunConfig, memory: int | None) -> None:
-    """Hold the policies that learn from a replay against the spaces of their seats, and against a machine's memory.
+    def _check_seat(self, place: str, row: TableRow, seat: Seat, entities: Sequence[EntitySpaces]) -> None:
+        """Check that a player's policy can play a seat.
 
-    Args:
-      config: of the run.
-      memory: bytes of the one machine that all ranks are on; None where there are several.
-
-    Raises:
-      ConfigError: an algorithm cannot play a seat, or the replays do not fit.
-    """
-    for round_ in config.round_list():
-        replays = replay_bytes(config, round_.rows)
-        total = sum(replays.values())
-        if memory is not None and total > memory:
-            player = max(replays, key=replays.__getitem__)
+        Raises:
+          ConfigError: it cannot, or its class does not exist.
+        """
+        config, player = self._config, seat.player
+        use = config.players[player].use
+        model = registry.policy_settings_model(use)
+        if model is None:
+            registry.check_reference(use)
+        if needs_class(config, row, player) and (model is None or use == "sb3"):
+            check_kind(config, row, player, self._import(use))
+        own = [entities[entity] for entity in seat.entities]
+        learns_by_lanes = (
+            model is not None and use not in ("sb3", "random", "external") and config.players[player].learns
+        )
+        differ = any(_key(each) != _key(own[0]) for each in own)
+        if differ and learns_by_lanes:
+            names = ", ".join(each.name for each in own)
             raise ConfigError(
-                f"policies.{player}.settings.capacity: expected replays that fit the {memory / 1e9:.1f} GB of this "
-                f"machine, found {total / 1e9:.1f} GB when they are full; lower capacity"
+                f"policy {use!r} shares its parameters among the entities of a seat ({names}), but their spaces "
+                "differ; give entities with different spaces seats of their own"
+            )
+        if differ and config.league is not None:
+            names = ", ".join(each.name for each in own)
+            raise ConfigError(f"a league needs the same spaces for all entities of a side; those of {names} differ")
+        if model is not None and hasattr(model, "check_spaces"):
+            settings = model(**config.players[player].settings)
+            for each in own:
+                settings.check_spaces(use, each)
+        first, spaces = self._seats.setdefault(player, (place, own[0]))
+        if learns_by_lanes and _key(spaces) != _key(own[0]):
+            raise ConfigError(
+                f"player {player!r} sits on seats with different spaces: {spaces.observation} and {spaces.action} on "
+                f"{first}, {own[0].observation} and {own[0].action} on {place}; one policy needs the same spaces "
+                "everywhere: give the other seats a player of their own"
             )
 
+    def _import(self, use: str) -> type:
+        """Return the class of a policy."""
+        self._announce(f"policy {use!r}", IMPORT_TIMEOUT, "the limit of an import")
+        try:
+            return registry.policy_class(use)
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ConfigError(f"policy {use!r}: its module {fault_of(error).cause}") from error
 
-def replay_bytes(config: RunConfig, rows: Sequence[TableRow]) -> dict[str, int]:
-    """Return the memory of each player's replay when it is full, all workers together; of those that have one.
+    def _replay(self, seat: Seat, entities: Sequence[EntitySpaces]) -> int | None:
+        """Return the bytes of a player's full replay; None if it has none."""
+        policy = self._config.players[seat.player]
+        model = registry.policy_settings_model(policy.use)
+        if model is None or not policy.learns or not hasattr(model, "replay_bytes"):
+            return None
+        return model(**policy.settings).replay_bytes(entities[seat.entities[0]])
+
+    def _horizon(self, planned: Plan, round_: Round, player: str) -> int:
+        """Return the time steps of a player's rollouts; 0 if it has none that are known."""
+        policy = self._config.players[player]
+        model = registry.policy_settings_model(policy.use)
+        if model is None or not policy.learns or player not in planned.places:
+            return 0
+        settings = model(**policy.settings)
+        if hasattr(settings, "update_size"):
+            return settings.update_size(*lanes_of_group(planned, round_.rows, player)).horizon
+        return getattr(settings, "horizon", 0)
+
+    def _check_weights(self) -> None:
+        """Load each weights file that players are to start from into its policy once; imports torch if there is one.
+
+        Raises:
+          ConfigError: a file cannot be read, or its tensors do not fit; the player and both shapes are named.
+        """
+        config = self._config
+        files = {name: policy.warm_start for name, policy in config.players.items() if policy.warm_start is not None}
+        if config.league is not None:
+            files |= config.league.pretrained(config.seed)
+        rows = [row for round_ in config.round_list() for row in round_.rows] if files else []
+        for row in rows:
+            for seat in row.seats:
+                path, policy = files.pop(seat.player, None), config.players[seat.player]
+                if path is None or hasattr(self._import(policy.use), "run"):
+                    continue
+                spaces = self._make(row.env)[seat.entities[0]]
+                try:
+                    built = registry.build_policy(policy.use, spaces, policy.settings, lanes=1, seed=0)
+                    registry.load_policy_weights(built, path)
+                except ConfigError as error:
+                    raise ConfigError(f"player {seat.player!r} cannot start from its weights: {error}") from error
+
+
+def _key(spaces: EntitySpaces) -> tuple[str, str, int]:
+    return str(spaces.observation), str(spaces.action), spaces.mask_size
+
+
+def check_memory(needs: Sequence[MemoryNeeds], config: RunConfig, ranks: int, available: int) -> None:
+    """Check that the processes of a run on one machine fit into its memory.
+
+    Args:
+      needs: of each round.
+      config: of the run.
+      ranks: number of ranks.
+      available: bytes of the machine, or of what the job may use of it.
 
     Raises:
-      ConfigError: an algorithm cannot play a seat.
+      ConfigError: they do not; the message has the sum and its largest parts.
     """
-    found: dict[str, int] = {}
-    for row in rows:
-        entities: tuple[EntitySpaces, ...] = ()
-        for seat in row.seats:
-            policy = config.players[seat.player]
-            model = registry.policy_settings_model(policy.use)
-            if model is None or not hasattr(model, "replay_bytes"):
-                continue
-            settings = model(**policy.settings)
-            entities = entities or entities_of(row.env)
-            for entity in seat.entities:
-                settings.check_spaces(policy.use, entities[entity])
-            if policy.learns:
-                found[seat.player] = settings.replay_bytes(entities[seat.entities[0]])
-    return found
+    for round_, need in zip(config.round_list(), needs, strict=True):
+        planned = plan(round_.rows, [0] * ranks, config.spares)
+        total = 1e6 * sum(need.of_nodes(planned).values())
+        if total > available:
+            raise ConfigError(
+                f"expected a run that fits into the {available / 1e9:.1f} GB of this machine, found about "
+                f"{total / 1e9:,.1f} GB: {need.describe(planned)}; {need.remedy(planned)}"
+            )
 
 
 def notes_on_updates(config: RunConfig, round_: Round, planned: Plan) -> list[str]:
@@ -121,30 +240,3 @@ def notes_on_updates(config: RunConfig, round_: Round, planned: Plan) -> list[st
                 f"{size.usual_minibatch}; raise minibatches, or lower num_envs or horizon"
             )
     return notes
-
-
-def check_weights(config: RunConfig) -> None:
-    """Load each weights file that players are to start from into its policy once.
-
-    Builds policies, and so imports torch, where there is such a file; never called in a run's own processes.
-
-    Raises:
-      ConfigError: a file cannot be read, or its tensors do not fit; the player and both shapes are named.
-    """
-    files = {name: policy.warm_start for name, policy in config.players.items() if policy.warm_start is not None}
-    if config.league is not None:
-        files |= config.league.pretrained(config.seed)
-    if not files:
-        return
-    for round_ in config.round_list():
-        for row in round_.rows:
-            for seat in row.seats:
-                path, policy = files.pop(seat.player, None), config.players[seat.player]
-                if path is None or hasattr(registry.policy_class(policy.use), "run"):
-                    continue
-                spaces = entities_of(row.env)[seat.entities[0]]
-                try:
-                    built = registry.build_policy(policy.use, spaces, policy.settings, lanes=1, seed=0)
-                    registry.load_policy_weights(built, path)
-                except ConfigError as error:
-                    raise ConfigError(f"player {seat.player!r} cannot start from its weights: {error}") from error

@@ -57,6 +57,7 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
     Returns:
       The exit code; that of the root counts for the run.
     """
+    sys.argv = sys.argv[:1]  # code of users that parses its arguments finds none of ours
     world = World()
     started = started_by_mpi()
     if started is not None and world.size == 1 < started[1]:

@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any
 
 from arena.common import registry
-from arena.common.errors import ConfigError
 from arena.common.waiting import Waiter, do_nothing
 from arena.comms import GroupChannel, LoneMember, Mailbox, World
 from arena.config.gateway import ExternalSettings
 from arena.config.run import RunConfig
 from arena.group.context import Context
+from arena.group.policy_kinds import check_kind
 from arena.plan.layout import Assignment, Match, port_number
 
 
@@ -130,7 +130,7 @@ class Roles:
 
             worker_class = RemoteTrainerWorker
         if worker_class is CustomLoopWorker:
-            self._refuse_a_policy_that_runs_itself(context, self.config.players[context.me.player].use)
+            self._check_kind(context)
 
         def worker(context: Context, environment: int) -> Any:
             self.worker = worker_class(context, channel, environment)
@@ -178,12 +178,7 @@ class Roles:
         use = self.config.players[str(context.me.player)].use
         if hasattr(registry.policy_class(use), "run"):
             sampler_class = CustomSampler
-            self._refuse_a_policy_that_runs_itself(context, use)
-            if not hasattr(registry.policy_class(use), "learn"):
-                raise ConfigError(
-                    f"policies.{context.me.player}.learners: expected a class with learn(batch) beside run, found "
-                    f"{use} without"
-                )
+            self._check_kind(context)
         self._sit(context, sampler_class)
 
     def _serve_runner(self, context: Context) -> None:
@@ -209,7 +204,7 @@ class Roles:
         player = context.plan.matches[match].seats[number].player
         me = Assignment(me.rank, me.node, "worker", match, number, player, in_worker=True)
         context = context._replace(me=me, waiter=waiter)
-        self._refuse_a_loop(context)
+        self._check_kind(context)
         if player in context.plan.learners:
             self._serve_sampler(context)
             return
@@ -219,36 +214,13 @@ class Roles:
         member = LoneMember(places.index((match, number)), len(places))
         self._serve_on_seat(ActLearnWorker(context, member, self.world.rank))
 
-    def _refuse_a_loop(self, context: Context) -> None:
-        """Refuse a policy with a loop of its own where a worker shares its rank with others.
+    def _check_kind(self, context: Context) -> None:
+        """Check that the policy of this rank is of a kind that its match can have.
 
         Raises:
-          ConfigError: it has one.
-        """
-        use = self.config.players[str(context.me.player)].use
-        if hasattr(registry.policy_class(use), "run"):
-            raise ConfigError(
-                f"policies.{context.me.player}.use: expected a policy that separates act from learn (such as ppo) in a "
-                f"match whose seats share a rank, found {use}, which has a loop of its own"
-            )
-
-    def _refuse_a_policy_that_runs_itself(self, context: Context, use: str) -> None:
-        """Refuse a policy with a loop of its own where the run asks for what only an act-learn policy can do.
-
-        Raises:
-          ConfigError: it does.
+          ConfigError: it is not.
         """
         assert context.me.match is not None
+        player = str(context.me.player)
         row = context.round.rows[context.plan.matches[context.me.match].row]
-        env, outside = row.env, row.outside
-        for key, asked, why in (
-            ("league.policy", self.config.league is not None, "; it cannot play as an opponent"),
-            ("deterministic", self.config.deterministic, ": where it stands between two updates only it could say"),
-            ("env.use: gateway", outside, " and takes every copy to be in step"),
-            ("env.wait_timeout", env.wait_timeout is not None, " and takes every copy to be in step"),
-        ):
-            if asked:
-                raise ConfigError(
-                    f"{key}: expected policies that separate act from learn (such as ppo), found {use}, which has "
-                    f"a loop of its own{why}"
-                )
+        check_kind(self.config, row, player, registry.policy_class(self.config.players[player].use))

@@ -1,20 +1,18 @@
 """A plan as text: what ``--dry-run`` prints."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from arena.common.text import count_of, ranges
 from arena.config.run import Round, RunConfig
 from arena.config.table import Seat
 from arena.plan.layout import Assignment, Plan
+from arena.plan.memory import MemoryNeeds
 
 MOST_RANKS = 40  # more are folded: a line for each row of the table and node, not for each rank
 MOST_LINES = 60  # of any table
 MOST_NODES = 8  # that are named one by one
-
-# Proportional share of a process in MB, measured on Linux with the CPU build of torch.
-MEMORY = {"root": 60, "environment": 45, "gateway": 75, "worker": 165, "runner": 165, "learner": 165, "idle": 45}
 
 
 def describe(
@@ -22,7 +20,7 @@ def describe(
     config: RunConfig,
     round_: Round,
     node_names: Sequence[str] | None = None,
-    replays: Mapping[str, int] | None = None,
+    needs: MemoryNeeds | None = None,
 ) -> str:
     """Return a plan as text for people: who does what, group by group, and how much memory that may take.
 
@@ -31,7 +29,7 @@ def describe(
       config: the file that it follows from.
       round_: the round that it is for.
       node_names: the name of each node by its number; ``node 0``, ... without them.
-      replays: bytes of each player's full replay, of all its workers together.
+      needs: memory of copies, rollouts and replays; None counts processes only.
     """
     nodes = _Nodes(plan, node_names)
     folded = len(plan.assignments) > MOST_RANKS
@@ -40,7 +38,7 @@ def describe(
     if plan.idle:
         least = min(map(len, plan.seating))
         lines.append(f"idle: {nodes.ranks(plan.idle)}; the smallest match takes {count_of(least, 'rank')}")
-    return "\n".join([*lines, _memory(plan, nodes, replays or {}), ""])
+    return "\n".join([*lines, _memory(plan, nodes, needs or MemoryNeeds({}, {}, {})), ""])
 
 
 def summary(plan: Plan) -> str:
@@ -191,35 +189,8 @@ def _groups(plan: Plan, config: RunConfig) -> list[str]:
     return lines
 
 
-def memory_of_nodes(plan: Plan, replays: Mapping[str, int]) -> Counter[int]:
-    """Return about how many MB the processes on each node take, without what copies and networks hold.
-
-    Args:
-      plan: the plan.
-      replays: bytes of each player's full replay, of all its workers together.
-    """
-    need = Counter[int]()
-    for one in plan.assignments:
-        need[one.node] += MEMORY[one.role]
-        if one.player is not None and one.player in replays:
-            holders = plan.learners.get(one.player)
-            if holders is None or one.role == "learner":
-                need[one.node] += round(replays[one.player] / len(holders or plan.groups[one.player]) / 1e6)
-    return need
-
-
-def _memory(plan: Plan, nodes: _Nodes, replays: Mapping[str, int]) -> str:
-    need = memory_of_nodes(plan, replays)
+def _memory(plan: Plan, nodes: _Nodes, needs: MemoryNeeds) -> str:
+    need = needs.of_nodes(plan)
     total, (fullest, most) = sum(need.values()), need.most_common(1)[0]
-    roles = {one.role for one in plan.assignments}
-    gateways = f", {MEMORY['gateway']} MB for a gateway" if "gateway" in roles else ""
-    others = "".join(f", a {role}" for role in ("runner", "learner") if role in roles)
-    filled = [f"{size / 1e6:,.0f} MB of {player}" for player, size in replays.items()]
     where = f", {most / 1000:.1f} GB of it on {nodes.name(fullest)}, the most on one node" if len(nodes.all) > 1 else ""
-    return (
-        f"memory: about {total / 1000:.1f} GB{where}; an estimate from {MEMORY['root']} MB for the root, "
-        f"{MEMORY['environment']} MB for an environment process"
-        f"{gateways} and {MEMORY['worker']} MB for a worker{others}"
-        f"{', and full replays: ' + ', '.join(filled) if filled else ''}; "
-        "environment copies and networks need memory in addition"
-    )
+    return f"memory: about {total / 1000:.1f} GB{where}: {needs.describe(plan)}; networks need memory in addition"

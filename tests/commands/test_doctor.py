@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from arena.commands.doctor import judge, machine, storage
+from arena.commands.doctor import judge, storage
 from arena.commands.doctor.machine import Graphics, Machine
 from arena.commands.doctor.measured import Library, Pings
 from arena.launch import mpirun_probe
+from arena.system import control_groups
 
 LIBRARY = Library("Open MPI 5.0.11", "4.1.2", "/mpi/lib/libmpi.so.40")
 LAN = ("a and b", Pings(60e-6, 117e6, 0.001))
@@ -134,8 +135,8 @@ def control_group(place: Path, monkeypatch, files: dict[str, str], line: str) ->
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text)
     (place / "self").write_text(line)
-    monkeypatch.setattr(machine, "CGROUPS", place)
-    monkeypatch.setattr(machine, "MEMBERSHIP", place / "self")
+    monkeypatch.setattr(control_groups, "CGROUPS", place)
+    monkeypatch.setattr(control_groups, "MEMBERSHIP", place / "self")
 
 
 def test_limits_of_the_second_version_of_control_groups(tmp_path, monkeypatch):
@@ -148,8 +149,8 @@ def test_limits_of_the_second_version_of_control_groups(tmp_path, monkeypatch):
         "job/step/memory.current": "1000",
     }
     control_group(tmp_path, monkeypatch, files, "0::/job/step\n")
-    assert machine.cpu_quota() == 1.5
-    assert machine.memory_limit() == (4000, 1000)
+    assert control_groups.cpu_quota() == 1.5
+    assert control_groups.memory_limit() == (4000, 1000)
 
 
 def test_limits_of_the_first_version_of_control_groups(tmp_path, monkeypatch):
@@ -161,8 +162,8 @@ def test_limits_of_the_first_version_of_control_groups(tmp_path, monkeypatch):
     }
     # As in a container: the place is the host's, and not to be seen from inside.
     control_group(tmp_path, monkeypatch, files, "3:cpu,cpuacct:/docker/x\n4:memory:/docker/x\n")
-    assert machine.cpu_quota() is None
-    assert machine.memory_limit() == (9000, 2000)
+    assert control_groups.cpu_quota() is None
+    assert control_groups.memory_limit() == (9000, 2000)
 
 
 def test_the_trial_leaves_nothing_behind_and_keeps_what_was_there(tmp_path):

@@ -3,8 +3,9 @@
 import pytest
 import yaml
 
+from arena.common.errors import ConfigError
 from arena.config.run import load_config
-from arena.launch.preflight import notes_on_updates
+from arena.launch.preflight import check_memory, inspect_run, notes_on_updates
 from arena.plan.layout import plan, ranks_of_run
 
 
@@ -44,3 +45,85 @@ def test_an_update_of_over_half_of_the_budget_is_named(notes):
     (note,) = notes(64, 20_000, {"horizon": 128})
     assert "an update takes 16,384 transitions (128 lanes x horizon 128) of a budget of 20,000" in note
     assert not notes(64, 40_000, {"horizon": 128})
+
+
+ENVIRONMENTS = """
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from pettingzoo import ParallelEnv
+
+
+class IntegerBox(gymnasium.Env):
+    observation_space, action_space = Box(-1, 1, (3,), np.float32), Box(0, 5, (2,), np.int64)
+
+
+class Unlike(ParallelEnv):
+    metadata = {"name": "unlike"}
+    possible_agents = ["a", "b", "c", "d"]
+
+    def observation_space(self, agent):
+        return Box(-1, 1, (3 if agent in "ac" else 4,), np.float32)
+
+    def action_space(self, agent):
+        return Discrete(2)
+"""
+
+POLICIES = """
+class Loop:
+    def __init__(self, env, group):
+        pass
+
+    def run(self, steps):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"env": {"use": "IntegerBox"}}, r"this policy cannot choose from Box\(0, 5, \(2,\), int64\)"),
+        ({"env": {"use": "IntegerBoxes"}}, "has no 'IntegerBoxes' .did you mean 'IntegerBox'"),
+        ({"policies": {"p": {"use": "Lop"}}}, "has no 'Lop' .did you mean 'Loop'"),
+        (
+            {"policies": {"p": {"use": "Loop"}}, "matches": [{"seats": ["p"]}], "deterministic": True},
+            "deterministic: expected policies that separate act from learn",
+        ),
+        (
+            {"env": {"use": "Unlike"}, "matches": [{"seats": [["p", "p"]] * 2}]},
+            r"policy 'ppo' shares its parameters among the entities of a seat \(a, b\), but their spaces differ",
+        ),
+        (
+            {"env": {"use": "Unlike"}, "matches": [{"seats": ["p"] * 4}]},
+            "player 'p' sits on seats with different spaces: ",
+        ),
+    ],
+)
+def test_what_ranks_would_refuse_is_refused_before_they_start(tmp_path, changes, expected):
+    (tmp_path / "own.py").write_text(ENVIRONMENTS + POLICIES)
+    config = {
+        "name": "run",
+        "steps": 100,
+        "env": {"use": "gymnasium:CartPole-v1"},
+        "policies": {"p": {"use": "ppo"}},
+        "matches": [{"seats": ["p"]}],
+        **changes,
+    }
+    for section in (config["env"], *config["policies"].values()):
+        if section["use"] in ("IntegerBox", "IntegerBoxes", "Unlike", "Loop", "Lop"):
+            section["use"] = f"{tmp_path / 'own.py'}:{section['use']}"
+    path = tmp_path / "file.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    with pytest.raises(ConfigError, match=expected):
+        inspect_run(load_config(path))
+
+
+def test_a_run_that_needs_more_memory_than_there_is(tmp_path):
+    path = tmp_path / "file.yaml"
+    path.write_text(
+        "{name: run, steps: 100, env: {use: 'gymnasium:CartPole-v1', num_envs: 100_000_000}, "
+        "policies: {p: {use: ppo}}, matches: [{seats: [p]}]}"
+    )
+    config = load_config(path)
+    with pytest.raises(ConfigError, match=r"24.0 GB of this machine, found about 9\d\d.\d GB: 671.* GB for environ"):
+        check_memory(inspect_run(config), config, 3, 24_000_000_000)

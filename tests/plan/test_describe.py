@@ -3,8 +3,9 @@
 import pytest
 
 from arena.config.run import RunConfig
-from arena.plan.describe import describe, memory_of_nodes, summary, versus
+from arena.plan.describe import describe, summary, versus
 from arena.plan.layout import plan
+from arena.plan.memory import MemoryNeeds
 
 DUEL = {
     "name": "duel",
@@ -56,15 +57,28 @@ def test_groups_and_idle_ranks_are_named(view):
     assert "idle: ranks 5-7 (node 0); the smallest match takes 4 ranks\n" in text
 
 
+NOTHING, REPLAY = MemoryNeeds({}, {}, {}), MemoryNeeds({}, {}, {"blue": 3_000_000_000})
+
+
 def test_replays_are_part_of_the_memory_and_divided_among_workers():
     config = RunConfig.model_validate(DUEL)
     round_ = config.round_list()[0]
     planned = plan(round_.rows, [0, 0, 0, 1, 1])
-    without, full = memory_of_nodes(planned, {}), memory_of_nodes(planned, {"blue": 3_000_000_000})
+    without, full = NOTHING.of_nodes(planned), REPLAY.of_nodes(planned)
     assert {node: full[node] - without[node] for node in full} == {0: 1500, 1: 1500}
-    text = describe(planned, config, round_, replays={"blue": 3_000_000_000})
+    text = describe(planned, config, round_, needs=REPLAY)
     assert "memory: about 3.6 GB, 1.8 GB of it on node 1" in text
-    assert "and full replays: 3,000 MB of blue; environment copies" in text
+    assert ": 3.0 GB for the full replay of blue, 600 MB for processes; networks need memory" in text
+
+
+def test_copies_and_rollouts_are_part_of_the_memory_of_the_ranks_that_hold_them():
+    config = RunConfig.model_validate(DUEL)
+    planned = plan(config.round_list()[0].rows, [0, 0, 1, 2, 3])
+    needs = MemoryNeeds({0: 2_000_000_000}, {(0, 0): 500_000_000, (0, 2): 700_000_000}, {})
+    more = {node: size - NOTHING.of_nodes(planned)[node] for node, size in needs.of_nodes(planned).items()}
+    assert more == {0: 2000, 1: 500, 2: 0, 3: 700}
+    assert needs.describe(planned).startswith("2.0 GB for environment copies and their messages, 1.2 GB for rollouts")
+    assert needs.remedy(planned) == "lower num_envs"
 
 
 APART = {
@@ -82,12 +96,12 @@ def test_learners_are_planned_with_their_memory():
     config = RunConfig.model_validate(data)
     round_ = config.round_list()[0]
     planned = plan(round_.rows, [0, 0, 0, 1, 1, 1])
-    text = describe(planned, config, round_, replays={"blue": 3_000_000_000})
+    text = describe(planned, config, round_, needs=REPLAY)
     assert "learning policy (2,000 for blue)\n" in text
     assert "6 ranks: 1 root, 0 environment processes, 2 runners, 0 workers, 3 learners, 0 idle; " in text
     assert "group blue: 2 workers of ppo, 2 learners; workers are at most 4 updates behind\n" in text
     assert "group red: 2 workers of ppo, 1 learner; workers take turns with them\n" in text
-    without, full = memory_of_nodes(planned, {}), memory_of_nodes(planned, {"blue": 3_000_000_000})
+    without, full = NOTHING.of_nodes(planned), REPLAY.of_nodes(planned)
     assert sum(full.values()) - sum(without.values()) == 3000
     assert all(full[planned.assignments[rank].node] - 1500 >= 330 for rank in planned.learners["blue"])
 

@@ -8,7 +8,7 @@ from arena.commands.doctor.machine import Graphics, Machine
 from arena.commands.doctor.measured import Library, Pings
 from arena.commands.doctor.storage import Storage
 from arena.common.text import count_of, ranges
-from arena.plan.describe import MEMORY
+from arena.plan.memory import PROCESS
 
 SHARED_MEMORY_OF_A_RANK = 8e6
 """Bytes of /dev/shm that an MPI takes for a rank and its queues, with room to spare."""
@@ -123,13 +123,13 @@ def memory(by_node: Sequence[Sequence[Machine]]) -> list[Finding]:
     """Judge whether the ranks of each node fit into its memory, and their queues into /dev/shm."""
     findings = []
     for node in by_node:
-        machine, needed = node[0], 1e6 * MEMORY["worker"] * len(node)
+        machine, needed = node[0], 1e6 * PROCESS["worker"] * len(node)
         limit = machine.memory_limit
         text = f"{machine.host}: {machine.memory / 1e9:.1f} GB free"
         text += "" if limit is None else f" of the {limit / 1e9:.1f} GB that the control group allows"
         text += f", {needed / 1e9:.1f} GB for {count_of(len(node), 'rank')} that learn"
         remedy = "take fewer ranks on a node, or ask the queue for more (--mem, --mem-per-cpu)"
-        if machine.memory < 1e6 * MEMORY["environment"] * len(node):
+        if machine.memory < 1e6 * PROCESS["environment"] * len(node):
             findings.append(problem("memory", text, remedy))
         elif machine.memory < needed:
             findings.append(warning("memory", text, remedy))

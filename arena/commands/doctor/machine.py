@@ -5,15 +5,11 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import arena
-
-CGROUPS, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-UNLIMITED = 1 << 60
-"""What version 1 of the control groups gives as a limit where there is none is about 2**63 bytes."""
+from arena.system.control_groups import cpu_quota, memory_limit
 
 
 class Machine(NamedTuple):
@@ -67,49 +63,6 @@ def _free_memory() -> int:
         if line.startswith("MemAvailable:"):
             return 1024 * int(line.split()[1])
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _control_groups(controller: str) -> Iterator[Path]:
-    """Yield the directories of this process's control group and those around it, of either version."""
-    for line in MEMBERSHIP.read_text().splitlines():
-        _, controllers, place = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
-            continue
-        # Inside a container the place is that of the host, and only the root of it is to be seen.
-        root = CGROUPS / controllers if controllers else CGROUPS
-        group = root / place.strip("/")
-        yield from (path for path in (group, *group.parents) if path.is_relative_to(root) and path.is_dir())
-
-
-def _numbers(path: Path) -> list[int]:
-    """Return the numbers in a file: none where it is missing or says max."""
-    try:
-        return [int(word) for word in path.read_text().split() if word.lstrip("-").isdecimal()]
-    except OSError:
-        return []
-
-
-def cpu_quota() -> float | None:
-    """Return the cores' worth of time that the tightest control group grants, or None."""
-    found = []
-    for group in _control_groups("cpu"):
-        quota = _numbers(group / "cpu.max")  # version 2: quota and period, or "max" and period
-        if len(quota) != 2:
-            quota = _numbers(group / "cpu.cfs_quota_us") + _numbers(group / "cpu.cfs_period_us")
-        if len(quota) == 2 and quota[0] > 0:
-            found.append(quota[0] / quota[1])
-    return min(found, default=None)
-
-
-def memory_limit() -> tuple[int | None, int]:
-    """Return (bytes that the tightest control group allows or None, bytes that it uses)."""
-    found = []
-    for group in _control_groups("memory"):
-        for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-            allowed, taken = _numbers(group / limit), _numbers(group / used)
-            if allowed and taken and allowed[0] < UNLIMITED:
-                found.append((allowed[0], taken[0]))
-    return min(found, default=(None, 0))
 
 
 class Graphics(NamedTuple):
