@@ -1,6 +1,7 @@
 """A run as every rank goes through it: set up the world, then round after round take the role that the plan gives."""
 
 import logging
+import os
 import signal
 import socket
 import sys
@@ -66,8 +67,12 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
         return 2
     setup_waiter = _waiter(world, WaitConfig(), lambda text: print(f"rank {world.rank} {text}", file=sys.stderr))
     config, run, goes_on = _agree_on_config(world, setup_waiter, path, overrides, resume)
-    if config is None or run is None:
+    if config is None:
         return 2
+    if world.rank:  # code of users may change the folder; the root runs none
+        config = config.model_copy(update={"run_root": os.path.abspath(config.run_root)})
+        run = RunDirectory(config.run_root, config.name)
+    assert run is not None
     mailbox = Mailbox(world)
     alone = config.records.log == "rank"
     log = open_log(run.log, f"rank-{world.rank:05d}" if alone else f"node-{world.nodes[world.rank]:05d}")
@@ -97,8 +102,8 @@ def _agree_on_config(
     """Have the root alone read the file, take the lease of the run directory and fill it.
 
     Returns:
-      The configuration and the run directory, None on every rank after an error of the user's; and, on the root,
-      whether the run goes on from a checkpoint.
+      The configuration, None on every rank after an error of the user's; on the root, the run directory, and whether
+      the run goes on from a checkpoint.
     """
     config: RunConfig | None = None
     run: RunDirectory | None = None
@@ -130,10 +135,7 @@ def _agree_on_config(
             if run is not None:
                 run.release_lease()
             print(f"error: {error}", file=sys.stderr, flush=True)
-    config = world.share(config, waiter)
-    if config is not None and run is None:
-        run = RunDirectory(config.run_root, config.name)
-    return config, run, goes_on
+    return world.share(config, waiter), run, goes_on
 
 
 def _plan_as_data(planned: Any) -> dict[str, Any]:

@@ -225,7 +225,7 @@ class Root:
     def order_checkpoint(self, *, last: bool = False) -> WriteCheckpoint:
         """Begin the next checkpoint; ``last`` of a round or of the run."""
         number, self._number = self._number, self._number + 1
-        return WriteCheckpoint(number, str(self._checkpoints.begin(number)), last)
+        return WriteCheckpoint(number, str(self._checkpoints.begin(number).absolute()), last)
 
     def complete_checkpoint(
         self, order: WriteCheckpoint, learning: Iterable[str], parts: Iterable[CheckpointPart] = (), *, finished: bool
