@@ -27,4 +27,8 @@ class MatchOver(Exception):
     """Raised by a proxy inside a policy's ``run`` when the match it sits in has ended; the worker catches it."""
 
 
+class MatchGivenUpError(MatchOver):
+    """The match has ended since its environment has failed too often; the other matches of the run go on."""
+
+
 GO_ON = "the last checkpoint stands: continue with --resume"

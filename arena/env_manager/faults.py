@@ -49,7 +49,15 @@ class NotANumberError(ValueError):
 
 
 class RetriesSpentError(GivenUpError):
-    """A copy failed more often in a row than ``max_retry`` allows: it is given up."""
+    """A copy failed more often in a row than ``max_retry`` allows: it is given up.
+
+    Attributes:
+      sentence: what has failed, without the traceback that the text ends with.
+    """
+
+    def __init__(self, sentence: str, traceback_: str = "") -> None:
+        super().__init__(f"{sentence}\n{traceback_}".rstrip())
+        self.sentence = sentence
 
 
 class CallError(RuntimeError):

@@ -361,7 +361,8 @@ class BaseEnvManager:
         if failed > allowed:
             raise RetriesSpentError(
                 f"environment copy {env_id} failed {failed} times in a row, without finishing an episode between; "
-                f"expected at most {allowed} (max_retry). The last time:\n{fault.text}"
+                f"expected at most {allowed} (max_retry). The last time: {fault.method} {fault.cause or fault.line}",
+                fault.text,
             )
         return pause_before(self.settings, failed)
 

@@ -24,17 +24,18 @@ from arena.env_manager.source import EnvironmentSource
 from arena.environment.async_batches import AsyncBatches
 from arena.environment.batch_writer import BatchWriter
 from arena.environment.episodes import RunningEpisodes
-from arena.environment.first_episodes import FirstEpisodes
+from arena.environment.first_episodes import FirstEpisodes, NeverWorkedError
 from arena.environment.handshake import SeatsOnOffer, connect_seats
 from arena.environment.job_queue import JobQueue, Lineup
 from arena.environment.stepping import InProcessStepper, SubprocessStepper
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.plan.layout import Match
 from arena.plan.seats import check_seats
-from arena.protocol.messages import CloseMatch, Job, Note
+from arena.protocol.messages import CloseMatch, Job, MatchGivenUp, Note
 from arena.protocol.seat import ResetRequest
 from arena.protocol.wire import (
     DONE,
+    GIVEN_UP,
     MATCH_OVER,
     RESET,
     ShapeError,
@@ -173,7 +174,7 @@ class EnvironmentProcess:
             self._late = async_batches.late
             self._next_batch = async_batches.next_batch
         self._workers, self._announced, self._waiter = tuple(worker_ranks), -1, waiter
-        self._closing = False
+        self._closing, self._ending = False, MATCH_OVER
         self._next_look = 0.0
 
     # Setting up -----------------------------------------------------------------------------------------------
@@ -225,16 +226,24 @@ class EnvironmentProcess:
             self._waiter.until(self._has_job, lambda: "the first job of the league")
         open_batches = True
         while open_batches:
-            batch = self._next_batch()
-            asked = self._channel.asked(batch)
-            if self._closing or (asked and self._all_done(asked)):
-                open_batches = self._end(batch)
-                continue
-            if asked and self._wants_reset(batch, asked):
-                if not self._reset(batch):
+            batch = -1
+            try:
+                batch = self._next_batch()
+                asked = self._channel.asked(batch)
+                if self._closing or (asked and self._all_done(asked)):
+                    open_batches = self._end(batch)
                     continue
-            else:
-                self._step(batch)
+                if asked and self._wants_reset(batch, asked):
+                    if not self._reset(batch):
+                        continue
+                else:
+                    self._step(batch)
+            except NeverWorkedError:
+                raise
+            except RetriesSpentError as error:
+                self._give_up(error)
+                open_batches = batch < 0 or self._end(batch)
+                continue
             self._channel.send(batch)
             self._episodes.count()
             if self._episodes.steps_at_end is not None:
@@ -246,6 +255,20 @@ class EnvironmentProcess:
                 self._episodes.report_if_due(now)
         self._episodes.report()
         self._channel.close()
+
+    def _give_up(self, error: RetriesSpentError) -> None:
+        """End the match, whose environment fails for good, while the others go on.
+
+        Raises:
+          RetriesSpentError: ``error``, in a deterministic run, whose groups must not depend on what comes first.
+        """
+        if self._ends_by_seats or self._closing:
+            raise error
+        self._log.error("match %d is given up: %s", self._match.index, error)
+        text = f"{error.sentence} (traceback: {path_of_log(self._log)})"
+        self._mailbox.post(0, MatchGivenUp(self._match.index, text))
+        self._closing = True
+        self._ending = MATCH_OVER | GIVEN_UP
 
     def _all_done(self, asked: Sequence[int]) -> bool:
         """Whether no seat needs another step of the batch."""
@@ -282,7 +305,7 @@ class EnvironmentProcess:
             if message.header[1] and s not in taken:
                 self._channel.take_side(batch, s)
             header = self._channel.records[batch][s].header
-            header[0] |= MATCH_OVER
+            header[0] |= self._ending
             header[1] = 0
         return self._channel.send_last(batch)
 

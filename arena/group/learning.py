@@ -47,7 +47,7 @@ class LearningMember(Member):
         self.learns = False
         self.seen: SampleKeeper | None = None
         self.league = None if context.config.league is None else LeaguePlayer(context, self.player)
-        self._spaces_written = False
+        self._spaces_written = self._is_updating = False
         self._last: int | None = None
 
     @property
@@ -106,6 +106,11 @@ class LearningMember(Member):
         """Return the algorithm's state."""
         return self.policy.state_dict()
 
+    @property
+    def is_whole(self) -> bool:
+        """See ``Member``."""
+        return bool(self.policies) and not self._is_updating
+
     def worker_state(self) -> dict[str, Any]:
         """Return this rank's random generators and memory."""
         return self.policy.worker_state()
@@ -154,7 +159,9 @@ class LearningMember(Member):
     def update(self, rollout: "Rollout") -> None:
         """Learn from a rollout, together with the group."""
         self.policy.set_progress(self.progress())
+        self._is_updating = True
         self.metrics = self.policy.learn(rollout, self.channel)
+        self._is_updating = False
         if self.seen is not None:
             self.seen.keep()
         self.updates += 1

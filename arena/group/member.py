@@ -26,6 +26,7 @@ from arena.protocol.messages import (
     Note,
     Progress,
     Restart,
+    StateSaved,
     StopLearning,
     SurvivorState,
     WriteCheckpoint,
@@ -221,9 +222,29 @@ class Member(PlayerProcess, ABC):
         except OSError as error:
             self.note("WARNING", f"what {self.player} had learned is not written: {error}")
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the state is that of a finished update."""
+        return True
+
+    def answer_rescue(self, order: WriteCheckpoint | None) -> None:
+        """Do what a ``SaveState`` asks for: send the state of this rank to the root, or write it."""
+        mailbox = self.context.mailbox
+        if order is None:
+            is_whole = self.is_whole and self.learns and self.steps_of_player() > 0
+            mailbox.post(0, self.survivor_state() if is_whole else SurvivorState(self.context.world.rank))
+            return
+        self.write_recovered(order)
+        self._write_weights(RunDirectory(self.context.config.run_root, self.context.config.name))
+        mailbox.post(0, StateSaved(self.player))
+
     def write_snapshot(self, run: RunDirectory) -> None:
         """Write the player's weights as they are now, never to change: what it is played with from here on."""
-        weights = self.weights() if self.channel.rank == 0 else {}
+        if self.channel.rank == 0:
+            self._write_weights(run)
+
+    def _write_weights(self, run: RunDirectory) -> None:
+        weights = self.weights()
         if weights:
             path = run.snapshot(self.player, self.steps_of_player())
             try:
@@ -264,9 +285,11 @@ class Member(PlayerProcess, ABC):
             self.context.mailbox.post(0, Joined(self.player, self.channel.size, learns, self.act_learn))
 
     def finish(self) -> None:
-        """Tell the root that the budget is spent."""
+        """Write the weights, since the run may go on for long, and tell the root that the budget is spent."""
         if not self.finished:
             self.finished = True
+            if self.learns:
+                self.write_snapshot(RunDirectory(self.context.config.run_root, self.context.config.name))
             self.context.mailbox.post(0, Finished(self.player, self.channel.rank))
 
     def report(self, *, pooled: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from arena.common.errors import ConfigError, GivenUpError
 from arena.common.logs import open_log
-from arena.common.waiting import LATE, HangError, Waiter, usual_waits
+from arena.common.waiting import LATE, HangError, Pacer, Waiter, usual_waits
 from arena.comms import Mailbox, World
 from arena.config.resumed import kept_settings
 from arena.config.run import RunConfig, WaitConfig, load_config
@@ -23,7 +23,7 @@ from arena.launch.fault_tolerance import FaultTolerance
 from arena.launch.roles import Roles
 from arena.plan.layout import Role, describe_part, plan
 from arena.plan.pinning import ANYWHERE, place_of
-from arena.protocol.messages import Failure, Note, RoundOver, RoundStart, WriteCheckpoint
+from arena.protocol.messages import Failure, Note, RoundOver, RoundStart, SaveState, SurvivorState, WriteCheckpoint
 from arena.records.lease import LeaseLostError
 from arena.records.run_directory import Resume, RunDirectory
 from arena.system.cores import keeping_to
@@ -32,6 +32,9 @@ from arena.system.stack_dump import StackCollector, StackReporter
 
 ABORT_GRACE = 5.0
 """Seconds that a failing rank leaves the root to print its message and end the job, before it ends the job itself."""
+
+POLL_RESCUE_EVERY = 0.1
+"""Seconds between two looks of a rank that waits for a request to save its state."""
 
 ALONE = (
     "the launcher started {ranks} processes, but each of them finds itself alone: it belongs to another MPI than the "
@@ -85,12 +88,12 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
     rank.start_stack_reporter(setup_waiter)
     if config.fault_tolerance == "ulfm":
         rank.fault_tolerance.prepare(setup_waiter)
-    finished = True
+    code = 0
     if world.rank == 0:
-        finished = rank.run_root(goes_on)
+        code = rank.run_root(goes_on, stopped_code)
     else:
+        rank.answer_while_waiting()
         rank.run_member()
-    code = 0 if finished else stopped_code
     rank.fault_tolerance.finalize(code)
     world.close()
     return code
@@ -216,8 +219,13 @@ class Rank:
 
     # The root -------------------------------------------------------------------------------------------------
 
-    def run_root(self, resume: bool) -> bool:
-        """Go through all rounds as rank 0; return whether all were played to their end."""
+    def run_root(self, resume: bool, stopped_code: int) -> int:
+        """Go through all rounds as rank 0; return the exit code of the run.
+
+        Args:
+          resume: whether to go on from a checkpoint.
+          stopped_code: the code if not all rounds were played to their end.
+        """
         root: Any = None
         try:
             from arena.records.writer import RecordWriter, players_of
@@ -243,12 +251,15 @@ class Rank:
             self._run_rounds(root)
             view.close()
             root.describe_ranks()
-            records.close(exit=0)
+            code = 1 if root.given_up else 0
+            records.close(exit=code)
             self.stack_collector.close()
             self._conclude(records)
             self.run.release_lease()
             ignore_signals()  # all is written; Python, as it ends, would die of what it has handled until then
-            return root.finished
+            for text in root.given_up:
+                print(f"error: {text}", file=sys.stderr, flush=True)
+            return code or (0 if root.finished else stopped_code)
         except LeaseLostError as error:  # the records are another run's now
             print(f"error: {error}", file=sys.stderr, flush=True)
             self.world.abort(1)
@@ -297,6 +308,26 @@ class Rank:
         print(write_summary(self.run, records), flush=True)
 
     # The others -----------------------------------------------------------------------------------------------
+
+    def answer_while_waiting(self) -> None:
+        """In each longer wait, save the state of this rank if the root asks for it: the run may be about to fail."""
+        check, polling = self.waiter.check, Pacer(POLL_RESCUE_EVERY)
+
+        def check_and_answer() -> None:
+            check()
+            if polling.due():
+                self._answer_rescue()
+
+        self.waiter.check = check_and_answer
+
+    def _answer_rescue(self) -> None:
+        if (mail := self.mailbox.poll(SaveState)) is None:
+            return
+        worker = self.roles.worker
+        if worker is None:
+            self.mailbox.post(0, SurvivorState(self.world.rank))
+        else:
+            worker.answer_rescue(mail[1].order)
 
     def run_member(self) -> None:
         """Go through all rounds as any other rank."""
@@ -366,7 +397,8 @@ class Rank:
         try:
             self.mailbox.post(0, failure)
             while time.monotonic() < patience:
-                self.mailbox.poll()  # lets the message leave
+                self.world.stir()  # lets the message leave
+                self._answer_rescue()
                 time.sleep(0.01)
         except Exception:  # the root is gone, or ends the job at this moment: nothing more can be reported to it
             self.log.exception("the root cannot be reached")

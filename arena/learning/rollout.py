@@ -205,7 +205,7 @@ class Rollout:
     # Columns of lanes that go at their own pace (``arena.learning.lanes``), instead of all of the above
 
     def clear(self) -> None:
-        """Make room for other columns: no lane holds a transition."""
+        """Leave no transition in any lane."""
         for array in (self.acting, self.starts, self.over, self.cut, self.void):
             array.fill(False)
         for array in (self.earned, self.rewards, self.terminated, self.truncated, self.valid):

@@ -286,6 +286,33 @@ class RecoveryOrder(NamedTuple):
     writers: dict[str, int]
 
 
+class SaveState(NamedTuple):
+    """Root to a member of a group, in a run that is about to end early: send its state, or write it.
+
+    Attributes:
+      order: the checkpoint to write the player's state into; None asks for a ``SurvivorState``.
+    """
+
+    order: "WriteCheckpoint | None" = None
+
+
+class StateSaved(NamedTuple):
+    """Member of a group to root: the state of its player is written, as ``SaveState`` has asked."""
+
+    player: str
+
+
+class MatchGivenUp(NamedTuple):
+    """Environment process to root: its environment has failed too often, and the match has ended.
+
+    Attributes:
+      text: what has failed.
+    """
+
+    match: int
+    text: str
+
+
 class CloseMatch(NamedTuple):
     """Root to environment process: end the match at the next exchange."""
 

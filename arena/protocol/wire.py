@@ -38,7 +38,8 @@ ACTION_HEADER_WORDS = 3
 STEP, RESET, DONE = 0, 1, 2  # done: a step too, but this seat needs no more of them
 # What an environment process says besides the step itself: bits of the flags. Plain: in all copies everybody acts, as
 # before, and no episode begins or ends; a shorter way to say what the record's arrays say, too.
-MATCH_OVER, PLAIN = 1, 2
+# GIVEN_UP, with MATCH_OVER: the environment has failed too often.
+MATCH_OVER, PLAIN, GIVEN_UP = 1, 2, 4
 # Bits of the marks of a game outside: an episode of the entity begins here; its last action was never carried out; an
 # accident has ended its episode.
 BEGINS, WITHDRAWN, VOID = 1, 2, 4

@@ -20,12 +20,15 @@ from arena.protocol.messages import (
     ExperienceTotals,
     Failure,
     GatewayOpen,
+    MatchGivenUp,
     Note,
     Progress,
     RecoveryOrder,
     RoundOver,
     RoundStart,
     RunFailed,
+    SaveState,
+    StateSaved,
     SurvivorState,
     WriteCheckpoint,
 )
@@ -46,6 +49,9 @@ ASK_FOR = 2.5
 """Seconds that ranks have to say what they are doing; a rank that has given up ends the job by itself after 5."""
 
 
+STATES_WITHIN, WRITTEN_WITHIN = 2.0, 10.0
+"""Seconds that ranks have, before a job is aborted, to report what they could save, and to write it."""
+
 LAST_ANSWERS = 0.5
 """Seconds in which gateways answer the clients that wait, before a job is aborted."""
 
@@ -55,6 +61,7 @@ class Root:
 
     Attributes:
       stopping: whether a signal asked the run to end early.
+      given_up: a sentence for each match that was given up.
       ranks: for each rank that had a part, its role and whether it has loaded torch (only workers should).
     """
 
@@ -91,6 +98,8 @@ class Root:
         self._gateways: dict[int, str] = {}  # match -> where its games come to
         self._failed_noted = 0
         self._saved: dict[str, SurvivorState] = {}
+        self.given_up: list[str] = []
+        self._is_saving = False
 
     def listen_to_signals(self) -> None:
         """Have SIGTERM, SIGUSR1 and Ctrl-C end the run at the next update; a second one ends it at once."""
@@ -199,6 +208,7 @@ class Root:
             is_stopping=lambda: self.stopping,
             handle=self.handle,
             note_rank=self._note_rank,
+            give_up=self._give_up,
             refresh=self.refresh,
             order_checkpoint=self.order_checkpoint,
             complete_checkpoint=self.complete_checkpoint,
@@ -307,8 +317,15 @@ class Root:
             return RecoveryOrder(None, {})
         return RecoveryOrder(order, {player: one.rank for player, one in self._saved.items()})
 
-    def complete_recovery(self, recovery: RecoveryOrder) -> None:
-        """Complete the checkpoint from what the survivors have written; the next round starts from it."""
+    def complete_recovery(self, recovery: RecoveryOrder, at_risk: Iterable[str] | None = None) -> None:
+        """Complete the checkpoint from what the survivors have written; the next round starts from it.
+
+        Args:
+          recovery: the order that was carried out.
+          at_risk: players that go back to the newest checkpoint if no rank has saved them; None: those with learners.
+        """
+        if at_risk is None:
+            at_risk = self._plan.learners if self._plan is not None else ()
         order, saved = recovery.order, self._saved
         if order is not None:
             learning = {*self._learning, *saved}
@@ -320,7 +337,7 @@ class Root:
                         steps = self._steps_before.get(player, 0) + one.steps
                         self._progress(Progress(player, 0, steps, one.updates, True, one.metrics or {}))
                     self._steps[player], self._updates[player] = one.steps, one.updates
-            learning |= self._go_back_without_learners()
+            learning |= self._go_back(at_risk)
             self.complete_checkpoint(order, sorted(learning), parts, finished=False)
             self._learning = sorted(learning)
         if self._league is not None:
@@ -328,24 +345,32 @@ class Root:
             self._league.close()
             self._league = None
 
-    def _go_back_without_learners(self) -> set[str]:
-        """Have players whose learners have all died continue from the newest checkpoint: no worker has their state.
+    def _go_back(self, players: Iterable[str]) -> set[str]:
+        """Have players continue from the newest checkpoint whose state no rank has saved.
+
+        Args:
+          players: all that might have been saved.
 
         Returns:
-          These players.
+          Those that were not.
         """
-        apart = self._plan.learners if self._plan is not None else {}
-        lost = [player for player in apart if player not in self._saved]
+        lost = [player for player in players if player not in self._saved]
         newest = self._checkpoints.newest() if lost else None
         for player in lost:
             there = newest is not None and newest.manifest["round"] == self._round_number
             steps = newest.manifest["round_steps"].get(player, 0) if newest is not None and there else 0
             if steps < self._steps.get(player, 0):
-                text = f"no learner of {player} is left: it goes back from {self._steps[player]:,} to {steps:,} steps"
+                text = f"no rank has the state of {player}: it goes back from {self._steps[player]:,} to {steps:,} steps"
                 self._records.note("WARNING", text)
             self._steps[player] = steps
             self._updates[player] = 0 if newest is None else newest.manifest["updates"].get(player, 0)
         return set(lost)
+
+    def _give_up(self, message: MatchGivenUp) -> None:
+        """Note that a match is given up; the exit code of the run will be 1."""
+        text = f"match {message.match} is given up: {message.text}"
+        self.given_up.append(text)
+        self._records.note("ERROR", text)
 
     def _note_rank(self, message: RoundOver) -> None:
         self.ranks[message.rank] = {"role": message.role, "loaded_torch": message.loaded_torch}
@@ -393,6 +418,8 @@ class Root:
 
     def fail(self, failure: Failure) -> None:
         """Print why a rank cannot go on, once, and end the whole job."""
+        if not failure.user_error:
+            self._save_what_is_whole(failure.rank)
         self._view.close(failed=True)
         code = report_failure(failure)
         if failure.hang:
@@ -404,6 +431,51 @@ class Root:
             self._run.release_lease()
         self._warn_gateways(failure.rank)
         self._world.abort(code)
+
+    def _save_what_is_whole(self, failed: int) -> None:
+        """Write a last checkpoint from the ranks that are between two updates, before the job is aborted.
+
+        Args:
+          failed: the rank that ends the run; 0, or that of a player in the midst of an update, saves nothing.
+        """
+        if failed == 0 or self._plan is None or self._config.deterministic or self._is_saving:
+            return
+        self._is_saving = True
+        try:
+            self._rescue()
+        except Exception as error:  # the run has failed already, for another reason
+            self._records.note("WARNING", f"no last checkpoint: {error}")
+
+    def _rescue(self) -> None:
+        assert self._plan is not None
+        members = [a.rank for a in self._plan.assignments if a.player is not None or a.role == "runner"]
+        for rank in members:
+            self._mailbox.post(rank, SaveState())
+        states = self._replies(SurvivorState, len(members), STATES_WITHIN)
+        if not any(state.player is not None and state.learns for state in states):
+            return
+        recovery = self.order_recovery(states)
+        if recovery.order is None:
+            return
+        for rank in recovery.writers.values():
+            self._mailbox.post(rank, SaveState(recovery.order))
+        written = {reply.player for reply in self._replies(StateSaved, len(recovery.writers), WRITTEN_WITHIN)}
+        self._saved = {player: state for player, state in self._saved.items() if player in written}
+        self.complete_recovery(recovery, [*self._steps])
+
+    def _replies(self, kind: type, count: int, seconds: float) -> list[Any]:
+        """Return ``count`` messages of a kind, or those that come within some seconds; keep the records meanwhile."""
+        replies: list[Any] = []
+        until = time.monotonic() + seconds
+        while len(replies) < count and time.monotonic() < until:
+            mail = self._mailbox.poll()
+            if mail is None:
+                time.sleep(0.01)
+            elif isinstance(mail[1], kind):
+                replies.append(mail[1])
+            elif isinstance(mail[1], Progress | Episodes | Note):
+                self.handle(mail[1])
+        return replies
 
     def _warn_gateways(self, failed: int) -> None:
         """Let clients that wait at a gateway be answered before the job is aborted."""

@@ -14,6 +14,7 @@ from arena.protocol.messages import (
     Episodes,
     Finished,
     Joined,
+    MatchGivenUp,
     Published,
     RoundOver,
     StopLearning,
@@ -48,6 +49,7 @@ class RootServices(NamedTuple):
       is_stopping: whether a signal has asked the run to end.
       handle: takes a message that concerns the run rather than the round.
       note_rank: takes what a rank has said at its end of the round.
+      give_up: takes the end of a match whose environment has failed for good.
       refresh: draws the live view with this number of running matches, and flushes the records, when they are due.
       order_checkpoint: begins the next checkpoint; raises OSError where the disk refuses.
       complete_checkpoint: declares one complete.
@@ -59,6 +61,7 @@ class RootServices(NamedTuple):
     is_stopping: Callable[[], bool]
     handle: Callable[[Any], None]
     note_rank: Callable[[RoundOver], None]
+    give_up: Callable[[MatchGivenUp], None]
     refresh: Callable[[int], None]
     order_checkpoint: Callable[[], WriteCheckpoint]
     complete_checkpoint: CompleteCheckpoint
@@ -117,6 +120,9 @@ class RoundSupervisor:
         elif isinstance(message, RoundOver):
             self._busy.discard(message.rank)
             self._services.note_rank(message)
+        elif isinstance(message, MatchGivenUp):
+            self._services.give_up(message)
+            self._give_up(message.match)
         elif isinstance(message, Published):
             assert self._league is not None
             self._league.published(message)
@@ -149,6 +155,23 @@ class RoundSupervisor:
                 players = learning or players
             if all(self._is_finished(player) for player in (players & learning) or players):
                 self._close(index)
+
+    def _give_up(self, index: int) -> None:
+        """Go on without a match; a player that is in no other one learns no more."""
+        self._open.discard(index)
+        if self._league is not None:
+            self._league.close_match(index)
+        left = {seat.player for other in self._open for seat in self._plan.matches[other].seats}
+        for player in {seat.player for seat in self._plan.matches[index].seats}:
+            joined = self._joined.get(player)
+            if joined is not None and joined.learns and joined.act_learn:
+                if player not in left:
+                    self._records.note("WARNING", f"no match is left for {player}: it learns no more")
+                    self._mailbox.post(self._plan.leader(player), StopLearning())
+            elif joined is None or joined.learns or player not in left:
+                # A loop of its own ends, with those of its whole group, when one of its matches does.
+                self._finished[player].update(range(len(self._plan.places[player])))
+        self._close_matches()
 
     def _close(self, index: int) -> None:
         self._open.discard(index)

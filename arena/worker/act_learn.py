@@ -1,8 +1,9 @@
 """The worker that learns itself: it drives an algorithm that separates ``act`` from ``learn``, with its group."""
 
+import time
 from typing import Any
 
-from arena.common.errors import ConfigError, MatchOver
+from arena.common.errors import ConfigError, MatchGivenUpError, MatchOver
 from arena.common.seeding import derive_seed
 from arena.common.waiting import Pacer
 from arena.comms import GroupChannel
@@ -41,6 +42,7 @@ class ActLearnWorker(LearningMember):
             )
         else:
             self.collector = Collector(seat, self.policies, deterministic=deterministic, opponents=self.opponents)
+        self._is_given_up = False
         self._outside = ranks_outside(context, self.player)
         self._stamp()
         self.join(self.learns)
@@ -76,8 +78,9 @@ class ActLearnWorker(LearningMember):
                 self._learn()
             if self.learns and self.channel.rank == 0:  # for all: they stopped together
                 self.finish()
-            self.seat.done = self.context.config.deterministic
-            self.collector.play(self._after_exchange)
+            if not self._is_given_up:
+                self.seat.done = self.context.config.deterministic
+                self.collector.play(self._after_exchange)
         except MatchOver:
             pass
         self.channel.leave()
@@ -101,7 +104,11 @@ class ActLearnWorker(LearningMember):
         self.keep_samples(rollout, lanes)
         over = False
         while not over:
-            taken = self.collector.collect(rollout)
+            try:
+                taken = self.collector.collect(rollout)
+            except MatchGivenUpError:
+                self._take_part_without_match(rollout)
+                return
             for rank in self._outside:
                 self.context.mailbox.post(rank, Gather(self.updates))
             if taken or group.size > 1:  # else an order of the root has come before any game was far enough
@@ -110,6 +117,18 @@ class ActLearnWorker(LearningMember):
                 self.collector.begin(rollout)
             over = self.after_update(taken)
             self._stamp()
+
+    def _take_part_without_match(self, rollout: Any) -> None:
+        """Contribute rollouts without a transition to the group's updates, until learning is over for all of it."""
+        self._is_given_up = True
+        rollout.clear()
+        over = False
+        while not over:
+            if self.channel.size > 1:
+                self.update(rollout)
+            else:
+                time.sleep(LOOK_EVERY)
+            over = self.after_update(0)
 
     def _is_called(self) -> bool:
         """Whether this worker, whose games are outside, is to take part in what the group does now."""

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from arena.common.errors import ConfigError, MatchOver
+from arena.common.errors import ConfigError, MatchGivenUpError, MatchOver
 from arena.common.seeding import derive_seed
 from arena.common.waiting import Pacer
 from arena.comms import SamplerChannel
@@ -20,6 +20,10 @@ from arena.worker.seat import take_seat
 
 STIR_EVERY = 0.001
 """Seconds between two moments that MPI gets for messages that are under way: it moves large ones only when asked."""
+
+
+PAUSE_WITHOUT_MATCH = 0.02
+"""Seconds between two empty rollouts of a worker whose match is given up."""
 
 
 class Sampler(PlayerProcess):
@@ -74,6 +78,7 @@ class Sampler(PlayerProcess):
         self._job = -1
         self._loaded, self._over = -1, False
         self.sent = 0
+        self._is_given_up = False
         if self._channel.by_message:
             self._stirring = Pacer(STIR_EVERY)
             seat.housekeeping = self._stir
@@ -86,8 +91,9 @@ class Sampler(PlayerProcess):
         """Act until the learner says that learning is over, then until the match is."""
         try:
             self._sample()
-            self.seat.done = self.context.config.deterministic
-            self.collector.play()
+            if not self._is_given_up:
+                self.seat.done = self.context.config.deterministic
+                self.collector.play()
         except MatchOver:
             pass
         self.seat.drain()
@@ -112,13 +118,24 @@ class Sampler(PlayerProcess):
             rollout = self._rollouts[place]
             if self.sent:
                 rollout.begin(self._rollouts[(self.sent - 1) % len(self._rollouts)])
-            taken = self.collector.collect(rollout)
+            taken = self._collect(rollout)
             complete(self.policy, rollout)
             words = self.sent, self._loaded, taken, waited, clock() - began  # as arena.learning.rollout names them
             for number, word in enumerate(words):
                 rollout.header[number] = word
             self._channel.post(self.sent)
             self.sent += 1
+
+    def _collect(self, rollout: Any) -> int:
+        """Fill a rollout; once the match is given up, with nothing, since the learner takes as many of each worker."""
+        if not self._is_given_up:
+            try:
+                return self.collector.collect(rollout)
+            except MatchGivenUpError:
+                self._is_given_up = True
+        rollout.clear()
+        time.sleep(PAUSE_WITHOUT_MATCH)
+        return 0
 
     def _configure(self) -> None:
         """In a league, do what the newest job says of acting, and tell the learner what it says of data."""

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from arena.common.errors import ConfigError, MatchOver
+from arena.common.errors import ConfigError, MatchGivenUpError, MatchOver
 from arena.common.trees import even_slices
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, SeatChannel, SeatSemaphores, World, memory_needed
 from arena.group.context import Context
 from arena.protocol.seat import SeatAnswer, SeatOffer, StepInfos
-from arena.protocol.wire import DONE, MATCH_OVER, STEP, Block, ObservationMessage, blocks_of
+from arena.protocol.wire import DONE, GIVEN_UP, MATCH_OVER, STEP, Block, ObservationMessage, blocks_of
 from arena.system.shared_memory import find_memory
 
 
@@ -90,7 +90,7 @@ class Seat:
         if record.header[0] & MATCH_OVER:
             self._over[batch] = True
             self.drain()
-            raise MatchOver
+            raise MatchGivenUpError if record.header[0] & GIVEN_UP else MatchOver
         return record
 
     def arrived(self, batch: int) -> bool:

@@ -109,7 +109,7 @@ def test_a_player_whose_only_learner_dies_goes_on_from_the_last_checkpoint(tmp_p
         lose(run, "learner", updates=3)
         assert run.wait(120) == 0, run.tail(60)
         log = (run.directory / "log/arena.log").read_text()
-        assert "no learner of p is left: it goes back from" in log
+        assert "no rank has the state of p: it goes back from" in log
         assert "p is finished after 2" in log
         assert run.left_behind() == {}
     finally:

@@ -130,3 +130,94 @@ def test_an_environment_that_has_never_worked_ends_the_run_at_once_with_one_sent
     assert "fault_injection.py, line " in line and "in the first episode of every copy" in line
     assert outcome.errors.splitlines()[-1] == line, "the last line of a failed run is its error"
     assert any("Traceback" in path.read_text() for path in (outcome.directory / "log").glob("rank-*.log"))
+
+
+EXPIRES = """
+import gymnasium
+import numpy as np
+
+
+class Expires(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32), gymnasium.spaces.Discrete(2)
+    resets = 0
+
+    def reset(self, *, seed=None, options=None):
+        Expires.resets += 1
+        if Expires.resets > 30:
+            raise RuntimeError("the license has expired")
+        self.t = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.zeros(3, np.float32), 1.0, self.t >= 10, False, {}
+"""
+
+
+def test_a_match_that_is_given_up_is_closed_and_the_others_go_on(tmp_path):
+    """One player is in that match alone, another one is in a second match, too, a third is not in it."""
+    (tmp_path / "expires.py").write_text(EXPIRES)
+    expires = {"use": f"{tmp_path / 'expires.py'}:Expires", "num_envs": 2, "max_retry": 2}
+    policy = {"use": "ppo", "settings": {"horizon": 32}}
+    config = {
+        "steps": 3_000,
+        "env": {"use": "gymnasium:CartPole-v1", "num_envs": 2},
+        "policies": {"alone": policy, "early": {**policy, "steps": 300}, "two": {**policy, "learners": 1}},
+        "matches": [
+            {"seats": ["alone"], "env": expires},
+            {"seats": ["early"]},
+            {"seats": ["two"], "env": expires},
+            {"seats": ["two"], "env": {**expires, "use": f"{tmp_path / 'expires.py'}:Expires", "num_envs": 2}},
+        ],
+    }
+    text = EXPIRES.replace("> 30", "> 1_000_000")
+    (tmp_path / "lasts.py").write_text(text)
+    config["matches"][3]["env"]["use"] = f"{tmp_path / 'lasts.py'}:Expires"
+    outcome = run_arena(tmp_path, config)
+    assert outcome.code == 1, outcome.errors
+    lines = [line for line in outcome.errors.splitlines() if line.startswith("error: ")]
+    assert [line[:27] for line in sorted(lines)] == ["error: match 0 is given up:", "error: match 2 is given up:"]
+    assert "reset raised RuntimeError: the license has expired (" in lines[0]
+    assert "no match is left for alone: it learns no more" in outcome.output
+    steps = dict(told(outcome.directory, "SELECT player, max(steps) FROM metrics GROUP BY player"))
+    assert steps["early"] >= 300 and steps["two"] >= 3_000
+    assert {path.parent.name for path in outcome.directory.glob("players/*/*0*.safetensors")} >= {"early", "two"}
+
+
+FAILS = """
+class Fails:
+    def __init__(self, env, group, wait_for):
+        self.env, self.wait_for = env, wait_for
+
+    def run(self, steps):
+        from pathlib import Path
+
+        self.env.reset()
+        while not list(Path(self.wait_for).glob("players/early/*.safetensors")):
+            if any(self.env.step(self.env.action_space.sample())[2:4]):
+                self.env.reset()
+        raise ValueError("my own mistake")
+"""
+
+
+def test_a_run_that_fails_keeps_what_its_other_players_have_learned(tmp_path):
+    """A finished player has its weights before the end of the run; all that is whole is in a last checkpoint."""
+    (tmp_path / "fails.py").write_text(FAILS)
+    policy = {"use": "ppo", "settings": {"horizon": 32}}
+    fails = {"use": f"{tmp_path / 'fails.py'}:Fails", "settings": {"wait_for": str(tmp_path / "runs/run")}}
+    config = {
+        "steps": 10**9,
+        "env": {"use": "gymnasium:CartPole-v1"},
+        "policies": {"p": policy, "early": {**policy, "steps": 300}, "q": fails},
+        "matches": [{"seats": ["p"], "replicas": 2}, {"seats": ["early"]}, {"seats": ["q"]}],
+    }
+    outcome = run_arena(tmp_path, config)
+    assert outcome.code == 1
+    assert outcome.errors.splitlines()[-1] == "ValueError: my own mistake"
+    (manifest,) = (outcome.directory / "checkpoints").glob("*/manifest.json")
+    steps = json.loads(manifest.read_text())["round_steps"]
+    assert steps["early"] >= 300 and (manifest.parent / "early.safetensors").exists()
+    assert steps["p"] == 0 or (manifest.parent / "p.safetensors").exists()
+    config["policies"]["q"] = {"use": "random"}
+    config["steps"] = steps["p"] + 300
+    outcome = succeed(run_arena(tmp_path, config, "--resume"))
