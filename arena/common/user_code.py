@@ -31,7 +31,12 @@ def source_of_error(error: BaseException) -> str:
 
     An empty string if all frames are the arena's own.
     """
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _lies_in(frame.filename, _OWN)]
+    return source_of_stack(traceback.extract_tb(error.__traceback__))
+
+
+def source_of_stack(stack: traceback.StackSummary) -> str:
+    """Return the same for the innermost frame of a stack, innermost last, that is in code of a user or a library."""
+    frames = [frame for frame in stack if not _lies_in(frame.filename, _OWN)]
     users = [frame for frame in frames if not _lies_in(frame.filename, _LIBRARIES)]
     if not frames:
         return ""

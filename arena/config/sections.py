@@ -386,6 +386,11 @@ class WaitConfig(Model):
     abort_after: Annotated[Number, Field(gt=0)] = Field(
         1800.0, description="Seconds after which the job ends with a report, so that no allocation is lost to a hang."
     )
+    stop_after: Annotated[Number, Field(gt=0)] = Field(
+        10.0,
+        description="Seconds that a constructor, reset or step of an environment may take once a signal has asked the "
+        "run to stop; after that, the run ends without it, with a last checkpoint.",
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> "WaitConfig":

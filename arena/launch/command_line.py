@@ -277,10 +277,17 @@ def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, r
     for number in range(args.restarts + 1):
         before, _ = _last_attempt(run)
         # The launcher's parent process may be what has failed: restarted ranks make one for themselves.
-        code, asked, stuck = mpirun.run(line, partial(part_of_rank, run), parent=parent if number == 0 else None)
+        code, asked, stuck, early = mpirun.run(
+            line,
+            partial(part_of_rank, run),
+            parent=parent if number == 0 else None,
+            has_begun=partial(_is_later_attempt, run, before),
+        )
         attempt, ended = _last_attempt(run)
         finished = attempt != before and ended == 0
-        if stuck and finished:
+        if early:
+            code = args.stopped_code
+        elif finished and (stuck or (asked and code not in (0, 2, args.stopped_code, INTERRUPTED))):
             code = args.stopped_code if asked else 0
         elif code == 0 and not finished:  # which Open MPI's mpirun also gives when it has lost a machine
             print(LOST, file=sys.stderr)
@@ -292,6 +299,10 @@ def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, r
         again = words if args.resume_or_start else [*words, "--resume-or-start"]
         line = mpirun.command(path, ranks, [*again, *own], args.hosts, tolerant=tolerant, start=start)
     return code
+
+
+def _is_later_attempt(run: "RunDirectory", before: int) -> bool:
+    return _last_attempt(run)[0] != before
 
 
 def _last_attempt(run: "RunDirectory") -> tuple[int, int | None]:

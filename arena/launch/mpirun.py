@@ -184,11 +184,13 @@ class Ended(NamedTuple):
       code: to exit with.
       asked: whether a signal has asked the run to end.
       stuck: whether mpirun outlived its ranks and was killed, so that the code says nothing about the run.
+      early: whether the signal came before the run had begun.
     """
 
     code: int
     asked: bool
     stuck: bool = False
+    early: bool = False
 
 
 TRIES = 3
@@ -204,6 +206,7 @@ def run(
     tries: int = TRIES,
     stuck_after: float = STUCK_AFTER,
     parent: str | None = None,
+    has_begun: Callable[[], bool] = lambda: True,
 ) -> Ended:
     """Run mpirun to its end; see the module about signals.
 
@@ -213,19 +216,44 @@ def run(
       tries: how often it is started if it fails by itself, before any rank is there.
       stuck_after: seconds that it has to end once all processes that it started here have ended, and are not reaped.
       parent: path of the socket of the parent process, for forked ranks.
+      has_begun: whether the ranks take signals; before that, the first one ends them.
     """
     variables = {} if parent is None else {client.SOCKET: parent}
     if "--host" in line:  # ranks on other machines would not find the folder
-        return _run(line, part_of, tries, stuck_after, variables)
+        return _run(line, part_of, tries, stuck_after, variables, has_begun)
     with own_folder() as of_folder:
-        return _run(line, part_of, tries, stuck_after, variables | of_folder)
+        return _run(line, part_of, tries, stuck_after, variables | of_folder, has_begun)
 
 
 def _run(
-    line: Sequence[str], part_of: Callable[[int], str], tries: int, stuck_after: float, variables: Mapping[str, str]
+    line: Sequence[str],
+    part_of: Callable[[int], str],
+    tries: int,
+    stuck_after: float,
+    variables: Mapping[str, str],
+    has_begun: Callable[[], bool],
 ) -> Ended:
+    not_started, stuck, quiet = threading.Event(), threading.Event(), threading.Event()
+    asked, too_early = 0, False
+    child: subprocess.Popen[bytes] | None = None
+
+    def hand_on(number: int, _frame: object) -> None:
+        nonlocal asked, too_early
+        asked += 1
+        if child is None:
+            too_early = True
+        elif asked == 1 and has_begun():
+            child.send_signal(signal.SIGUSR1)
+        elif asked == 1:
+            too_early = True
+            quiet.set()
+            child.send_signal(signal.SIGTERM)
+        else:
+            child.send_signal(signal.SIGTERM)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, hand_on)
     print("+ " + shlex.join(line), flush=True)
-    not_started, stuck = threading.Event(), threading.Event()
     child = subprocess.Popen(
         line,
         env={**environment(line[0]), **variables},
@@ -234,28 +262,22 @@ def _run(
         # An mpirun without the parent that takes the signals would run on, and could not be stopped in order.
         preexec_fn=partial(die_with_parent, signal.SIGTERM, os.getpid()),  # noqa: PLW1509 (no threads run yet)
     )
+    if too_early:
+        quiet.set()
+        child.send_signal(signal.SIGTERM)
     assert child.stderr is not None
-    errors = threading.Thread(target=pass_on, args=(child.stderr.fileno(), part_of, not_started), daemon=True)
+    errors = threading.Thread(target=pass_on, args=(child.stderr.fileno(), part_of, not_started, quiet), daemon=True)
     errors.start()
     threading.Thread(target=_end_where_stuck, args=(child, stuck_after, stuck), daemon=True).start()
-    asked = 0
-
-    def hand_on(number: int, _frame: object) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
-            child.send_signal(signal.SIGUSR1)
-        else:
-            child.send_signal(signal.SIGTERM)
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, hand_on)
     code = child.wait()
     errors.join(timeout=1.0)  # a stray grandchild may hold the pipe open
     if asked > 1:
         return Ended(130, True)
+    if too_early:
+        write_error(b"stopped before the run began\n")
+        return Ended(1, True, early=True)
     if not_started.is_set() and not asked and tries > 1:
-        return _run(line, part_of, tries - 1, stuck_after, variables)
+        return _run(line, part_of, tries - 1, stuck_after, variables, has_begun)
     if (stuck.is_set() or code < 0) and VARIABLE in variables:
         wait_until_unused(variables[VARIABLE])
     if stuck.is_set():

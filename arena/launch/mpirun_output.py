@@ -47,13 +47,18 @@ def of_a_death(message: bytes, part_of: Callable[[int], str]) -> bytes | None:
     return f"error: rank {rank} on {node}{what} was killed by {signal_in(number)}; {GO_ON}\n".encode()
 
 
-def pass_on(source: int, part_of: Callable[[int], str], not_started: threading.Event) -> None:
+def pass_on(
+    source: int, part_of: Callable[[int], str], not_started: threading.Event, quiet: threading.Event | None = None
+) -> None:
     """Copy mpirun's standard error to ours as it comes, without the messages that are only noise.
 
-    ``not_started`` is set where mpirun says that it could not even start.
+    ``not_started`` is set where mpirun says that it could not even start; nothing is copied once ``quiet`` is set.
     """
     held = b""
     while chunk := os.read(source, 65536):
+        if quiet is not None and quiet.is_set():
+            held = b""
+            continue
         if FAILED_TO_START in chunk:
             not_started.set()
         # Open MPI ends the text of an aborted job with a zero byte, for which grep takes a log to be binary.

@@ -28,6 +28,7 @@ from arena.records.lease import LeaseLostError
 from arena.records.run_directory import Resume, RunDirectory
 from arena.system.cores import keeping_to
 from arena.system.launcher_env import started_by_mpi
+from arena.system.processes import die_with_parent
 from arena.system.stack_dump import StackCollector, StackReporter
 
 ABORT_GRACE = 5.0
@@ -35,6 +36,9 @@ ABORT_GRACE = 5.0
 
 POLL_RESCUE_EVERY = 0.1
 """Seconds between two looks of a rank that waits for a request to save its state."""
+
+STOP_SIGNALS = signal.SIGTERM, signal.SIGUSR1, signal.SIGINT
+"""Signals that end a run early."""
 
 ALONE = (
     "the launcher started {ranks} processes, but each of them finds itself alone: it belongs to another MPI than the "
@@ -45,7 +49,7 @@ ALONE = (
 
 def ignore_signals() -> None:
     """Ignore the signals that ask a run to end."""
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -61,6 +65,11 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
     Returns:
       The exit code; that of the root counts for the run.
     """
+    # A rank that is busy in user code polls nothing: without this it would outlive an mpirun that is killed.
+    die_with_parent(parent=os.getppid())
+    early: list[int] = []  # signals that come before the root can act on them
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda number, _frame: early.append(number))
     sys.argv = sys.argv[:1]  # code of users that parses its arguments finds none of ours
     world = World()
     started = started_by_mpi()
@@ -90,7 +99,7 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
         rank.fault_tolerance.prepare(setup_waiter)
     code = 0
     if world.rank == 0:
-        code = rank.run_root(goes_on, stopped_code)
+        code = rank.run_root(goes_on, stopped_code, early)
     else:
         rank.answer_while_waiting()
         rank.run_member()
@@ -219,12 +228,13 @@ class Rank:
 
     # The root -------------------------------------------------------------------------------------------------
 
-    def run_root(self, resume: bool, stopped_code: int) -> int:
+    def run_root(self, resume: bool, stopped_code: int, early: Sequence[int]) -> int:
         """Go through all rounds as rank 0; return the exit code of the run.
 
         Args:
           resume: whether to go on from a checkpoint.
           stopped_code: the code if not all rounds were played to their end.
+          early: signals that have come already.
         """
         root: Any = None
         try:
@@ -243,6 +253,8 @@ class Rank:
             view = ProgressView(records, self.config)
             root = Root(self.world, self.mailbox, self.config, self.run, records, view, self.stack_collector)
             root.listen_to_signals()
+            root.stopping = bool(early)
+            root.stopped_code = stopped_code
             nodes = len(set(self.world.nodes))
             where = f"{self.world.size} ranks on {nodes} node(s)"
             records.note("INFO", f"{self.run} begins: {where}, attempt {records.attempt}")

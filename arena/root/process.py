@@ -39,6 +39,7 @@ from arena.report.progress import ProgressView
 from arena.root.hang_report import hang_report
 from arena.root.league import LeagueCoordinator, restarts_of
 from arena.root.round import IDLE_PAUSE, RootServices, RoundSupervisor
+from arena.root.stop_bound import WITHIN, StopBound
 from arena.system.stack_dump import StackCollector
 
 VIEW_EVERY = 0.25
@@ -62,6 +63,7 @@ class Root:
     Attributes:
       stopping: whether a signal asked the run to end early.
       given_up: a sentence for each match that was given up.
+      stopped_code: exit code of a run that a signal has stopped.
       ranks: for each rank that had a part, its role and whether it has loaded torch (only workers should).
     """
 
@@ -100,6 +102,8 @@ class Root:
         self._saved: dict[str, SurvivorState] = {}
         self.given_up: list[str] = []
         self._is_saving = False
+        self.stopped_code = 0
+        self._stop_bound: StopBound | None = None
 
     def listen_to_signals(self) -> None:
         """Have SIGTERM, SIGUSR1 and Ctrl-C end the run at the next update; a second one ends it at once."""
@@ -360,8 +364,8 @@ class Root:
             there = newest is not None and newest.manifest["round"] == self._round_number
             steps = newest.manifest["round_steps"].get(player, 0) if newest is not None and there else 0
             if steps < self._steps.get(player, 0):
-                text = f"no rank has the state of {player}: it goes back from {self._steps[player]:,} to {steps:,} steps"
-                self._records.note("WARNING", text)
+                back = f"it goes back from {self._steps[player]:,} to {steps:,} steps"
+                self._records.note("WARNING", f"no rank has the state of {player}: {back}")
             self._steps[player] = steps
             self._updates[player] = 0 if newest is None else newest.manifest["updates"].get(player, 0)
         return set(lost)
@@ -431,6 +435,30 @@ class Root:
             self._run.release_lease()
         self._warn_gateways(failure.rank)
         self._world.abort(code)
+
+    def _bound_stop(self) -> None:
+        """End the run, once a stop is requested, without ranks that do not come back from an environment."""
+        if not self.stopping:
+            return
+        bound = self._stop_bound = self._stop_bound or StopBound(self._config.waits.stop_after)
+        if not bound.is_due():
+            return
+        origins = self._world.origins
+        reports = self._stack_collector.ask(WITHIN)
+        found = {origins.index(rank): report for rank, report in reports.items() if rank in origins}
+        stuck = bound.find_stuck(range(1, self._world.size), found)
+        if not stuck:
+            return
+        for rank, place in stuck.items():
+            who = f"rank {rank} ({self._roles.get(origins[rank], 'no part yet')})"
+            text = f"{who} has not come back from its environment for {self._config.waits.stop_after:g} s{place}"
+            self._records.note("WARNING", f"{text}: the run ends without it")
+        self._save_what_is_whole(-1)
+        self._view.close()
+        self._records.close(exit=0)
+        self._run.release_lease()
+        self._warn_gateways(-1)
+        self._world.abort(self.stopped_code)
 
     def _save_what_is_whole(self, failed: int) -> None:
         """Write a last checkpoint from the ranks that are between two updates, before the job is aborted.
@@ -516,6 +544,7 @@ class Root:
         self._view.matches = matches
         if now >= self._next_view:
             self._check_lease()
+            self._bound_stop()
             self._next_view = now + VIEW_EVERY
             self._view.update()
             self._records.flush()

@@ -77,7 +77,7 @@ class RoundSupervisor:
         self._finished: dict[str, set[int]] = {player: set() for player in plan.groups}
         self._busy = {a.rank for a in plan.assignments if a.role not in ("root", "idle")}
         self._open = set(range(len(plan.matches)))
-        self._told_to_stop = False
+        self._told_to_stop = self._told_to_wait = False
         self._order: WriteCheckpoint | None = None
         self._parts: dict[str, CheckpointPart] = {}
         self._next_checkpoint = time.monotonic() + self._config.checkpoint.every
@@ -185,6 +185,10 @@ class RoundSupervisor:
 
     def _tick(self) -> None:
         if not self._all_joined():
+            if self._services.is_stopping() and not self._told_to_wait:
+                self._told_to_wait = True
+                text = "asked to stop: as soon as the environments are there; a second signal ends at once"
+                self._records.note("WARNING", text)
             return
         if self._config.deterministic:  # the seats themselves end their matches, after a number of updates
             if self._services.is_stopping() and not self._told_to_stop:

@@ -7,6 +7,7 @@ their own, from a thread of each rank to a thread of the root. It rests until so
 import contextlib
 import hmac
 import json
+import os
 import resource
 import secrets
 import socket
@@ -15,7 +16,11 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
+
+import arena
+from arena.common.user_code import source_of_stack
 
 CONNECT_TIMEOUT = 10.0
 """Seconds that a rank tries to reach the root; without a connection it cannot be asked, and the run goes on."""
@@ -48,6 +53,39 @@ def stack_of(thread: int) -> str:
     return "".join(traceback.format_stack(frame)) if frame is not None else "(it has ended)\n"
 
 
+def environment_call(thread: int) -> tuple[int, str]:
+    """Return the call of an environment that a thread is in: a number that stays the same, and where it is.
+
+    (0, "") if the thread is in none.
+    """
+    frame = sys._current_frames().get(thread)
+    if frame is None:
+        return 0, ""
+    summary = traceback.extract_stack(frame)
+    frames = []
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    for outer in reversed(frames):
+        if os.path.realpath(outer.f_code.co_filename).startswith(_ENVIRONMENTS):
+            return id(outer), source_of_stack(summary)
+    return 0, ""
+
+
+_ARENA = Path(arena.__file__).resolve().parent
+_ENVIRONMENTS = tuple(
+    str(place)
+    for place in (
+        _ARENA / "envs",
+        _ARENA.parent / "envs",
+        _ARENA / "env_manager",
+        _ARENA / "environment" / "stepping.py",
+        _ARENA / "environment" / "fast_step.py",
+    )
+)
+"""Code that calls environments: each constructor, reset and step has a frame of its own there."""
+
+
 class StackReporter:
     """A rank's end: tells the root what the main thread is doing, when asked."""
 
@@ -73,15 +111,23 @@ class StackReporter:
             connection.settimeout(None)
             connection.sendall(json.dumps([self._address.secret, self._rank]).encode() + b"\n")
             while connection.recv(1):
-                answer = {"action": self._action(), "stack": stack_of(self._main)}
+                call, place = environment_call(self._main)
+                answer = {"action": self._action(), "stack": stack_of(self._main), "call": call, "place": place}
                 connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
 class StackReport(NamedTuple):
-    """What a rank said: what it is about, in a line, and its stack."""
+    """What a rank said: what it is about, in a line, and its stack.
+
+    Attributes:
+      call: number of the environment's constructor, reset or step that it is in; 0 for none.
+      place: file and line of the user's code in there.
+    """
 
     action: str
     stack: str
+    call: int = 0
+    place: str = ""
 
 
 class StackCollector:

@@ -115,7 +115,7 @@ def test_an_mpirun_that_outlives_its_ranks_is_ended():
         f"print(mpirun.run([sys.executable, '-c', {stuck!r}], stuck_after=0.5))"
     )
     done = subprocess.run([sys.executable, "-c", runs], capture_output=True, text=True, timeout=60, check=False)
-    assert "Ended(code=1, asked=False, stuck=True)" in done.stdout
+    assert "Ended(code=1, asked=False, stuck=True, early=False)" in done.stdout
     assert "mpirun has not ended 0.5 s after its last rank" in done.stderr
 
 
@@ -126,4 +126,4 @@ def test_an_mpirun_whose_ranks_play_on_here_or_elsewhere_is_left_alone():
         f"print(mpirun.run([sys.executable, '-c', {busy!r}], stuck_after=0.5))"
     )
     done = subprocess.run([sys.executable, "-c", runs], capture_output=True, text=True, timeout=60, check=False)
-    assert "Ended(code=0, asked=False, stuck=False)" in done.stdout, done.stderr
+    assert "Ended(code=0, asked=False, stuck=False, early=False)" in done.stdout, done.stderr
