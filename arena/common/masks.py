@@ -1,9 +1,29 @@
 """Action masks: flat arrays of flags, one for each action of a discrete space, 1 where the action is allowed."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+
+
+class NoActionError(ValueError):
+    """An entity that is to act has no allowed action."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no action is allowed: the environment returned an action mask of zeros for entity {name!r}")
+
+
+def emptiness_check(space: spaces.Space) -> Callable[[Any], bool]:
+    """Return a function that takes the flags of a mask and returns whether a choice of the space has no allowed action.
+
+    Args:
+      space: Discrete or MultiDiscrete.
+    """
+    if isinstance(space, spaces.MultiDiscrete):
+        starts = np.cumsum([0, *space.nvec.ravel()[:-1]])
+        return lambda flags: not np.logical_or.reduceat(np.asarray(flags) != 0, starts).all()
+    return lambda flags: not np.any(flags)
 
 
 def mask_runs(space: spaces.Space, mask: np.ndarray) -> list[np.ndarray]:

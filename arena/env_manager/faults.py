@@ -4,6 +4,7 @@ import traceback
 from typing import NamedTuple
 
 from arena.common.errors import ContractError, GivenUpError
+from arena.common.masks import NoActionError
 from arena.common.user_code import source_of_error
 from arena.envs.interface import Timestep
 from arena.protocol.wire import ShapeError
@@ -14,7 +15,7 @@ class Fault(NamedTuple):
 
     Attributes:
       what: ``raised``; ``exited``, ``killed`` (its process); ``hung`` (past a timeout); ``contract``, ``shape``,
-        ``nan`` (what it returned); ``memory`` (past the limit).
+        ``nan``, ``mask`` (what it returned); ``memory`` (past the limit).
       text: what is known of it, with the traceback where there is one.
       method: of the environment: ``reset``, ``step`` or ``constructor``; empty where it is not known.
       cause: the exception in one line, with file and line of the user's code.
@@ -75,6 +76,8 @@ def fault_of(error: BaseException, method: str = "") -> Fault:
     if isinstance(error, ShapeError | NotANumberError):
         what = "shape" if isinstance(error, ShapeError) else "nan"
         return Fault(what, text, method, str(error).removeprefix("the environment "), name)
+    if isinstance(error, NoActionError):
+        return Fault("mask", text, method, f"left no action: {error}", name)
     if isinstance(error, SystemExit):
         cause = f"called exit({error.code!r}){source}"
         return Fault("exited", f"{text}\nthe environment {cause}", method, cause, f"{name}{source}")

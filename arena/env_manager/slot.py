@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from arena.common.masks import NoActionError, emptiness_check
 from arena.common.trees import map_tree, tree_leaves
 from arena.env_manager.faults import NotANumberError
 from arena.envs.interface import EntitySpaces, Timestep
@@ -55,6 +56,8 @@ class Slot:
         self._observers: list[Callable[[Any], None]] = observers
         self._views: list[Any] = views
         self._masks: list[np.ndarray | None] = masks
+        self._names = [entity.name for entity in entities]
+        self._is_empty = [emptiness_check(entity.action) for entity in entities]
         floats = [
             leaf.reshape(-1)
             for tree in record.observations
@@ -84,6 +87,7 @@ class Slot:
         Raises:
           ShapeError: it does not fit the spaces.
           NotANumberError: an observation is NaN, or a reward is not finite.
+          NoActionError: an entity that acts has no allowed action.
         """
         observations, rewards, terminated, truncated, _, acting, masks, over = timestep
         count = len(self._observers)
@@ -98,9 +102,11 @@ class Slot:
         record.truncated[0] = truncated
         record.acting[0] = acting
         record.over[0] = over
-        for own, mask in zip(self._masks, masks, strict=True):
+        for entity, (own, mask) in enumerate(zip(self._masks, masks, strict=True)):
             if own is not None and mask is not None:
                 own[...] = mask
+                if acting[entity] and self._is_empty[entity](mask):
+                    raise NoActionError(self._names[entity])
         for reward in rewards:
             if reward - reward != 0:  # cheaper than to ask whether it is finite
                 raise NotANumberError(f"the environment returned a reward that is not finite: {reward}")

@@ -50,7 +50,7 @@ LOOK_EVERY = 0.005
 CLOSING_TIME = 2.0
 """Seconds that environments get to close themselves."""
 
-STILL_THERE = ("raised", "shape", "nan")
+STILL_THERE = ("raised", "contract", "shape", "nan", "mask")
 """Faults after which the process is as good as before."""
 
 NAMES = {STEP: "step", RESET: "reset", ASK: "call"}

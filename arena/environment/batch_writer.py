@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from arena.common.masks import NoActionError, emptiness_check
 from arena.common.trees import map_tree, tree_leaves
 from arena.env_manager.faults import NotANumberError
 from arena.env_manager.slot import nan_check
@@ -33,6 +34,7 @@ class _Place(NamedTuple):
       view, shape: the array in which its observation lies, where it is a single one, and its shape; else None.
       write: writes any observation.
       mask: of its actions.
+      is_empty: whether flags of a mask leave a choice without an allowed action.
       rewards: of the seat that plays it.
       seat: the record of that seat.
       offset: its place in that record's flat views.
@@ -43,6 +45,7 @@ class _Place(NamedTuple):
     shape: tuple[int, ...] | None
     write: Callable[[Any], None]
     mask: np.ndarray | None
+    is_empty: Callable[[Any], bool]
     rewards: "memoryview[float]"
     seat: _SeatRecord
     offset: int
@@ -101,6 +104,7 @@ class BatchWriter:
         self._voided = self._plain = self._said_plain = self._said_sides = False
         # Of a copy's last timestep: whether everybody acted, and whether nothing else was to be said either.
         self._acted, self._steady = [False] * self.copies, [False] * self.copies
+        self._names = [entity.name for entity in entities]
         self._all, self._none = (True,) * len(entities), (False,) * len(entities)
         self._records = [_seat_record(record) for record in records]
         self._places: list[list[_Place]] = [[] for _ in range(self.copies)]
@@ -147,9 +151,10 @@ class BatchWriter:
         Raises:
           ShapeError: an observation does not have the shape of its space.
           NotANumberError: a reward is not finite.
+          NoActionError: an entity that acts has no allowed action.
         """
         observations, rewards, terminated, truncated, infos, acting, masks, ended = timestep
-        for entity, view, shape, write, mask, paid, _, offset in self._places[copy]:
+        for entity, view, shape, write, mask, is_empty, paid, _, offset in self._places[copy]:
             seen = observations[entity]
             if type(seen) is np.ndarray and seen.shape == shape:  # as ``write`` would, without the call
                 view[...] = seen
@@ -159,7 +164,9 @@ class BatchWriter:
             if reward - reward != 0:  # cheaper than to ask whether it is finite
                 raise NotANumberError(f"the environment returned a reward that is not finite: {reward}")
             if mask is not None and masks[entity] is not None:
-                mask[...] = masks[entity]
+                mask[...] = flags = masks[entity]
+                if acting[entity] and is_empty(flags):
+                    raise NoActionError(self._names[entity])
         if not (
             self._steady[copy]
             and acting == self._all
@@ -174,7 +181,7 @@ class BatchWriter:
         """Return where a copy is told of in a plain step; None where that takes more than one entity and one array."""
         if len(self._all) > 1 or not self._places[copy]:
             return None
-        ((_, view, _, _, mask, rewards, _, offset),) = self._places[copy]
+        ((_, view, _, _, mask, _, rewards, _, offset),) = self._places[copy]
         if view is None or mask is not None:
             return None
         return PlainPlace(view, rewards, offset, self._steady, copy, bool(self._readers))
@@ -275,7 +282,8 @@ def _places(
             writer = SlotWriter(record.observations[b], copy, place, entities[entity].name)
             mask = None if masks is None else masks[copy, place]
             offset = copy * record.rewards.shape[1] + position
-            yield _Place(entity, writer.plain, writer.shape, writer.write, mask, seat.rewards, seat, offset)
+            check = emptiness_check(entities[entity].action)
+            yield _Place(entity, writer.plain, writer.shape, writer.write, mask, check, seat.rewards, seat, offset)
 
 
 def _copied(observation: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.common.logs import path_of_log
-from arena.common.masks import sample_action
+from arena.common.masks import NoActionError, sample_action
 from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.trees import even_slices
 from arena.common.waiting import Waiter
@@ -412,7 +412,7 @@ class EnvironmentProcess:
                 self._records[batch].write(copy, shown, started=True, over=final is not None)
                 self._records[batch].check(copy)
                 break
-            except (ShapeError, NotANumberError) as error:
+            except (ShapeError, NotANumberError, NoActionError) as error:
                 self._copies.fail(number, fault_of(error, "reset"))
                 self._copies.reset_again(number)
         self._running[number].begin(timestep)

@@ -1,13 +1,16 @@
 """Plays matches in one process and without MPI: trained policies on every seat, nobody learns."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from arena.common.masks import sample_action
+from arena.common.errors import ConfigError, GivenUpError
+from arena.common.masks import NoActionError, emptiness_check, sample_action
 from arena.common.seeding import derive_seed
 from arena.common.trees import map_tree
+from arena.env_manager.faults import fault_of
 from arena.envs.interface import EntitySpaces, Environment, Timestep
 from arena.protocol.wire import (
     ActionMessage,
@@ -141,6 +144,10 @@ class SeatAgent:
             actions[entity] = read()
 
 
+MAX_FAULTS = 3
+"""Faults of an environment in one episode after which nothing more is played."""
+
+
 def _lanes(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1, *array.shape[2:])
 
@@ -153,30 +160,77 @@ class _Copy:
         self.timestep: Timestep | None = None
         self.episode = -1
         self.started = False
+        self._is_empty = [emptiness_check(entity.action) for entity in environment.entities]
         self.begin()
 
     def begin(self) -> None:
-        """Reset for the next episode, or have none."""
-        self.episode = next(self._episodes, -1)
+        """Reset for the next episode, or have none.
+
+        Raises:
+          GivenUpError: the environment has failed too often.
+        """
+        self.episode, self._faults = next(self._episodes, -1), 0
         if self.episode < 0:
             self.timestep = None
-            return
-        self.timestep = self._environment.reset(seed=derive_seed(self._seed, "episode", self.episode))
-        self.started = True
-        self.length = 0
-        self.returns = np.zeros(len(self._environment.entities))
-        self.outcomes: list[Any] = [None] * len(self._environment.entities)
+        else:
+            self._begin_again()
 
     def step(self, actions: Sequence[Any]) -> bool:
-        """Step; return whether the episode is over."""
-        self.timestep = self._environment.step(actions)
+        """Step; return whether the episode is over. If the environment fails, the episode begins again.
+
+        Raises:
+          GivenUpError: it has failed too often.
+        """
+        try:
+            timestep = self._environment.step(actions)
+            self._check_masks(timestep)
+        except (Exception, SystemExit) as error:
+            self._count(error, "step")
+            self._begin_again()
+            return False
+        self.timestep = timestep
         self.started = False
         self.length += 1
-        self.returns += self.timestep.rewards
-        for entity, info in enumerate(self.timestep.infos):
+        self.returns += timestep.rewards
+        for entity, info in enumerate(timestep.infos):
             if "outcome" in info:
                 self.outcomes[entity] = info["outcome"]
-        return self.timestep.over
+        return timestep.over
+
+    def _begin_again(self) -> None:
+        self.started, self.length = True, 0
+        self.returns = np.zeros(len(self._environment.entities))
+        self.outcomes: list[Any] = [None] * len(self._environment.entities)
+        while True:
+            # As without a fault, so that results do not depend on earlier ones.
+            parts = ("episode", self.episode, *(("fault", self._faults) if self._faults else ()))
+            try:
+                self.timestep = self._environment.reset(seed=derive_seed(self._seed, *parts))
+                self._check_masks(self.timestep)
+                return
+            except (Exception, SystemExit) as error:
+                self._count(error, "reset")
+
+    def _check_masks(self, timestep: Timestep) -> None:
+        for entity, is_empty in enumerate(self._is_empty):
+            mask = timestep.action_masks[entity]
+            if mask is not None and timestep.acting[entity] and is_empty(mask):
+                raise NoActionError(self._environment.entities[entity].name)
+
+    def _count(self, error: BaseException, method: str) -> None:
+        """Count a fault of the environment.
+
+        Raises:
+          GivenUpError: there were too many in one episode; the message names the last one.
+        """
+        if isinstance(error, ConfigError):
+            raise error
+        fault = fault_of(error, method)
+        self._faults += 1
+        text = f"episode {self.episode}: {method} {fault.cause}"
+        if self._faults > MAX_FAULTS:
+            raise GivenUpError(f"{text}; the environment has failed {self._faults} times in this episode") from error
+        print(f"warning: {text}; the episode begins again", file=sys.stderr)
 
 
 def play(

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arena.common.errors import ConfigError
+from arena.common.errors import ConfigError, GivenUpError
 from arena.launch import mpirun
 from arena.launch.commands import COMMANDS
 from arena.launch.parent.client import SOCKET, START
@@ -142,6 +142,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:  # before mpirun was started
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+    except GivenUpError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
