@@ -269,7 +269,8 @@ class PPO:
             self._fast.backward(found.outputs, found.values)  # writes all but what follows; nothing was cleared
             if free.grad is not None:
                 free.grad.numpy()[...] = found.free
-            self.gradient.extras.numpy()[...] = found.losses
+            with np.errstate(over="ignore"):  # what is not finite is reported with its cause
+                self.gradient.extras.numpy()[...] = found.losses
             return
         self.gradient.zero()
         if past is None:

@@ -8,6 +8,7 @@ from arena.comms import GroupChannel
 from arena.envs.interface import EntitySpaces
 from arena.group.context import Context
 from arena.group.learning import LearningMember, build
+from arena.group.not_finite import explaining
 from arena.group.published import PublishedWeights, VersionHeader, check_size
 from arena.learner.workers import Workers
 from arena.protocol.messages import Job, JobOfWorker
@@ -78,7 +79,8 @@ class Learner(LearningMember):
         over = not self.learns or self.steps >= self.budget
         self._publish_version(0, None, over)
         if not over:
-            self._learn()
+            with explaining(self, lambda: self.policy, self._rollout):
+                self._learn()
         if self.channel.rank == 0:
             self.finish()
         self._workers.let_go(self.learned)

@@ -15,9 +15,22 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numba
-from llvmlite import binding
-from numba.core.errors import NumbaError
+# Numba's coloured messages bring colorama along, which writes an escape sequence to standard output at the end of each
+# process, also where that is a pipe or a file.
+_COLORS = "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"
+_before = os.environ.get(_COLORS)
+os.environ[_COLORS] = "1"
+
+import numba  # noqa: E402
+from llvmlite import binding  # noqa: E402
+from numba import njit  # noqa: E402
+from numba.core.errors import NumbaError  # noqa: E402
+
+if _before is None:
+    del os.environ[_COLORS]
+
+
+__all__ = ["compiled", "njit"]
 
 
 def compiled(signature: str) -> Callable[[Callable], Callable]:
@@ -33,7 +46,7 @@ def compiled(signature: str) -> Callable[[Callable], Callable]:
         if folder is not None:
             numba.config.CACHE_DIR = str(folder)
             try:
-                return numba.njit(signature, cache=True, error_model="numpy")(function)
+                return njit(signature, cache=True, error_model="numpy")(function)
             except NumbaError:
                 raise
             except Exception:  # what lies there is damaged: unpickling it may raise anything

@@ -10,6 +10,7 @@ from arena.comms import GroupChannel
 from arena.envs.interface import EntitySpaces
 from arena.group.context import Context
 from arena.group.learning import LearningMember, build, refuse_burn_in
+from arena.group.not_finite import explaining
 from arena.protocol.messages import Gather, Job
 from arena.worker.collector import Collector
 from arena.worker.lane_collector import LaneCollector
@@ -92,7 +93,7 @@ class ActLearnWorker(LearningMember):
     def _learn(self) -> None:
         from arena.learning.rollout import Rollout  # which brings Numba along
 
-        policy, group = self.policy, self.channel
+        policy = self.policy
         offer = self.seat.offer
         lanes = offer.copies * len(offer.entities)
         # At their own pace as many columns may be full, and as many not, when there is enough to learn from.
@@ -102,6 +103,12 @@ class ActLearnWorker(LearningMember):
             self.collector.prefetch()
             self.league.configure(self.policy, self.job)
         self.keep_samples(rollout, lanes)
+        with explaining(self, lambda: self.policy, rollout):
+            self._learn_from(rollout)
+
+    def _learn_from(self, rollout: Any) -> None:
+        """Collect rollouts and learn from them until learning is over."""
+        group = self.channel
         over = False
         while not over:
             try:

@@ -10,6 +10,7 @@ from arena.comms import SamplerChannel
 from arena.group.context import Context
 from arena.group.learning import build, refuse_burn_in, restore
 from arena.group.member import PlayerProcess
+from arena.group.not_finite import explaining
 from arena.group.published import PublishedWeights, check_size
 from arena.protocol.experience import SamplerOffer
 from arena.protocol.messages import JobOfWorker
@@ -90,7 +91,8 @@ class Sampler(PlayerProcess):
     def serve(self) -> None:
         """Act until the learner says that learning is over, then until the match is."""
         try:
-            self._sample()
+            with explaining(self, lambda: self.policy, self._rollouts[0]):
+                self._sample()
             if not self._is_given_up:
                 self.seat.done = self.context.config.deterministic
                 self.collector.play()

@@ -4,9 +4,8 @@ Arrays are C-contiguous, float32, and written in place.
 """
 
 import numpy as np
-from numba import njit
 
-from arena.learning.numba_jit import compiled
+from arena.learning.numba_jit import compiled, njit
 
 LINEAR, TANH, RELU = 0, 1, 2
 """What follows a layer."""

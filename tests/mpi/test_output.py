@@ -1,0 +1,53 @@
+"""What a run writes is text, also through a pipe; what a failed run writes ends with its error."""
+
+import pytest
+
+from .launching import run_arena, succeed
+
+pytestmark = pytest.mark.rooms("launch", "report", "group")
+
+HUGE = """
+import gymnasium
+import numpy as np
+
+
+class Huge(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, size):
+        self.size = size
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.zeros(3, np.float32), self.size * self.np_random.random(), self.t >= 10, False, {}
+"""
+
+
+def configuration(place, size):
+    (place / "huge.py").write_text(HUGE)
+    return {
+        "steps": 500,
+        "env": {"use": f"{place / 'huge.py'}:Huge", "settings": {"size": size}},
+        "policies": {"p": {"use": "ppo", "settings": {"horizon": 32}}},
+        "matches": [{"seats": ["p"]}],
+    }
+
+
+def test_a_pipe_gets_plain_text(tmp_path):
+    """Under mpirun, since libraries of each rank write at its end."""
+    outcome = succeed(run_arena(tmp_path, configuration(tmp_path, 1.0)))
+    assert not set("\x1b\x00") & set(outcome.output + outcome.errors)
+
+
+def test_numbers_that_are_not_finite_end_a_run_with_their_cause_in_one_sentence(tmp_path):
+    outcome = run_arena(tmp_path, configuration(tmp_path, 1e30))
+    assert outcome.code == 1
+    assert "\x00" not in outcome.errors and "Traceback" not in outcome.output + outcome.errors
+    last = outcome.errors.splitlines()[-1]
+    assert last.startswith("error: rank 2 on ") and "player 'p': update 1: loss/value is not finite; " in last
+    assert "largest reward 1e+30, " in last or "largest reward 9" in last, last
+    assert "learning rate 0.0003: scale the rewards down, for example env.wrappers: [{use: NormalizeReward}]" in last
