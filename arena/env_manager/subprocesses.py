@@ -37,6 +37,7 @@ from arena.env_manager.serial import Answer, BaseEnvManager, OnFault
 from arena.env_manager.settings import ManagerSettings
 from arena.env_manager.slot import Slot
 from arena.envs.interface import Environment
+from arena.system.open_files import make_room
 from arena.system.shared_memory import map_memory, new_memory
 
 STARTING, FREE, BUSY, RESTING, SPENT = "start", "free", "busy", "resting", "spent"
@@ -47,6 +48,9 @@ NEVER = math.inf
 LOOK_EVERY = 0.005
 """Seconds between two looks at the deadlines while answers keep coming."""
 
+FILES_OF_PROCESS, FILES_OF_COPY = 128, 2
+"""Open files of a rank with its connections to other ranks, and those of each copy: its pipe and its memory."""
+
 CLOSING_TIME = 2.0
 """Seconds that environments get to close themselves."""
 
@@ -54,6 +58,22 @@ STILL_THERE = ("raised", "contract", "shape", "nan", "mask")
 """Faults after which the process is as good as before."""
 
 NAMES = {STEP: "step", RESET: "reset", ASK: "call"}
+
+
+def check_open_files(copies: int) -> None:
+    """Check that a process may open the files that copies in processes of their own need; raise its limit if it can.
+
+    Raises:
+      ConfigError: the system does not allow so many.
+    """
+    needed = FILES_OF_PROCESS + FILES_OF_COPY * copies
+    hard = make_room(needed)
+    if hard is not None:
+        raise ConfigError(
+            f"{copies} copies with manager: subprocess need {needed} open files, and this system allows {hard} "
+            f"(ulimit -Hn); expected at most {max(0, (hard - FILES_OF_PROCESS) // FILES_OF_COPY)} copies; raise the "
+            "limit, or lower num_envs"
+        )
 
 
 class _Copy:
@@ -116,6 +136,7 @@ class SubprocessEnvManager(BaseEnvManager):
 
     def _start(self) -> None:
         self._slots: list[Slot] = [None] * self.env_num  # type: ignore[list-item]  # made when the entities are known
+        check_open_files(self.env_num)
         make = self._makes[0]
         self._plans = Plans(cloudpickle.dumps(make), self.settings.memory_limit, tuple(getattr(make, "modules", ())))
         self._own_makes: list[bytes | None] = [None] * self.env_num

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import errno
 import os
-import resource
 import secrets
 import socket
 import ssl
@@ -20,6 +19,7 @@ from arena.common.errors import ConfigError
 from arena.config.gateway import GatewayConfig
 from arena.gateway.answers import Refusal
 from arena.gateway.request import WHOLE_ANSWER
+from arena.system.open_files import make_room
 
 MAX_HEAD = 16384
 """Bytes of a request's line and headers, and of what may follow its body."""
@@ -79,15 +79,12 @@ def make_room_for_files(sessions: int, *, peers: bool = False) -> None:
       ConfigError: the system does not allow so many.
     """
     needed = (4 if peers else 2) * sessions + SPARE_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return
-    if hard != resource.RLIM_INFINITY and hard < needed:
+    hard = make_room(needed)
+    if hard is not None:
         raise ConfigError(
             f"sessions: {sessions} games need {needed} open files, and this system allows {hard} (ulimit -Hn); "
             f"expected at most {max(1, (hard - SPARE_FILES) // 2)}"
         )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 class _Transport:
@@ -150,7 +147,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(_Transport(transport, self))  # type: ignore[arg-type]
         self.since: float | None = self.loop.time()  # when the request that comes now, or could, has begun
         self.receiving = False  # whether a request has begun that is not whole
-        self._head, self._raw, self._in_head, self._boundary = 0, 0, True, False
+        self._head, self._raw, self._body, self._in_head, self._boundary = 0, 0, 0, True, False
         self._wrong: Refusal | None = None
         if len(self.connections) > self.bounds.connections:
             self.app = self.bounds.turn_away
@@ -162,10 +159,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self.receiving = True
         if self.since is None:
             self.since = self.loop.time()
-        self._boundary = False
+        self._boundary, self._body = False, 0
         super().data_received(data)
-        if self._in_head and not self._boundary and not self.transport.is_closing():
-            self._raw += len(data)  # of a head without an end, whose parts the parser keeps to itself
+        if self._in_head and not self.transport.is_closing():
+            # Of a head without an end, whose parts the parser keeps to itself. Where it begins in these data, what
+            # precedes it ends with an empty line and perhaps a body.
+            begun = data.rfind(b"\r\n\r\n") + 4 + self._body if self._boundary and b"\r\n\r\n" in data else 0
+            self._raw += len(data) - min(begun, len(data))
             if self._raw > MAX_HEAD:
                 self.refuse(_head_too_large())
 
@@ -193,8 +193,13 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin to answer; the application's task has not begun yet, and finds how to answer at once in the scope."""
         super().on_headers_complete()
-        self._in_head = False
+        self._in_head, self._body = False, 0
         self.scope[WHOLE_ANSWER] = partial(self.answer, self.cycle)  # type: ignore[literal-required]
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        super().on_body(body)
+        self._body += len(body)
 
     async def answer(self, cycle: Any, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         """Send a whole answer: what uvicorn's ``send`` does in two messages, whose headers it looks at once more.

@@ -24,6 +24,7 @@ from arena.protocol.messages import (
     Joined,
     LoggedScalar,
     Note,
+    NotWritten,
     Progress,
     Restart,
     StateSaved,
@@ -170,6 +171,9 @@ class Member(PlayerProcess, ABC):
                 write_tensors(directory / self.replay_file(), replay)
         except OSError as error:
             self.note("WARNING", f"checkpoint {order.number} is left out: {error}")
+            self.context.mailbox.post(
+                0, NotWritten(f"the state of {self.player} in checkpoint {order.number}", reason(error))
+            )
             return False
         return True
 
@@ -252,6 +256,8 @@ class Member(PlayerProcess, ABC):
                 write_tensors(path, weights)
             except OSError as error:
                 self.note("WARNING", f"the snapshot {path} is left out: {error}")
+                what = f"the weights of {self.player} after {self.steps_of_player():,} steps"
+                self.context.mailbox.post(0, NotWritten(what, reason(error)))
 
     def report_part(self, order: WriteCheckpoint) -> None:
         """Tell the root that the player's part is on disk."""
@@ -324,6 +330,12 @@ class Member(PlayerProcess, ABC):
     @abstractmethod
     def serve(self) -> None:
         """Play and learn until the match is over."""
+
+
+def reason(error: OSError) -> str:
+    """Return what the system says of a failed write; libraries hide the number of the error in their text."""
+    no_space = "No space left on device"
+    return no_space if no_space in str(error) else error.strerror or str(error)
 
 
 def _threads(context: Context) -> int:

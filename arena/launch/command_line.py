@@ -251,7 +251,7 @@ def _check(args: argparse.Namespace, config: "RunConfig") -> int:
     Raises:
       ConfigError: it cannot start.
     """
-    from arena.launch.preflight import check_memory, inspect_run
+    from arena.launch.preflight import check_files, check_memory, inspect_run
     from arena.plan.layout import plan, ranks_of_run
     from arena.records.run_directory import RunDirectory
 
@@ -259,6 +259,7 @@ def _check(args: argparse.Namespace, config: "RunConfig") -> int:
     mpirun.refuse_too_small_a_job(ranks, ranks_of_run(config))
     for round_ in config.round_list():
         plan(round_.rows, [0] * ranks, config.spares)
+    check_files(config)
     needs = inspect_run(config)
     if args.hosts is None:
         check_memory(needs, config, ranks, memory_for_job())

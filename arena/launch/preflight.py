@@ -8,12 +8,14 @@ from arena.common.text import count_of
 from arena.config.run import EnvConfig, Round, RunConfig, TableRow
 from arena.config.table import Seat
 from arena.env_manager.faults import fault_of
+from arena.env_manager.subprocesses import FILES_OF_PROCESS, check_open_files
 from arena.envs.interface import EntitySpaces
 from arena.group.policy_kinds import check_kind, needs_class
 from arena.launch.in_child import Announce, run_in_child
 from arena.plan.layout import Plan, lanes_of_group, plan, ranks_needed
 from arena.plan.memory import MemoryNeeds, bytes_per_copy, bytes_per_transition
 from arena.plan.seats import check_seats
+from arena.system.open_files import make_room
 
 TOO_LARGE = 16
 """Factor between a minibatch and the default one from which on a dry run warns: gradients hardly become more exact."""
@@ -183,6 +185,23 @@ class _Inspection:
                     registry.load_policy_weights(built, path)
                 except ConfigError as error:
                     raise ConfigError(f"player {seat.player!r} cannot start from its weights: {error}") from error
+
+
+def check_files(config: RunConfig) -> None:
+    """Check that a rank may open the files that it needs; raise the limit, which ranks of this machine inherit.
+
+    Raises:
+      ConfigError: the system does not allow so many.
+    """
+    rows = [row for round_ in config.round_list() for row in round_.rows]
+    apart = [row.env.num_envs for row in rows if row.env.manager == "subprocess"]
+    if apart:
+        check_open_files(max(apart))
+    elif (hard := make_room(FILES_OF_PROCESS)) is not None:
+        raise ConfigError(
+            f"each rank needs {FILES_OF_PROCESS} open files, and this system allows {hard} (ulimit -Hn); raise the "
+            "limit"
+        )
 
 
 def _key(spaces: EntitySpaces) -> tuple[str, str, int]:

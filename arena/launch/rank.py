@@ -263,15 +263,16 @@ class Rank:
             self._run_rounds(root)
             view.close()
             root.describe_ranks()
-            code = 1 if root.given_up else 0
-            records.close(exit=code)
+            errors = root.errors
+            if not records.close(exit=1 if errors else 0):
+                errors.append(f"{self.run}: the last records could not be written to {self.run.database.name}")
             self.stack_collector.close()
             self._conclude(records)
             self.run.release_lease()
             ignore_signals()  # all is written; Python, as it ends, would die of what it has handled until then
-            for text in root.given_up:
+            for text in errors:
                 print(f"error: {text}", file=sys.stderr, flush=True)
-            return code or (0 if root.finished else stopped_code)
+            return 1 if errors else (0 if root.finished else stopped_code)
         except LeaseLostError as error:  # the records are another run's now
             print(f"error: {error}", file=sys.stderr, flush=True)
             self.world.abort(1)

@@ -302,6 +302,18 @@ class StateSaved(NamedTuple):
     player: str
 
 
+class NotWritten(NamedTuple):
+    """Member of a group to root: something could not be written.
+
+    Attributes:
+      what: a phrase for it.
+      reason: of the system.
+    """
+
+    what: str
+    reason: str
+
+
 class MatchGivenUp(NamedTuple):
     """Environment process to root: its environment has failed too often, and the match has ended.
 

@@ -357,17 +357,18 @@ class RecordWriter:
             self._events.flush(force)
         return self._database.flush(force)
 
-    def close(self, exit: int) -> None:  # noqa: A002 (named like the column)
-        """Note how this attempt ends, and write everything."""
+    def close(self, exit: int) -> bool:  # noqa: A002 (named like the column)
+        """Note how this attempt ends, and write everything; return False if rows are left that cannot be written."""
         self._ended = time.time()
         row = (self._ended, exit, self.attempt)
         self._database.add("UPDATE runs SET ended = ?, exit = ? WHERE attempt = ?", row)
         if self._events is not None:
             self._show()
             self._events.close()
-        self._database.close()
+        written = self._database.close()
         logging.getLogger("arena").removeHandler(self._log)
         self._log.close()
+        return written
 
     def _show(self) -> None:
         """Write one point per player for the episodes since the last one: TensorBoard needs no more in a second."""

@@ -22,6 +22,7 @@ from arena.protocol.messages import (
     GatewayOpen,
     MatchGivenUp,
     Note,
+    NotWritten,
     Progress,
     RecoveryOrder,
     RoundOver,
@@ -102,6 +103,7 @@ class Root:
         self._saved: dict[str, SurvivorState] = {}
         self.given_up: list[str] = []
         self._is_saving = False
+        self._not_written: dict[str, str] = {}
         self.stopped_code = 0
         self._stop_bound: StopBound | None = None
 
@@ -140,6 +142,16 @@ class Root:
         spent = round_ is None or all(self._steps.get(name, 0) >= round_.budget(name) for name in manifest["learning"])
         if manifest["finished"] and spent:
             self._turn_over()
+
+    @property
+    def errors(self) -> list[str]:
+        """A sentence for each reason why the run, though it has come to its end, has not ended well."""
+        found = list(self.given_up)
+        reasons = dict.fromkeys(self._not_written.values())
+        for reason in reasons:
+            lost = ", ".join(what for what, its in self._not_written.items() if its == reason)
+            found.append(f"{self._run}: {reason[:1].lower()}{reason[1:]} while writing {lost}")
+        return found
 
     @property
     def finished(self) -> bool:
@@ -227,6 +239,7 @@ class Root:
 
     def order_last_checkpoint(self) -> WriteCheckpoint:
         """Begin the checkpoint that everybody writes at the end of a round, or of a stretch of it."""
+        self._not_written = {}  # what was missing until now is written with it, if it can be
         return self.order_checkpoint(last=self.stopping or self._round_is_over())
 
     def _round_is_over(self) -> bool:
@@ -277,6 +290,7 @@ class Root:
             self._records.note("INFO", f"checkpoint {order.number} is complete")
         except OSError as error:
             self._records.note("WARNING", f"checkpoint {order.number} is left out: {error}")
+            self._not_written[f"checkpoint {order.number}"] = error.strerror or str(error)
 
     def _check_lease(self) -> None:
         if self._run.lease is not None:
@@ -384,7 +398,10 @@ class Root:
         self.ranks[0] = {"role": "root", "loaded_torch": "torch" in sys.modules}
         hosts = self._world.hosts
         described = [{"rank": rank, "host": hosts[rank], **facts} for rank, facts in sorted(self.ranks.items())]
-        (self._run.log / "ranks.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
+        try:
+            write_text(self._run.log / "ranks.json", json.dumps(described, indent=1) + "\n")
+        except OSError as error:
+            self._records.note("WARNING", f"ranks.json is left out: {error}")
 
     # Mail -----------------------------------------------------------------------------------------------------
 
@@ -398,6 +415,8 @@ class Root:
             self._records.experience(message)
         elif isinstance(message, Note):
             self._records.note(message.level, f"rank {message.rank}: {message.text}")
+        elif isinstance(message, NotWritten):
+            self._not_written[message.what] = message.reason
         elif isinstance(message, GatewayOpen):
             self._open_gateway(message)
         elif isinstance(message, Failure):

@@ -99,6 +99,8 @@ CLOSED = {
     "a long path": (b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n", 431, "header_too_large"),
     "a long header": (HEAD + b"x: " + b"a" * 20_000 + b"\r\n\r\n", 431, "header_too_large"),
     "many headers": (HEAD + b"a: b\r\n" * 4000 + b"\r\n", 431, "header_too_large"),
+    "a head of one piece without an end": (HEAD + b"x: " + b"a" * 40_000, 431, "header_too_large"),
+    "headers of one piece without an end": (HEAD + b"a: b\r\n" * 4000, 431, "header_too_large"),
     "a header without an end": (HEAD + b"x: " + b"a" * 2_000_000, 431, "header_too_large"),
     "trailers without an end": (
         HEAD + b"transfer-encoding: chunked\r\n\r\n0\r\n" + b"a: b\r\n" * 4000,

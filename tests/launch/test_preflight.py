@@ -1,5 +1,8 @@
 """What a dry run says of updates that are too large: a user would find out from a curve that does not rise."""
 
+import subprocess
+import sys
+
 import pytest
 import yaml
 
@@ -127,3 +130,22 @@ def test_a_run_that_needs_more_memory_than_there_is(tmp_path):
     config = load_config(path)
     with pytest.raises(ConfigError, match=r"24.0 GB of this machine, found about 9\d\d.\d GB: 671.* GB for environ"):
         check_memory(inspect_run(config), config, 3, 24_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("manager", "expected"),
+    [
+        ("subprocess", "error: 16 copies with manager: subprocess need 160 open files, and this system allows 40"),
+        ("serial", "error: each rank needs 128 open files, and this system allows 40"),
+    ],
+)
+def test_open_files_that_do_not_suffice_are_counted_before_the_start(tmp_path, manager, expected):
+    path = tmp_path / "file.yaml"
+    path.write_text(
+        f"{{name: run, steps: 100, env: {{use: 'gymnasium:CartPole-v1', num_envs: 16, manager: {manager}}}, "
+        "policies: {p: {use: ppo}}, matches: [{seats: [p]}]}"
+    )
+    line = f"ulimit -n 40; exec {sys.executable} -m arena.launch {path}"
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.startswith(expected), done.stderr
+    assert not (tmp_path / "runs").exists()

@@ -1,8 +1,12 @@
 """What a run writes is text, also through a pipe; what a failed run writes ends with its error."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from .launching import run_arena, succeed
+from .launching import run_arena, succeed, write_config
 
 pytestmark = pytest.mark.rooms("launch", "report", "group")
 
@@ -51,3 +55,32 @@ def test_numbers_that_are_not_finite_end_a_run_with_their_cause_in_one_sentence(
     assert last.startswith("error: rank 2 on ") and "player 'p': update 1: loss/value is not finite; " in last
     assert "largest reward 1e+30, " in last or "largest reward 9" in last, last
     assert "learning rate 0.0003: scale the rewards down, for example env.wrappers: [{use: NormalizeReward}]" in last
+
+
+def test_a_full_disk_is_named_at_the_end_with_what_could_not_be_written(tmp_path):
+    """Under mpirun, since root and workers write into one directory."""
+    place = tmp_path / "small"
+    place.mkdir()
+    config = {
+        "steps": 3_000,
+        "run_root": str(place),
+        "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4},
+        "policies": {"p": {"use": "ppo", "settings": {"hidden": [256, 256]}}},
+        "matches": [{"seats": ["p"]}],
+    }
+    start = f"exec {sys.executable} -m arena.launch {write_config(tmp_path, config)}"
+    mount = f"mount -t tmpfs -o size=300k tmpfs {place} && {start}"
+    done = subprocess.run(
+        ["unshare", "--mount", "bash", "-c", mount],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={name: value for name, value in os.environ.items() if name != "ARENA_PARENT"},  # which is outside of it
+    )
+    if "unshare failed" in done.stderr or "mount:" in done.stderr:
+        pytest.skip("this user may not mount a file system")
+    assert done.returncode == 1, done.stderr
+    last = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert any("no space left on device while writing " in line and "the weights of p after " in line for line in last)
+    assert "a machine was lost" not in done.stderr
