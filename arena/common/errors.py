@@ -27,6 +27,13 @@ class MatchOver(Exception):
     """Raised by a proxy inside a policy's ``run`` when the match it sits in has ended; the worker catches it."""
 
 
+class PolicyGoesOnError(BaseException):
+    """A policy with a loop of its own steps on and on after ``MatchOver``.
+
+    No ``Exception``: a policy that takes no notice of those would take none of this one, and never end.
+    """
+
+
 class MatchGivenUpError(MatchOver):
     """The match has ended since its environment has failed too often; the other matches of the run go on."""
 

@@ -24,8 +24,9 @@ class FaultSettings(Model):
     )
     start_timeout: Seconds = Field(
         60.0,
-        description="Seconds in which a copy must be created; simulators take tens of seconds. For manager: "
-        "subprocess only, like the next four keys.",
+        description="Seconds in which a copy must be created; simulators take tens of seconds. Also for the copy that "
+        "is created once before a run starts, to check it; beside that for manager: subprocess only, like the next "
+        "four keys.",
     )
     reset_timeout: Seconds = Field(60.0, description="Seconds that a reset may take; a fraction is allowed.")
     step_timeout: Seconds = Field(60.0, description="Seconds that a step may take; a fraction is allowed.")

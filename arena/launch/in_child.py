@@ -18,6 +18,7 @@ from typing import IO, Any, NoReturn, TypeVar
 
 from arena.common.errors import ConfigError
 from arena.common.user_code import short_path, source_of_error
+from arena.system.launcher_env import without_mpi
 from arena.system.processes import die_with_parent, kill_group
 
 T = TypeVar("T")
@@ -76,6 +77,8 @@ def _be_child(work: Callable[[Announce], Any], write_end: int, output: IO[bytes]
         faulthandler.enable(output)
         faulthandler.register(signal.SIGUSR1, output)
         sys.argv = sys.argv[:1]
+        for name in os.environ.keys() - without_mpi(os.environ).keys():
+            del os.environ[name]  # user code that calls MPI must not take this process for a rank
         send = os.fdopen(write_end, "wb").write
 
         def announce(what: str, seconds: float, key: str) -> None:

@@ -256,7 +256,7 @@ def _run(
     print("+ " + shlex.join(line), flush=True)
     child = subprocess.Popen(
         line,
-        env={**environment(line[0]), **variables},
+        env={**environment(line[0]), launcher_env.CHECKED: "1", **variables},
         start_new_session=True,
         stderr=subprocess.PIPE,
         # An mpirun without the parent that takes the signals would run on, and could not be stopped in order.

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from arena.common.errors import ConfigError, GivenUpError
+from arena.common.errors import ConfigError, GivenUpError, PolicyGoesOnError
 from arena.common.logs import open_log
 from arena.common.waiting import LATE, HangError, Pacer, Waiter, usual_waits
 from arena.comms import Mailbox, World
@@ -26,8 +26,9 @@ from arena.plan.pinning import ANYWHERE, place_of
 from arena.protocol.messages import Failure, Note, RoundOver, RoundStart, SaveState, SurvivorState, WriteCheckpoint
 from arena.records.lease import LeaseLostError
 from arena.records.run_directory import Resume, RunDirectory
+from arena.system.control_groups import memory_for_job
 from arena.system.cores import keeping_to
-from arena.system.launcher_env import started_by_mpi
+from arena.system.launcher_env import CHECKED, ranks_on_machine, started_by_mpi
 from arena.system.processes import die_with_parent
 from arena.system.stack_dump import StackCollector, StackReporter
 
@@ -71,14 +72,15 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
     for number in STOP_SIGNALS:
         signal.signal(number, lambda number, _frame: early.append(number))
     sys.argv = sys.argv[:1]  # code of users that parses its arguments finds none of ours
-    world = World()
     started = started_by_mpi()
+    refused = _check_as_launcher(path, overrides, started) if started is not None and started[0] == 0 else ""
+    world = World()
     if started is not None and world.size == 1 < started[1]:
         if started[0] == 0:
             print(f"error: {ALONE.format(ranks=started[1])}", file=sys.stderr, flush=True)
         return 2
     setup_waiter = _waiter(world, WaitConfig(), lambda text: print(f"rank {world.rank} {text}", file=sys.stderr))
-    config, run, goes_on = _agree_on_config(world, setup_waiter, path, overrides, resume)
+    config, run, goes_on = _agree_on_config(world, setup_waiter, path, overrides, resume, refused)
     if config is None:
         return 2
     if world.rank:  # code of users may change the folder; the root runs none
@@ -108,8 +110,27 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
     return code
 
 
+def _check_as_launcher(path: Path, overrides: Sequence[str], started: tuple[int, int]) -> str:
+    """Make the checks of the launcher where a user has started mpirun; return why the run cannot start, if it cannot.
+
+    Before MPI is initialised, since user code runs in a fork.
+    """
+    if CHECKED in os.environ:
+        return ""
+    from arena.launch.preflight import check_memory, inspect_run
+
+    try:
+        config = load_config(path, overrides)
+        needs = inspect_run(config)
+        if ranks_on_machine(os.environ) == started[1]:
+            check_memory(needs, config, started[1], memory_for_job())
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
 def _agree_on_config(
-    world: World, waiter: Waiter, path: Path, overrides: Sequence[str], resume: Resume
+    world: World, waiter: Waiter, path: Path, overrides: Sequence[str], resume: Resume, refused: str
 ) -> tuple[RunConfig | None, RunDirectory | None, bool]:
     """Have the root alone read the file, take the lease of the run directory and fill it.
 
@@ -122,6 +143,8 @@ def _agree_on_config(
     goes_on = False
     if world.rank == 0:
         try:
+            if refused:
+                raise ConfigError(refused)
             config = load_config(path, overrides)
             run = RunDirectory(config.run_root, config.name)
             run.take_lease()
@@ -397,7 +420,7 @@ class Rank:
 
     def _failure(self, error: BaseException) -> Failure:
         known = isinstance(error, ConfigError)
-        told = known or isinstance(error, GivenUpError)
+        told = known or isinstance(error, GivenUpError | PolicyGoesOnError)
         text = str(error) if told else "".join(traceback.format_exception(error))
         hang = isinstance(error, HangError)
         return Failure(self.world.rank, self.world.host, self.role, self.player, known, text, hang)

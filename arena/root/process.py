@@ -444,6 +444,8 @@ class Root:
         if not failure.user_error:
             self._save_what_is_whole(failure.rank)
         self._view.close(failed=True)
+        for text in self.given_up:
+            print(f"error: {text}", file=sys.stderr, flush=True)
         code = report_failure(failure)
         if failure.hang:
             self._report_hang(failure)

@@ -12,6 +12,9 @@ _OF_A_JOB = ("OMPI_", "PMIX_", "PRTE_", "PMI_", "HYD", "MPI_LOCAL", "I_MPI_", "S
 DEFERRED = "ARENA_DEFER_MPI"
 """Environment variable: present in the parent process of forked ranks, which imports MPI and does not initialise it."""
 
+CHECKED = "ARENA_CHECKED"
+"""Environment variable: present where the launcher of the arena has checked the run before it started mpirun."""
+
 _SETTINGS = ("OMPI_ALLOW", "OMPI_MCA_btl", "I_MPI_ROOT")
 """Beginnings of those that say how MPI works on a machine, whatever the job."""
 

@@ -1,9 +1,9 @@
 """A worker's seat: what its environment process offered it, and one exchange after the other with it."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
-from arena.common.errors import ConfigError, MatchGivenUpError, MatchOver
+from arena.common.errors import ConfigError, MatchGivenUpError, MatchOver, PolicyGoesOnError
 from arena.common.trees import even_slices
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, SeatChannel, SeatSemaphores, World, memory_needed
@@ -11,6 +11,9 @@ from arena.group.context import Context
 from arena.protocol.seat import SeatAnswer, SeatOffer, StepInfos
 from arena.protocol.wire import DONE, GIVEN_UP, MATCH_OVER, STEP, Block, ObservationMessage, blocks_of
 from arena.system.shared_memory import find_memory
+
+CALLS_AFTER_END = 100
+"""Times that a policy may step on after its match is over."""
 
 
 class Seat:
@@ -69,14 +72,31 @@ class Seat:
         self.in_hand = [False] * self.offer.batches
         self._awaiting = [False] * self.offer.batches
         self._over = [False] * self.offer.batches
+        self._calls_after_end = -1  # -1 until the match is over
 
     def send(self, batch: int, command: int = 0, side: Any = None) -> None:
-        """Send a batch's actions (they lie in ``messages[batch].actions``), or a reset."""
+        """Send a batch's actions (they lie in ``messages[batch].actions``), or a reset.
+
+        Raises:
+          MatchOver: the match had ended before.
+          PolicyGoesOnError: the same, and often so.
+        """
+        if self._calls_after_end >= 0:
+            self._refuse_to_go_on()
         self._channel.send(batch, command or (DONE if self.done else STEP), side)
         self._awaiting[batch] = True  # from here on the environment process works, too
         self.in_hand[batch] = False
         if batch == 0:
             self.housekeeping()
+
+    def _refuse_to_go_on(self) -> NoReturn:
+        self._calls_after_end += 1
+        if self._calls_after_end > CALLS_AFTER_END:
+            raise PolicyGoesOnError(
+                "expected a policy that returns from run, or lets MatchOver pass, when its match is over; found one "
+                f"that has stepped its environment {CALLS_AFTER_END} times since then"
+            )
+        raise MatchOver
 
     def receive(self, batch: int) -> ObservationMessage:
         """Return the answer to ``send``, valid until the batch's next ``send``.
@@ -90,6 +110,7 @@ class Seat:
         if record.header[0] & MATCH_OVER:
             self._over[batch] = True
             self.drain()
+            self._calls_after_end = 0
             raise MatchGivenUpError if record.header[0] & GIVEN_UP else MatchOver
         return record
 

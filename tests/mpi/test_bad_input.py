@@ -181,3 +181,11 @@ def test_tasks_of_a_bare_srun_do_not_start_an_mpirun_each(tmp_path):
     assert done.returncode == 2
     assert "srun has started 6 tasks that are not connected" in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_under_an_mpirun_of_ones_own_the_checks_are_made_too(tmp_path):
+    """As the launcher makes them: before any rank takes memory, and before there is a run directory."""
+    done = under_mpirun(tmp_path, changed(env={**GOOD["env"], "num_envs": 100_000_000}), 4)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("expected a run that fits into the ") == 1
+    assert not (tmp_path / "runs").exists()

@@ -11,9 +11,11 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.common.masks import mask_runs
 from arena.common.trees import even_slices, map_tree, tree_leaves
 from arena.env_manager.slot import Slot
 from arena.envs.interface import EntitySpaces, Timestep
+from arena.envs.spaces import mask_size
 from arena.protocol.wire import (
     ALIGNMENT,
     ActionMessage,
@@ -47,8 +49,8 @@ any_space = st.recursive(
 @st.composite
 def seats(draw: Callable) -> list[EntitySpaces]:
     """Draw the entities of a seat, some of a kind."""
-    masks = st.sampled_from([0, 3])
-    kinds = draw(st.lists(st.tuples(any_space, any_space, masks), min_size=1, max_size=3))
+    masked = st.tuples(any_space, any_space).map(lambda pair: (*pair, mask_size(pair[1])))
+    kinds = draw(st.lists(st.one_of(masked, st.tuples(any_space, any_space, st.just(0))), min_size=1, max_size=3))
     chosen = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=5))
     return [EntitySpaces(f"entity_{i}", *pickle.loads(pickle.dumps(kind))) for i, kind in enumerate(chosen)]
 
@@ -222,6 +224,9 @@ def timestep_of(entities: list[EntitySpaces], seed: int) -> Timestep:
     count = len(entities)
     flags = [[bool(flag) for flag in rng.integers(0, 2, count)] for _ in range(3)]
     masks = [rng.integers(0, 2, e.mask_size).astype(np.int8) if e.mask_size else None for e in entities]
+    for entity, mask in zip(entities, masks, strict=True):
+        for run in [] if mask is None else mask_runs(entity.action, mask):
+            run[rng.integers(len(run))] = 1  # of each choice something is allowed
     return Timestep(
         [entity.observation.sample() for entity in entities],
         rng.normal(size=count).tolist(),
