@@ -285,7 +285,7 @@ def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, r
             line,
             partial(part_of_rank, run),
             parent=parent if number == 0 else None,
-            has_begun=partial(_is_later_attempt, run, before),
+            has_begun=run.is_being_written,
         )
         attempt, ended = _last_attempt(run)
         finished = attempt != before and ended == 0
@@ -303,10 +303,6 @@ def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, r
         again = words if args.resume_or_start else [*words, "--resume-or-start"]
         line = mpirun.command(path, ranks, [*again, *own], args.hosts, tolerant=tolerant, start=start)
     return code
-
-
-def _is_later_attempt(run: "RunDirectory", before: int) -> bool:
-    return _last_attempt(run)[0] != before
 
 
 def _last_attempt(run: "RunDirectory") -> tuple[int, int | None]:

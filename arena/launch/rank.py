@@ -276,7 +276,7 @@ class Rank:
             view = ProgressView(records, self.config)
             root = Root(self.world, self.mailbox, self.config, self.run, records, view, self.stack_collector)
             root.listen_to_signals()
-            root.stopping = bool(early)
+            root.stopping = root.stopping or bool(early)
             root.stopped_code = stopped_code
             nodes = len(set(self.world.nodes))
             where = f"{self.world.size} ranks on {nodes} node(s)"

@@ -159,6 +159,10 @@ class RunDirectory:
         with contextlib.suppress(OSError):
             self.path.rmdir()
 
+    def is_being_written(self) -> bool:
+        """Whether there is a lease: all ranks of a run have started when its root takes one."""
+        return self.path.is_dir() and any(is_lease(path) for path in self.path.iterdir())
+
     def create(self, config_yaml: str, plan: Mapping[str, Any], resume: bool) -> None:
         """Make the directory and everything in it, or take the one to go on in. Root calls it, once.
 
