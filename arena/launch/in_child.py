@@ -17,7 +17,8 @@ from collections.abc import Callable
 from typing import IO, Any, NoReturn, TypeVar
 
 from arena.common.errors import ConfigError
-from arena.common.user_code import short_path, source_of_error
+from arena.common.user_code import short_path
+from arena.env_manager.faults import fault_of
 from arena.system.launcher_env import without_mpi
 from arena.system.processes import die_with_parent, kill_group
 
@@ -88,11 +89,8 @@ def _be_child(work: Callable[[Announce], Any], write_end: int, output: IO[bytes]
             reply = ("done", work(announce))
         except ConfigError as error:
             reply = ("refused", str(error))
-        except SystemExit as error:
-            reply = ("failed", f"called exit({error.code!r}){source_of_error(error)}")
-        except Exception as error:
-            first_line = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
-            reply = ("failed", f"raised {first_line}{source_of_error(error)}")
+        except (Exception, SystemExit) as error:
+            reply = ("failed", fault_of(error).cause)
         _send(send, reply)
     finally:
         os._exit(0)

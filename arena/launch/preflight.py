@@ -7,7 +7,6 @@ from arena.common.errors import ConfigError
 from arena.common.text import count_of
 from arena.config.run import EnvConfig, Round, RunConfig, TableRow
 from arena.config.table import Seat
-from arena.env_manager.faults import fault_of
 from arena.env_manager.subprocesses import FILES_OF_PROCESS, check_open_files
 from arena.envs.interface import EntitySpaces
 from arena.group.policy_kinds import check_kind, needs_class
@@ -83,16 +82,9 @@ class _Inspection:
         key = env.model_dump_json(include={"use", "settings", "wrappers"})
         if key not in self._entities:
             self._announce(f"environment {env.use!r}", env.start_timeout, "env.start_timeout")
-            try:
-                environment = registry.make_environment(
-                    env.use, env.settings, [(w.use, w.settings) for w in env.wrappers]
-                )
-                self._entities[key] = tuple(environment.entities)
-                environment.close()
-            except ConfigError:
-                raise
-            except (Exception, SystemExit) as error:
-                raise ConfigError(f"environment {env.use!r}: constructor {fault_of(error).cause}") from error
+            environment = registry.make_environment(env.use, env.settings, [(w.use, w.settings) for w in env.wrappers])
+            self._entities[key] = tuple(environment.entities)
+            environment.close()
         return self._entities[key]
 
     def _check_seat(self, place: str, row: TableRow, seat: Seat, entities: Sequence[EntitySpaces]) -> None:
@@ -137,12 +129,7 @@ class _Inspection:
     def _import(self, use: str) -> type:
         """Return the class of a policy."""
         self._announce(f"policy {use!r}", IMPORT_TIMEOUT, "the limit of an import")
-        try:
-            return registry.policy_class(use)
-        except ConfigError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise ConfigError(f"policy {use!r}: its module {fault_of(error).cause}") from error
+        return registry.policy_class(use)
 
     def _replay(self, seat: Seat, entities: Sequence[EntitySpaces]) -> int | None:
         """Return the bytes of a player's full replay; None if it has none."""
