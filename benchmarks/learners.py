@@ -21,7 +21,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from arena.comms.places import Places, bytes_of_places
+from arena.comms.places import RingBuffer, bytes_of_places
 from arena.envs.interface import EntitySpaces
 from arena.launch import mpirun
 from arena.learning.rollout import Rollout
@@ -105,7 +105,7 @@ def median(what: Callable[[], None]) -> float:
     return float(np.median(turns) * 1e6)
 
 
-def travel(links: Sequence[Places], sent: Sequence[Rollout], joined: Rollout) -> None:
+def travel(links: Sequence[RingBuffer], sent: Sequence[Rollout], joined: Rollout) -> None:
     """Send the rollouts of some workers, and put them side by side."""
     lane = 0
     for link, rollout in zip(links, sent, strict=True):
@@ -130,7 +130,7 @@ def experience() -> None:
         for workers in (1, 2):
             lanes = COPIES // workers
             size = Rollout(entity, extras, horizon=slots, lanes=lanes).buffer.nbytes
-            links = [Places(size, 2, memoryview(bytearray(bytes_of_places(size, 2) + 64))) for _ in range(workers)]
+            links = [RingBuffer(size, 2, memoryview(bytearray(bytes_of_places(size, 2) + 64))) for _ in range(workers)]
             sent = [Rollout(entity, extras, horizon=slots, lanes=lanes, memory=link.buffers[0]) for link in links]
             joined = Rollout(entity, extras, horizon=slots, lanes=COPIES)
             places = [np.empty_like(rollout.buffer) for rollout in sent]

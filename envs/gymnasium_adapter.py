@@ -9,7 +9,7 @@ import numpy as np
 from arena.envs.breach import call_reset, check_reset, check_step, number_of, refuse_step
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.rendering import rgb_array
-from arena.envs.spaces import MASK_KEY, EntityPort, as_mask
+from arena.envs.spaces import MASK_KEY, EntityAdapter, as_mask
 
 # The parts of a timestep that are the same in almost every step: shared, so that a step allocates next to nothing.
 YES, NO = (True,), (False,)
@@ -36,7 +36,7 @@ class GymnasiumEnvironment:
         """
         has_method = env.has_wrapper_attr("action_masks")
         in_info = bool((env.metadata or {}).get(MASK_KEY))
-        port = EntityPort("entity_0", env.observation_space, env.action_space, mask_in_info=has_method or in_info)
+        port = EntityAdapter("entity_0", env.observation_space, env.action_space, mask_in_info=has_method or in_info)
         self.env = env
         self.entities: tuple[EntitySpaces, ...] = (port.spaces,)
         self._port = port

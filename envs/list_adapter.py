@@ -10,7 +10,7 @@ from gymnasium import spaces
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.rendering import rgb_array
-from arena.envs.spaces import EntityPort, check_spaces
+from arena.envs.spaces import EntityAdapter, check_spaces
 
 STEP_FORM = "expected step to return (observations, rewards, done, info), the first two with one item per entity"
 
@@ -55,7 +55,7 @@ class ListEnvironment:
             )
         self.env = env
         pairs = zip(observation_spaces, action_spaces, strict=True)
-        self._ports = [EntityPort(f"entity_{i}", *pair) for i, pair in enumerate(pairs)]
+        self._ports = [EntityAdapter(f"entity_{i}", *pair) for i, pair in enumerate(pairs)]
         self.entities: tuple[EntitySpaces, ...] = tuple(port.spaces for port in self._ports)
         check_spaces(self.entities)
         self._everybody = (True,) * len(self._ports)
@@ -108,7 +108,7 @@ class ListEnvironment:
         rewards = [float(reward) for reward in rewards]
         if not done:
             return self._timestep(observations, rewards, self._nobody, self._nobody, info, False)
-        cut = any(_says_truncated(item) for item in (info if isinstance(info, (list, tuple)) else [info]))
+        cut = any(_is_truncated(item) for item in (info if isinstance(info, (list, tuple)) else [info]))
         ended = (self._nobody, self._everybody) if cut else (self._everybody, self._nobody)
         return self._timestep(observations, rewards, *ended, info, True)
 
@@ -148,5 +148,5 @@ class ListEnvironment:
                 self.env.close()
 
 
-def _says_truncated(info: Any) -> bool:
+def _is_truncated(info: Any) -> bool:
     return isinstance(info, Mapping) and bool(info.get("TimeLimit.truncated") or info.get("truncated"))

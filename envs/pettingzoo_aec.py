@@ -9,7 +9,7 @@ from arena.common.errors import ContractError
 from arena.common.user_code import source_of
 from arena.envs.breach import call_reset, describe, number_of
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.envs.pettingzoo_ports import ports_of
+from arena.envs.pettingzoo_ports import entity_adapters
 from arena.envs.rendering import rgb_array
 
 
@@ -31,7 +31,7 @@ class AECEnvironment:
           ConfigError: it does not know its ``possible_agents``, or its spaces are not supported.
         """
         self.env = env
-        agents, self._ports = ports_of(env)
+        agents, self._ports = entity_adapters(env)
         self._index = {agent: i for i, agent in enumerate(agents)}
         self.entities: tuple[EntitySpaces, ...] = tuple(port.spaces for port in self._ports)
         self._all_allowed = tuple(port.all_allowed for port in self._ports)
@@ -87,7 +87,7 @@ class AECEnvironment:
             env.step(None)
         for agent in self._alive.difference(env.agents):
             i = self._index[agent]
-            rewards[i], terminated[i], truncated[i] = self._farewell(agent)
+            rewards[i], terminated[i], truncated[i] = self._final_step(agent)
         return Timestep(tuple(self._observations), rewards, terminated, truncated, infos, acting, masks, over)
 
     def _last(self) -> tuple[Any, Any, bool, bool, dict]:
@@ -99,7 +99,7 @@ class AECEnvironment:
             )
         return returned
 
-    def _farewell(self, agent: Any) -> tuple[float, bool, bool]:
+    def _final_step(self, agent: Any) -> tuple[float, bool, bool]:
         """Return reward, terminated and truncated of an agent that left without a turn to be told.
 
         It counts as truncated unless the environment says otherwise: nothing says that the game ended for it.

@@ -7,7 +7,7 @@ import numpy as np
 
 from arena.envs.breach import call_reset, check_reset, check_step, number_of
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.envs.pettingzoo_ports import ports_of
+from arena.envs.pettingzoo_ports import entity_adapters
 from arena.envs.rendering import rgb_array
 
 
@@ -29,7 +29,7 @@ class ParallelEnvironment:
           ConfigError: it does not know its ``possible_agents``, or its spaces are not supported.
         """
         self.env = env
-        self._agents, self._ports = ports_of(env)
+        self._agents, self._ports = entity_adapters(env)
         self._known = frozenset(self._agents)
         self.entities: tuple[EntitySpaces, ...] = tuple(port.spaces for port in self._ports)
         self._no_rewards = (0.0,) * len(self._agents)

@@ -3,10 +3,10 @@
 from typing import Any
 
 from arena.common.errors import ConfigError
-from arena.envs.spaces import MASK_KEY, EntityPort, check_spaces
+from arena.envs.spaces import MASK_KEY, EntityAdapter, check_spaces
 
 
-def ports_of(env: Any) -> tuple[list[Any], list[EntityPort]]:
+def entity_adapters(env: Any) -> tuple[list[Any], list[EntityAdapter]]:
     """Return the agents that a PettingZoo environment may have, in its order, and the port of each.
 
     Raises:
@@ -20,7 +20,7 @@ def ports_of(env: Any) -> tuple[list[Any], list[EntityPort]]:
         )
     in_info = bool((getattr(env, "metadata", None) or {}).get(MASK_KEY))
     ports = [
-        EntityPort(str(agent), env.observation_space(agent), env.action_space(agent), mask_in_info=in_info)
+        EntityAdapter(str(agent), env.observation_space(agent), env.action_space(agent), mask_in_info=in_info)
         for agent in agents
     ]
     check_spaces([port.spaces for port in ports])

@@ -187,7 +187,7 @@ def as_mask(flags: Any, size: int, name: str) -> np.ndarray:
     return mask
 
 
-class EntityPort:
+class EntityAdapter:
     """One entity's spaces, and the functions that carry its values between a native environment and the arena.
 
     Attributes:

@@ -50,7 +50,7 @@ class AgentSettings:
         self.values = values
 
 
-class PlainAgent:
+class SingleProcessAgent:
     """Drives an agent as the arena's policies are driven; see ``Policy``."""
 
     agent_class: ClassVar[type]
@@ -209,6 +209,8 @@ class PlainAgent:
 
 
 @functools.cache
-def driven(agent_class: type) -> type:
+def adapt_agent(agent_class: type) -> type:
     """Return the policy class that drives an agent's class."""
-    return type(agent_class.__name__, (PlainAgent,), {"agent_class": agent_class, "__doc__": agent_class.__doc__})
+    return type(
+        agent_class.__name__, (SingleProcessAgent,), {"agent_class": agent_class, "__doc__": agent_class.__doc__}
+    )

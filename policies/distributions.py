@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from arena.envs.interface import EntitySpaces
 from arena.policies.action_spaces import check_stochastic
-from arena.policies.compiled.kernels import likeliest, log_softmax, log_softmax_backward
+from arena.policies.compiled.kernels import gumbel_argmax, log_softmax, log_softmax_backward
 
 NEVER = -1.0e9  # the logit of what a mask forbids; finite, so that its probability is 0 and its gradient is too
 NOWHERE = 2 * NEVER  # the logit of what does not exist; even less, should a mask forbid all that does
@@ -116,7 +116,7 @@ class Categorical:
             evenly = random.random(len(logits)) < self.exploration
             logits = np.where(evenly[:, None] & (logits > 0.5 * NEVER), np.float32(0), logits)
         choice = np.empty((len(outputs), self.choices), np.float32)
-        likeliest(logits, random.standard_exponential(logits.shape, np.float32), choice.reshape(-1))
+        gumbel_argmax(logits, random.standard_exponential(logits.shape, np.float32), choice.reshape(-1))
         return choice
 
     def _logits(self, outputs: np.ndarray, mask: np.ndarray | None) -> np.ndarray:

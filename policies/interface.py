@@ -33,9 +33,9 @@ class Policy(Protocol):
     Attributes:
       recurrent: whether actions depend on earlier observations of the lane; optional, False if it is missing.
       horizon: steps per rollout; 0 if the policy never learns.
-      looks_back: whether ``complete`` fills in what ``act`` leaves out of ``extras``, and the memory of the lanes
-        is brought up to date after an update; optional. It is set to False where weights change within a rollout's
-        lanes, as those of games outside, and in a learner, which has no lanes that act.
+      recomputes_outputs: whether ``complete`` fills in what ``act`` leaves out of ``extras``, and recurrent states are
+        recomputed after an update; optional. The engine sets it to False where weights change within a rollout
+        (external games), and in a learner, which has no lanes that act.
       extras: name -> (shape behind the lane axis, dtype) of the arrays that ``act`` adds to the rollout for ``learn``.
     """
 

@@ -265,7 +265,7 @@ class ActorCritic(nn.Module):
         hidden = settings.hidden if settings.hidden is not None else () if all(images) else (64, 64)
         shared = settings.shared
         if shared is None:
-            shared = any(images) and ("encoder" if settings.has_memory else True)
+            shared = any(images) and ("encoder" if settings.is_recurrent else True)
         self.actor = Trunk(Encoder(space, settings), hidden, settings)
         self.critic = None
         if shared == "encoder":
@@ -274,7 +274,7 @@ class ActorCritic(nn.Module):
             self.critic = Trunk(Encoder(space, settings), hidden, settings)
         if settings.value_gradient is not None:
             self.value_gradient = settings.value_gradient
-        elif shared is True and settings.has_memory:
+        elif shared is True and settings.is_recurrent:
             self.value_gradient = 0.0
         else:
             self.value_gradient = 1.0 if not shared or any(images) else VALUE_GRADIENT
@@ -360,7 +360,7 @@ class Trunk(nn.Module):
         super().__init__()
         self.encoder, self.width = (None, encoder) if isinstance(encoder, int) else (encoder, encoder.width)
         self.memory = None
-        if settings.has_memory:
+        if settings.is_recurrent:
             self.memory = (GRU if settings.gru else LSTM)(self.width, settings.memory_width)
             self.width += self.memory.width
         layers: list[nn.Module] = []

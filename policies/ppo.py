@@ -15,23 +15,23 @@ from arena.learning.gradients import FlatGradient
 from arena.learning.rollout import Rollout
 from arena.policies.compiled.adam import FlatAdam, length
 from arena.policies.compiled.kernels import total
-from arena.policies.compiled.mlp import Perceptrons
+from arena.policies.compiled.mlp import CompiledActorCritic
 from arena.policies.distributions import Categorical, distribution
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import ActorCritic, Answer, copy_tensors, is_image, leaf_spaces
-from arena.policies.ppo_loss import LOSSES, Batch, loss, slopes
+from arena.policies.ppo_loss import LOSSES, Batch, loss, loss_gradients
 from arena.policies.returns import advantages
 from arena.policies.settings import PPOSettings, settings_of_job
 
 KL = LOSSES.index("kl")
 OLD_MEMORY = "memory.read.weight"  # what only networks with their memory behind the hidden layers had
 NETWORK = "network."  # in front of the networks' names in a state dict
-LOOK_BACK = 1024  # samples that are read at once: what the layers say of them stays in the caches
+CHUNK_SAMPLES = 1024  # samples that are read at once: what the layers say of them stays in the caches
 
 
-class Past(NamedTuple):
+class RecurrentInputs(NamedTuple):
     """What a memory needs to read a rollout again: slots and lanes are one leading axis, slots first.
 
     Attributes:
@@ -73,7 +73,7 @@ class PPO:
     """
 
     Settings = PPOSettings
-    looks_back = True
+    recomputes_outputs = True
 
     def __init__(
         self, spaces: EntitySpaces, settings: PPOSettings, *, lanes: int, seed: int, device: str = "cpu"
@@ -96,7 +96,7 @@ class PPO:
         self.gradient = FlatGradient(self.networks.parameters(), extras=len(LOSSES))
         # Two generators: who acts and who learns may be two ranks, and draw what one rank would.
         self.random, self._shuffles = new_generator(seed), new_generator(derive_seed(seed, "minibatches"))
-        self._fast = self._perceptrons() if Perceptrons.serves(self.networks) else None
+        self._fast = self._compiled_networks() if CompiledActorCritic.serves(self.networks) else None
         self._on_cpu = self.device.type == "cpu"
         self._free_view = self.networks.free.detach().cpu().numpy()  # on the CPU it follows the optimizer's steps
         self.extras: dict[str, tuple[tuple[int, ...], Any]] = {
@@ -104,7 +104,7 @@ class PPO:
             "log_prob": ((), np.float32),
             "value": ((), np.float32),
         }
-        self.recurrent = settings.has_memory
+        self.recurrent = settings.is_recurrent
         self._memory = torch.zeros(lanes, *self.networks.memory_shape, device=self.device)
         if self.recurrent:
             self.extras["memory"] = (self.networks.memory_shape, np.float32)  # before the slot
@@ -119,8 +119,8 @@ class PPO:
                 f"expected burn_in of at most the horizon of {self.horizon} slots, found {self.settings.burn_in}"
             )
 
-    def _perceptrons(self) -> Perceptrons:
-        return Perceptrons(self.networks, self.optimizer.parameters.numpy(), self.gradient.values.numpy())
+    def _compiled_networks(self) -> CompiledActorCritic:
+        return CompiledActorCritic(self.networks, self.optimizer.parameters.numpy(), self.gradient.values.numpy())
 
     # Acting
 
@@ -135,7 +135,7 @@ class PPO:
         learning: bool = False,
     ) -> Decision:
         """See ``Policy``."""
-        at_once = learning and not self.looks_back  # values and log probabilities are not left to ``complete``
+        at_once = learning and not self.recomputes_outputs  # values and log probabilities are not left to ``complete``
         if self._fast is not None and at_once:
             outputs, values = self._fast.forward(observations)
             extras, state = {"value": values}, None
@@ -232,9 +232,9 @@ class PPO:
         """See ``Policy``."""
         settings = self.settings.after(self.progress)
         if self.gradient.join(group) and self._fast is not None:
-            self._fast = self._perceptrons()  # which write their gradients where they are now
+            self._fast = self._compiled_networks()  # which write their gradients where they are now
         batch, metrics = self._prepare(rollout, group)
-        past = self._past(rollout)
+        past = self._recurrent_inputs(rollout)
         history = []
         for rows, chosen in self._minibatches(rollout.valid) if metrics["samples"] else ():
             if len(chosen):
@@ -253,19 +253,23 @@ class PPO:
             scale = longest / norm if longest is not None and norm > longest else 1.0
             self.optimizer.step(self.gradient.values, settings.learning_rate, scale)
         self.updates += 1
-        if self.recurrent and settings.burn_in != 0 and self.looks_back:  # else its lanes are not those that act
+        if (
+            self.recurrent and settings.burn_in != 0 and self.recomputes_outputs
+        ):  # else its lanes are not those that act
             self._burn_in(rollout)
         if history:
             metrics.update(zip((*LOSSES, "grad_norm"), np.mean(history, 0).tolist(), strict=True))
         return {**metrics, "learning_rate": settings.learning_rate}
 
-    def _differentiate(self, batch: Batch, past: Past | None, rows: Any, chosen: Any, settings: PPOSettings) -> None:
+    def _differentiate(
+        self, batch: Batch, past: RecurrentInputs | None, rows: Any, chosen: Any, settings: PPOSettings
+    ) -> None:
         """Write the gradient of the loss over the transitions of ``chosen``, and ``LOSSES`` behind it."""
         free = self.networks.free
         if self._fast is not None:
             few = batch.at(chosen)
             outputs, values = self._fast.forward(few.observations)
-            found = slopes(outputs, values, self._free, few, self.distribution, settings)
+            found = loss_gradients(outputs, values, self._free, few, self.distribution, settings)
             self._fast.backward(found.outputs, found.values)  # writes all but what follows; nothing was cleared
             if free.grad is not None:
                 free.grad.numpy()[...] = found.free
@@ -292,13 +296,13 @@ class PPO:
 
         One pass over a rollout is cheaper than its slots one by one.
         """
-        if self._fast is None or not self.looks_back:
+        if self._fast is None or not self.recomputes_outputs:
             return
         observations, choice = _joined(rollout.observations), _joined(rollout.extras["choice"])
         mask = None if rollout.action_mask is None else _joined(rollout.action_mask)
         value, log_prob = _joined(rollout.extras["value"]), _joined(rollout.extras["log_prob"])
-        for start in range(0, len(choice), LOOK_BACK):
-            part = slice(start, start + LOOK_BACK)
+        for start in range(0, len(choice), CHUNK_SAMPLES):
+            part = slice(start, start + CHUNK_SAMPLES)
             outputs, value[part] = self._fast.forward(observations[part])
             allowed = None if mask is None else mask[part]
             log_prob[part] = self.distribution.differentiate(outputs, self._free, choice[part], allowed).log_prob
@@ -350,12 +354,12 @@ class PPO:
             target=rows(target),
         )
 
-    def _past(self, rollout: Rollout) -> Past | None:
+    def _recurrent_inputs(self, rollout: Rollout) -> RecurrentInputs | None:
         """Return what a memory needs to read a rollout again."""
         if not self.recurrent:
             return None
         arrays = rollout.valid, rollout.starts[:-1], rollout.extras["memory"][:-1]
-        return Past(*(self._tensor(_joined(array)) for array in arrays))
+        return RecurrentInputs(*(self._tensor(_joined(array)) for array in arrays))
 
     def _minibatches(self, valid: np.ndarray) -> Iterator[tuple[Any, Any]]:
         """Yield every epoch's minibatches: rows to read and, among them, the transitions to learn from.

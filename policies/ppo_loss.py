@@ -95,7 +95,7 @@ def loss(
         return total, torch.stack((policy_loss, value_loss, entropy, kl, clipped))
 
 
-class Slopes(NamedTuple):
+class LossGradients(NamedTuple):
     """The loss's derivatives and what it was made of.
 
     Attributes:
@@ -111,14 +111,14 @@ class Slopes(NamedTuple):
     losses: np.ndarray
 
 
-def slopes(
+def loss_gradients(
     outputs: np.ndarray,
     values: np.ndarray,
     free: np.ndarray,
     batch: Batch,
     distribution: Distribution,
     settings: PPOSettings,
-) -> Slopes:
+) -> LossGradients:
     """Return the derivatives of ``loss``, whose arguments these are as arrays."""
     count = len(values)
     log_prob, entropy, backward = distribution.differentiate(outputs, free, batch.choice, batch.mask)
@@ -140,4 +140,4 @@ def slopes(
         losses,
     )
     by_outputs, by_free = backward(by_log_prob, -settings.entropy_coefficient / count)
-    return Slopes(by_outputs, by_values, by_free, losses)
+    return LossGradients(by_outputs, by_values, by_free, losses)

@@ -132,7 +132,7 @@ class NetworkSettings(EncoderSettings):
         return self.lstm or self.gru or 0
 
     @property
-    def has_memory(self) -> bool:
+    def is_recurrent(self) -> bool:
         """Whether there is an LSTM or a GRU."""
         return self.memory_width > 0
 
@@ -286,7 +286,7 @@ class PPOSettings(NetworkSettings):
           entities: number of lanes in each copy.
           images: whether a convolution reads the observation.
         """
-        long = images or self.has_memory
+        long = images or self.is_recurrent
         if self.horizon != "auto":
             horizon = self.horizon
         else:
@@ -311,7 +311,7 @@ class PPOSettings(NetworkSettings):
     def _consistent(self) -> "PPOSettings":
         if self.lstm is not None and self.gru is not None:
             raise ValueError(f"expected lstm or gru, found both ({self.lstm} and {self.gru}); set one of them to null")
-        if self.burn_in and not self.has_memory:
+        if self.burn_in and not self.is_recurrent:
             raise ValueError(
                 "burn_in brings a memory up to date: expected lstm or gru: a width, found null; set one or burn_in: 0"
             )

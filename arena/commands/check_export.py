@@ -21,12 +21,12 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     from arena.evaluation.exported import check_export
-    from arena.export.about import ExportRefused
+    from arena.export.about import ExportError
 
     run = None if arguments.run is None else RunDirectory.existing(arguments.run)
     try:
         about, agreement = check_export(arguments.file, run, lambda int8: tolerance_of(arguments, int8=int8))
-    except ExportRefused as error:
+    except ExportError as error:
         print(f"refused: {error}", file=sys.stderr)
         return 1
     compared = "what its player said when it was written" if run is None else f"its player in {run}"

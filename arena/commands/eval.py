@@ -14,7 +14,7 @@ from arena.config.run import RunConfig, TableRow, load_config
 from arena.evaluation.evaluate import evaluate
 from arena.evaluation.play import Result
 from arena.evaluation.results import pair_table, pairings, player_table, tally
-from arena.evaluation.video import Film
+from arena.evaluation.video import VideoRecorder
 from arena.records.run_directory import RunDirectory
 from arena.report.terminal import find_terminal, make_console
 
@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     run = RunDirectory.existing(arguments.run)
     config = load_config(run.config)
-    with contextlib.nullcontext() if arguments.video is None else Film(arguments.video) as film:
+    with contextlib.nullcontext() if arguments.video is None else VideoRecorder(arguments.video) as film:
         results = evaluate(
             run,
             config,

@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     from arena.evaluation.exported import Exported, export
-    from arena.export.about import ExportRefused, check_file
+    from arena.export.about import ExportError, check_file
     from arena.export.formats import NEWEST_OPSET, OLDEST_OPSET
 
     if not OLDEST_OPSET <= arguments.opset <= NEWEST_OPSET:
@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
             episodes=arguments.episodes,
             tolerance=tolerance_of(arguments, int8=arguments.quantize == "int8"),
         )
-    except ExportRefused as error:
+    except ExportError as error:
         print(f"refused: {error}; nothing was written", file=sys.stderr)
         return 1
     except OSError as error:

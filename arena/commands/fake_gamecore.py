@@ -110,7 +110,7 @@ class _GameCore:
             body = self._ticks[(tick - 1) % len(self._ticks)]
             if self._random.random() < self._said.kill:
                 self.vanished += 1
-                await connection.post_and_vanish("/step", self._step(game_id, "tick", tick), body)
+                await connection.post_and_disconnect("/step", self._step(game_id, "tick", tick), body)
                 return
             await self._ask(connection, game_id, "tick", tick, body)
             if self._said.rate:

@@ -50,13 +50,13 @@ def main(argv: Sequence[str]) -> int:
         print(json.dumps(league_json(league, curve), indent=1))
         return 0
     console = make_console(sys.stdout, find_terminal(sys.stdout))
-    names = league.by_rating() if arguments.all else most_telling(league, SHOWN)
+    names = league.by_rating() if arguments.all else most_informative(league, SHOWN)
     notes = ("type", "parent", "steps")
     title = f"{run}: {'league' if is_league else 'win rates'}"
     console.print(standing_table(title, [_line(league, name) for name in names], notes))
     if len(names) < len(league.members):
         console.print(f"  {len(league.members) - len(names)} more snapshots: --all")
-    names = most_telling(league, WIDEST)
+    names = most_informative(league, WIDEST)
     what = "mean return" if arguments.returns else "win rate"
     matrix = league.returns(names) if arguments.returns else league.win_rates(names)
     table = matrix_table(f"{what} of the row against the column", names, matrix, rates=not arguments.returns)
@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def most_telling(league: League, count: int) -> list[str]:
+def most_informative(league: League, count: int) -> list[str]:
     """Return the players that learn, and the best snapshots, ``count`` in all if there are so many; by rating."""
     ranked = league.by_rating()
     snapshots = [name for name in ranked if not league.members[name].active]

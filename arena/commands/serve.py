@@ -14,7 +14,7 @@ from arena.commands.gateway_options import add_gateway_options, gateway_config, 
 from arena.common.errors import ConfigError
 from arena.common.registry import packages_for
 from arena.common.seeding import derive_seed
-from arena.config.gateway import GatewayConfig, OutsideSettings
+from arena.config.gateway import GatewayConfig, GatewaySettings
 from arena.config.run import RunConfig, load_config
 from arena.config.sections import OUTSIDE
 from arena.records.run_directory import RunDirectory
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     _check(arguments)
     with packages_for("arena serve"):
         from arena.gateway.server import opened, serve
-    from arena.export.about import ExportRefused
+    from arena.export.about import ExportError
     from arena.gateway.workers.peers import WorkerPlace
 
     place = None if arguments.as_worker is None else WorkerPlace.of(arguments.as_worker)
@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
             how = "sampled actions" if arguments.sample else "most likely actions"
             line = f"serving {', '.join(stamps)} of {arguments.run} at {door.url} ({how}, {config.sessions} games)"
             return serve(gateway, door, config, line, place)
-    except ExportRefused as error:
+    except ExportError as error:
         print(f"refused: {error}", file=sys.stderr)
         return 1
 
@@ -76,7 +76,7 @@ def as_trained(config: GatewayConfig, arguments: argparse.Namespace) -> GatewayC
     if not arguments.agents and not arguments.player:
         from arena.gateway.training.spaces import entities_of
 
-        names = [entity.name for entity in entities_of(OutsideSettings(**outside.env.settings))]
+        names = [entity.name for entity in entities_of(GatewaySettings(**outside.env.settings))]
         trained["agents"] = {
             names[entity]: seat.player for seat in outside.seats for entity in seat.entities if entity < len(names)
         }

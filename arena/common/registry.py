@@ -17,7 +17,7 @@ ENVIRONMENTS = {
     "touchdown": "arena.envs.touchdown:Touchdown",
     "ecr": "arena.envs.ecr.environment:EmptyContainers",
     "matrix_game": "arena.envs.matrix_game:MatrixGame",
-    "gateway": "arena.gateway.training.spaces:GamesOutside",
+    "gateway": "arena.gateway.training.spaces:ExternalGames",
 }
 
 

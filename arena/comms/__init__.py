@@ -8,7 +8,7 @@ finished members only, which look at the rendezvous with every exchange.
 
 from arena.comms.channels import MatchChannel, SeatChannel
 from arena.comms.experience import LearnerChannel, SamplerChannel, Versions
-from arena.comms.group import GroupChannel, LoneMember
+from arena.comms.group import GroupChannel, SingleMember
 from arena.comms.mailbox import Mailbox
 from arena.comms.semaphores import SeatSemaphores, create_semaphores
 from arena.comms.time_slice import agree_on_time_slice
@@ -18,12 +18,12 @@ from arena.comms.world import World
 __all__ = [
     "GroupChannel",
     "LearnerChannel",
-    "LoneMember",
     "Mailbox",
     "MatchChannel",
     "SamplerChannel",
     "SeatChannel",
     "SeatSemaphores",
+    "SingleMember",
     "Versions",
     "World",
     "agree_on_time_slice",

@@ -302,10 +302,10 @@ class MatchChannel:
         for release in self._releases:
             release()
         self._open.remove(batch)
-        goes_on = bool(self._open or self._held)
-        if self._turn is not None and not goes_on:
+        continues = bool(self._open or self._held)
+        if self._turn is not None and not continues:
             self._turn.close()
-        return goes_on
+        return continues
 
     def close(self) -> None:
         """Wait until the last records have left, and give everything back."""

@@ -16,13 +16,13 @@ import numpy as np
 from arena.common.waiting import Waiter
 from arena.comms.mpi import MPI, take
 from arena.comms.places import (
-    MemoryReceiver,
-    MemorySender,
-    MessageReceiver,
-    MessageSender,
-    Places,
-    PlacesReceiver,
-    PlacesSender,
+    MpiReceiver,
+    MpiSender,
+    RingBuffer,
+    RingReceiver,
+    RingSender,
+    SharedMemoryReceiver,
+    SharedMemorySender,
     bytes_of_places,
 )
 from arena.comms.world import World
@@ -65,23 +65,23 @@ class SamplerChannel:
         memory = None if offered is None else offered.name
         self._leaving = [self._comm.isend(offer._replace(memory=memory), learner, _tag(offer.worker, _TALK))]
         answer: LearnerAnswer = take(self._comm, learner, _tag(offer.worker, _TALK), waiter, f"the answer of {name}")
-        rollouts = Places(offer.size, count, offered.view if offered is not None and answer.has_memory else None)
+        rollouts = RingBuffer(offer.size, count, offered.view if offered is not None and answer.has_memory else None)
         self.rollouts = rollouts.buffers
-        self._sender: PlacesSender = MemorySender(rollouts)
+        self._sender: RingSender = SharedMemorySender(rollouts)
         if not answer.has_memory:
-            self._sender = MessageSender(self._comm, learner, _tag(offer.worker, _ROLLOUTS), self.rollouts)
+            self._sender = MpiSender(self._comm, learner, _tag(offer.worker, _ROLLOUTS), self.rollouts)
         found = None if answer.memory is None else find_memory(answer.memory, bytes_of_places(answer.size, count))
-        versions = Places(answer.size, count, found)
+        versions = RingBuffer(answer.size, count, found)
         self.versions = versions.buffers
-        self._receiver: PlacesReceiver = MemoryReceiver(versions)
+        self._receiver: RingReceiver = SharedMemoryReceiver(versions)
         if found is None:
-            self._receiver = MessageReceiver(self._comm, learner, _tag(offer.worker, _VERSIONS), self.versions)
+            self._receiver = MpiReceiver(self._comm, learner, _tag(offer.worker, _VERSIONS), self.versions)
         self._leaving.append(self._comm.isend(SamplerReady(found is not None), learner, _tag(offer.worker, _TALK)))
         if offered is not None:
             offered.withdraw()
         self.by_message = found is None or not answer.has_memory
 
-    def await_version(self, version: int) -> int:
+    def wait_for_version(self, version: int) -> int:
         """Wait until a version is published, and return the number of the newest.
 
         Raises:
@@ -102,7 +102,7 @@ class SamplerChannel:
         """Say that a version and all before it are read."""
         self._receiver.release(version)
 
-    def await_place(self, number: int) -> int:
+    def wait_for_buffer(self, number: int) -> int:
         """Return the place for a rollout, once what was there has left."""
         if not self._sender.free(number):
             self._waiter.until(lambda: self._sender.free(number), lambda: f"rollouts to leave for {self._name}")
@@ -112,7 +112,7 @@ class SamplerChannel:
         """Send a rollout, which is in its place."""
         self._sender.post(number)
 
-    def post_thing(self, number: int, thing: Any) -> None:
+    def post_object(self, number: int, thing: Any) -> None:
         """Send something pickled beside a rollout, and with it the rollout, which may have no bytes."""
         self._leaving = [request for request in self._leaving if not request.Test()]
         self._leaving.append(self._comm.isend(thing, self._learner, _tag(self._worker, _THINGS)))
@@ -152,11 +152,11 @@ class LearnerChannel:
         """Say where versions are, and get ready for rollouts."""
         offer, count = self.offer, max_lag + 1
         found = None if offer.memory is None else find_memory(offer.memory, bytes_of_places(offer.size, count))
-        rollouts = Places(offer.size, count, found)
+        rollouts = RingBuffer(offer.size, count, found)
         self.rollouts = rollouts.buffers
-        self._receiver: PlacesReceiver = MemoryReceiver(rollouts)
+        self._receiver: RingReceiver = SharedMemoryReceiver(rollouts)
         if found is None:
-            self._receiver = MessageReceiver(self._comm, self._rank, _tag(self._worker, _ROLLOUTS), self.rollouts)
+            self._receiver = MpiReceiver(self._comm, self._rank, _tag(self._worker, _ROLLOUTS), self.rollouts)
         talk = _tag(self._worker, _TALK)
         said = LearnerAnswer(versions.size, versions.name, found is not None)
         self._leaving = self._comm.isend(said, self._rank, talk)
@@ -164,7 +164,7 @@ class LearnerChannel:
         if not ready.has_memory:
             versions.send_to(self._rank, _tag(self._worker, _VERSIONS))
 
-    def await_rollout(self, number: int) -> int:
+    def wait_for_rollout(self, number: int) -> int:
         """Return the place of a rollout, once it is here.
 
         Raises:
@@ -177,7 +177,7 @@ class LearnerChannel:
             )
         return number % len(self.rollouts)
 
-    def await_thing(self, number: int) -> Any:
+    def wait_for_object(self, number: int) -> Any:
         """Return what comes beside a rollout; None where the worker has checked out without one of this number."""
 
         def here() -> bool:
@@ -228,12 +228,12 @@ class Versions:
         self._world, self._waiter, self.size = world, waiter, size
         self._offered = _offered(world, ranks, size, max_lag + 1)
         self.name = None if self._offered is None else self._offered.name
-        self._places = Places(size, max_lag + 1, None if self._offered is None else self._offered.view)
-        self._senders: list[PlacesSender] = [MemorySender(self._places)]
+        self._places = RingBuffer(size, max_lag + 1, None if self._offered is None else self._offered.view)
+        self._senders: list[RingSender] = [SharedMemorySender(self._places)]
 
     def send_to(self, rank: int, tag: int) -> None:
         """Also send each version to a rank that does not share the memory."""
-        self._senders.append(MessageSender(self._world.steps, rank, tag, self._places.buffers))
+        self._senders.append(MpiSender(self._world.steps, rank, tag, self._places.buffers))
 
     def all_met(self) -> None:
         """Offer the memory no longer: all workers have found it, or never will."""

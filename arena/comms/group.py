@@ -126,10 +126,10 @@ class GroupChannel:
             return
         shared = self._shared_sum_of(array.size, array.dtype)
         if shared is not None:
-            shared.bring(array)
+            shared.contribute(array)
         self._meet(operation, array.size)
         if shared is not None:
-            shared.add_up(array)
+            shared.reduce_sum(array)
         else:
             self._sum(array)
 
@@ -179,7 +179,7 @@ class GroupChannel:
                 array.fill(0)
             return float(weight)
         if averaged.shared is not None:
-            averaged.shared.bring(weight)
+            averaged.shared.contribute(weight)
             self._meet(_AVERAGE + number, array.size)
             return averaged.shared.finish(self._meet_again)
         if weight != 1:
@@ -247,7 +247,7 @@ class GroupChannel:
             nothing = np.zeros(meeting.length, np.float32 if meeting.operation == _SUM32 else np.float64)
             shared = self._shared_sum_of(nothing.size, nothing.dtype)
             if shared is not None:
-                shared.add_up(nothing)
+                shared.reduce_sum(nothing)
                 shared.withdraw()
             else:
                 self._sum(nothing)
@@ -284,7 +284,7 @@ class GroupChannel:
         self._comm.Free()
 
 
-class LoneMember(GroupChannel):
+class SingleMember(GroupChannel):
     """A member that plays without learning, and so has nothing to agree on; see ``GroupChannel``.
 
     A rank that has several seats cannot be in the communicators of all their players.

@@ -15,7 +15,7 @@ from arena.protocol.wire import ALIGNMENT, aligned
 from arena.system.shared_memory import ORDERED, keep_order
 
 
-class Places:
+class RingBuffer:
     """K buffers of one size, and a word that says how many numbers were written, for those who have the same memory.
 
     Attributes:
@@ -50,7 +50,7 @@ def bytes_of_places(size: int, count: int) -> int:
     return ALIGNMENT + count * aligned(size)
 
 
-class PlacesSender(Protocol):
+class RingSender(Protocol):
     """A sender's end."""
 
     def free(self, number: int) -> bool:
@@ -63,7 +63,7 @@ class PlacesSender(Protocol):
         """Give back what it needed, once everything has left."""
 
 
-class PlacesReceiver(Protocol):
+class RingReceiver(Protocol):
     """A receiver's end."""
 
     def posted(self) -> int:
@@ -76,10 +76,10 @@ class PlacesReceiver(Protocol):
         """Give back what it needed; nothing more comes."""
 
 
-class MemorySender:
+class SharedMemorySender:
     """A sender that shares its memory with the receivers."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: RingBuffer) -> None:
         """Take the memory."""
         self._places = places
 
@@ -88,22 +88,22 @@ class MemorySender:
         return True
 
     def post(self, number: int) -> None:
-        """See ``PlacesSender``."""
+        """See ``RingSender``."""
         self._places.post(number)
 
     def close(self, waiter: Waiter) -> None:
         """Do nothing: the memory goes when nobody refers to it any more."""
 
 
-class MemoryReceiver:
+class SharedMemoryReceiver:
     """A receiver that shares the sender's memory."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: RingBuffer) -> None:
         """Take the memory."""
         self._places = places
 
     def posted(self) -> int:
-        """See ``PlacesReceiver``."""
+        """See ``RingReceiver``."""
         return self._places.posted()
 
     def release(self, number: int) -> None:
@@ -113,7 +113,7 @@ class MemoryReceiver:
         """Do nothing."""
 
 
-class MessageSender:
+class MpiSender:
     """A sender to a rank anywhere: a persistent request for each place."""
 
     def __init__(self, comm: MPI.Comm, receiver: int, tag: int, buffers: Sequence[np.ndarray]) -> None:
@@ -121,21 +121,21 @@ class MessageSender:
         self._requests = [comm.Send_init(buffer, receiver, tag) for buffer in buffers]
 
     def free(self, number: int) -> bool:
-        """See ``PlacesSender``."""
+        """See ``RingSender``."""
         return self._requests[number % len(self._requests)].Test()
 
     def post(self, number: int) -> None:
-        """See ``PlacesSender``."""
+        """See ``RingSender``."""
         self._requests[number % len(self._requests)].Start()
 
     def close(self, waiter: Waiter) -> None:
-        """See ``PlacesSender``."""
+        """See ``RingSender``."""
         for request in self._requests:
             waiter.until(request.Test, lambda: "the last rollouts or weights to leave")
             request.Free()
 
 
-class MessageReceiver:
+class MpiReceiver:
     """A receiver from a rank anywhere. Messages of a rank arrive in the order of the requests that wait for them."""
 
     def __init__(self, comm: MPI.Comm, sender: int, tag: int, buffers: Sequence[np.ndarray]) -> None:
@@ -146,20 +146,20 @@ class MessageReceiver:
         self._posted = self._released = 0
 
     def posted(self) -> int:
-        """See ``PlacesReceiver``."""
+        """See ``RingReceiver``."""
         count = len(self._requests)
         while self._posted - self._released < count and self._requests[self._posted % count].Test():
             self._posted += 1
         return self._posted
 
     def release(self, number: int) -> None:
-        """See ``PlacesReceiver``."""
+        """See ``RingReceiver``."""
         while self._released <= number:
             self._requests[self._released % len(self._requests)].Start()
             self._released += 1
 
     def close(self) -> None:
-        """See ``PlacesReceiver``."""
+        """See ``RingReceiver``."""
         for number in range(self._posted, self._released + len(self._requests)):
             request = self._requests[number % len(self._requests)]
             request.Cancel()

@@ -27,7 +27,7 @@ class Rendezvous(Protocol):
         """Return the maxima of all members' numbers, position by position, until the next ``arrive``."""
 
 
-class MessageRendezvous:
+class MpiRendezvous:
     """A rendezvous of members anywhere: a reduction without blocking."""
 
     def __init__(self, comm: MPI.Comm, width: int) -> None:
@@ -53,7 +53,7 @@ class MessageRendezvous:
         return self._theirs.tolist()
 
 
-class MemoryRendezvous:
+class SharedMemoryRendezvous:
     """A rendezvous in memory that all members have mapped: each writes its numbers, then how often it has arrived.
 
     Where members share cores, that takes half the time of a reduction, whose messages pass from one to the next.
@@ -101,5 +101,5 @@ class MemoryRendezvous:
 
 def make_rendezvous(comm: MPI.Comm, width: int) -> Rendezvous:
     """Return a rendezvous for the members of a communicator, in their memory where they have some. All call it."""
-    memory = shared_memory(comm, MemoryRendezvous.bytes_for(comm.size, width)) if comm.size > 1 else None
-    return MessageRendezvous(comm, width) if memory is None else MemoryRendezvous(comm, memory, width)
+    memory = shared_memory(comm, SharedMemoryRendezvous.bytes_for(comm.size, width)) if comm.size > 1 else None
+    return MpiRendezvous(comm, width) if memory is None else SharedMemoryRendezvous(comm, memory, width)

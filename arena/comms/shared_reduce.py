@@ -30,7 +30,7 @@ class SharedAverage(Protocol):
 
     own: np.ndarray
 
-    def bring(self, weight: float) -> None:
+    def contribute(self, weight: float) -> None:
         """Let the others have ``own`` once all have met, which then counts ``weight`` times."""
 
     def withdraw(self) -> None:
@@ -48,7 +48,7 @@ class SharedAverage(Protocol):
         """
 
 
-class AverageForAll:
+class ReplicatedAverage:
     """A copy of every member's numbers in memory that all have mapped: each works out the whole average.
 
     There is room for two copies, which take turns: who is ahead by one average leaves alone what others still read.
@@ -69,7 +69,7 @@ class AverageForAll:
         """Return how much memory it takes."""
         return whole_pages(16 * members) + 2 * members * whole_pages(4 * items)
 
-    def bring(self, weight: float) -> None:
+    def contribute(self, weight: float) -> None:
         """See ``SharedAverage``."""
         self._brought[self._turn][self._rank][:] = self.own
         self._weights[self._turn][self._rank] = weight
@@ -94,7 +94,7 @@ class AverageForAll:
         return total
 
 
-class _Piece(NamedTuple):
+class _Partition(NamedTuple):
     """Numbers of which a member averages a part.
 
     Attributes:
@@ -108,7 +108,7 @@ class _Piece(NamedTuple):
     copied: list[tuple[np.ndarray, np.ndarray]]
 
 
-class AverageInParts:
+class PartitionedAverage:
     """The numbers of every member in memory that all have mapped: each works out a part of the average.
 
     With more than ``_IN_PLACE`` members their average lies there, too: then nobody reads a member's numbers any more
@@ -132,13 +132,13 @@ class AverageInParts:
         """Return how much memory it takes."""
         return whole_pages(8 * members) + _rows(members) * whole_pages(4 * items)
 
-    def bring(self, weight: float) -> None:
+    def contribute(self, weight: float) -> None:
         """See ``SharedAverage``."""
         self._weights[self._rank] = weight
 
     def withdraw(self) -> None:
         """See ``SharedAverage``."""
-        self.bring(0.0)
+        self.contribute(0.0)
         self.own.fill(0.0)
 
     def finish(self, meet: Callable[[], None], *, takes: bool = True) -> float:
@@ -168,7 +168,7 @@ def _rows(members: int) -> int:
     return members if members <= _IN_PLACE else members + 1
 
 
-def _piece(rows: np.ndarray, rank: int, size: int, *, in_place: bool) -> _Piece:
+def _piece(rows: np.ndarray, rank: int, size: int, *, in_place: bool) -> _Partition:
     """Lay out a piece in its part of all rows: of the members, then of the average where that lies apart."""
     edges = [rows.shape[1] * place // size for place in range(size + 1)]
     parts = list(map(slice, edges, edges[1:]))
@@ -176,9 +176,9 @@ def _piece(rows: np.ndarray, rank: int, size: int, *, in_place: bool) -> _Piece:
     brought = [row[parts[rank]] for row in rows[:size]]
     if in_place:
         copied = [(own[part], rows[place, part]) for place, part in enumerate(parts) if place != rank]
-        return _Piece(own[parts[rank]], _own_first(brought, rank), copied)
+        return _Partition(own[parts[rank]], _own_first(brought, rank), copied)
     mean = rows[size]
-    return _Piece(mean[parts[rank]], brought, [(own, mean)])
+    return _Partition(mean[parts[rank]], brought, [(own, mean)])
 
 
 def _average(mean: np.ndarray, brought: list[np.ndarray], shares: list[float]) -> None:
@@ -213,7 +213,7 @@ def shared_memory(comm: MPI.Comm, size: int) -> memoryview | None:
 
 def shared_average(comm: MPI.Comm, items: int) -> SharedAverage | None:
     """Return what the members of a communicator average by; None where they have no memory in common. All call it."""
-    kind = AverageForAll if items <= _SMALL else AverageInParts
+    kind = ReplicatedAverage if items <= _SMALL else PartitionedAverage
     memory = shared_memory(comm, kind.bytes_for(comm.size, items))
     return None if memory is None else kind(memory, items, comm.rank, comm.size)
 
@@ -245,7 +245,7 @@ class SharedSum:
         """Whether so many numbers can be brought."""
         return items * dtype.itemsize <= ROOM
 
-    def bring(self, array: np.ndarray) -> None:
+    def contribute(self, array: np.ndarray) -> None:
         """Let the others have float32 or float64 numbers once all have met."""
         self._own[self._turn][: array.nbytes] = array.reshape(-1).view(np.uint8)
 
@@ -253,7 +253,7 @@ class SharedSum:
         """Bring zeros."""
         self._own[self._turn].fill(0)
 
-    def add_up(self, array: np.ndarray) -> None:
+    def reduce_sum(self, array: np.ndarray) -> None:
         """Replace numbers, as many and of the kind that all have brought, by their sums, once all have met.
 
         All get the same bits.

@@ -27,7 +27,7 @@ class Transport(Protocol):
         """Give back what it needed, once the last message has left."""
 
 
-class MessageTransport:
+class MpiTransport:
     """A transport between ranks anywhere: persistent requests."""
 
     def __init__(self, send: MPI.Prequest, receive: MPI.Prequest, *, first: bool) -> None:
@@ -58,7 +58,7 @@ class MessageTransport:
         self._receive.Free()
 
 
-class MemoryTransport:
+class SharedMemoryTransport:
     """A transport within a machine: both messages lie where both ends have them, and a word says whose turn it is.
 
     Each end raises the word by one when it has written its message.
@@ -134,11 +134,11 @@ def open_transports(
             out, back = (0, 1) if at_seat else (1, 0)
             send = comm.Send_init(buffers[out], peer, tags[out])
             receive = comm.Recv_init(buffers[back], peer, tags[back])
-            yield CarriedBatch(message, record, MessageTransport(send, receive, first=at_seat))
+            yield CarriedBatch(message, record, MpiTransport(send, receive, first=at_seat))
         else:
             part = np.frombuffer(memory, np.uint8, offset=place)
             message = ActionMessage(blocks, copies, part[ALIGNMENT:])
             behind = part[ALIGNMENT + aligned(message.buffer.nbytes) :]
             record = make_observation_message(blocks, copies, behind, marked=marked)
             place += ALIGNMENT + aligned(message.buffer.nbytes) + aligned(record.buffer.nbytes)
-            yield CarriedBatch(message, record, MemoryTransport(part[:8].view(np.int64).data, first=at_seat))
+            yield CarriedBatch(message, record, SharedMemoryTransport(part[:8].view(np.int64).data, first=at_seat))

@@ -14,7 +14,7 @@ from arena.common.waiting import ALONE, Waiter
 from arena.comms.group import GroupChannel
 from arena.comms.mpi import MPI
 from arena.system import cores
-from arena.system.timer_slack import patient_sleeps
+from arena.system.timer_slack import relax_timer_slack
 
 REVOKED_WITHIN = 5.0
 """Seconds in which a rank learns what another one has taken back, where fault tolerance is more than a name."""
@@ -108,7 +108,7 @@ class World:
 
     # Going on without a rank ------------------------------------------------------------------------------------
 
-    def stir(self) -> None:
+    def make_progress(self) -> None:
         """Let MPI do what it can do only while it is asked for something: send, receive, notice who has died."""
         self.mail.Iprobe(MPI.ANY_SOURCE, NOTHING)  # where there is something, MPI may leave it at that
 
@@ -118,7 +118,7 @@ class World:
         Raises:
           RankLostError: it has.
         """
-        self.stir()
+        self.make_progress()
         if self.comm.Is_revoked():
             raise RankLostError("another rank has died")
 
@@ -134,7 +134,7 @@ class World:
         while not (lost := self.comm.Is_revoked() or self.comm.Get_failed().size > 0) and time.monotonic() < until:
             time.sleep(0.001)
             with contextlib.suppress(MPI.Exception):
-                self.stir()
+                self.make_progress()
         return lost
 
     def revocable(self, waiter: Waiter) -> bool:
@@ -147,7 +147,7 @@ class World:
                 trial.Revoke()
             until = time.monotonic() + REVOKED_WITHIN
             while not trial.Is_revoked() and time.monotonic() < until:
-                self.stir()  # a rank that asks for something looks at what has come
+                self.make_progress()  # a rank that asks for something looks at what has come
                 time.sleep(0.001)
             answer[0] = trial.Is_revoked()
         except (MPI.Exception, NotImplementedError):
@@ -198,4 +198,4 @@ class World:
         """Give the communicators back, as the last thing before the process ends. All ranks call it."""
         for comm in (self.mail, self.steps, self.comm):
             comm.Free()
-        patient_sleeps()
+        relax_timer_slack()

@@ -96,7 +96,7 @@ class GatewayConfig(ActorServerConfig):
     )
 
 
-class OutsideSettings(ActorServerConfig):
+class GatewaySettings(ActorServerConfig):
     """Settings of the environment `gateway`: games outside, whose agents learn."""
 
     game: str | None = Field(
@@ -118,7 +118,7 @@ class OutsideSettings(ActorServerConfig):
     )
 
     @model_validator(mode="after")
-    def _knows_its_spaces(self) -> "OutsideSettings":
+    def _knows_its_spaces(self) -> "GatewaySettings":
         given = [name for name in ("game", "spaces") if getattr(self, name) is not None]
         if self.actor != "json" and given:
             text = f"expected none beside an actor of your own, whose class says its spaces, found {given[0]}"

@@ -200,23 +200,23 @@ class RunConfig(Model):
         wrong = exactly_one(self, TABLES)
         for each, place in self._rounds():
             wrong += self._unknown_names(each, place)
-            wrong += self._unplayable(each, place)
-            wrong += self._impossible_copies(each, (*place, "copy"))
+            wrong += self._check_playable(each, place)
+            wrong += self._check_copies(each, (*place, "copy"))
         if wrong:
             raise refusal(wrong)
         if self.league is not None:
             self.league.check(self.seed, self.policies)
-            wrong = self._overridden(self.league.env, ("league",))
+            wrong = self._check_override(self.league.env, ("league",))
             sides = self.league.sides(self.seed)
             for player in self.players:
                 seats = [seat.player for seat in self.league.seats(player, sides)]
                 if len(seats) > 1 and self._env(self.league.env).in_worker:
                     text = f"expected false in a league whose matches have {len(seats)} seats, found true"
                     wrong = wrong or [Problem(("env", "in_worker"), text)]
-        wrong += [problem for round_ in self.round_list() for problem in self._unlearned(round_)]
-        wrong += self._never_warm()
+        wrong += [problem for round_ in self.round_list() for problem in self._check_learners(round_)]
+        wrong += self._check_warm_up()
         if self.deterministic:
-            wrong += self._undetermined()
+            wrong += self._check_deterministic()
         if self.spares and self.fault_tolerance == "none":
             text = "expected fault_tolerance: ulfm, without which nobody takes a dead rank's place, found none"
             wrong.append(Problem(("spares",), text, self.spares))
@@ -224,7 +224,7 @@ class RunConfig(Model):
             raise refusal(wrong)
         return self
 
-    def _never_warm(self) -> list[Problem]:
+    def _check_warm_up(self) -> list[Problem]:
         """Say which policies would still fill their replay when their budget is spent."""
         wrong = []
         for round_ in self.round_list():
@@ -238,7 +238,7 @@ class RunConfig(Model):
                     wrong.append(Problem(("policies", player, "settings", "warmup"), f"{text} {warmup:,}", warmup))
         return wrong
 
-    def _undetermined(self) -> list[Problem]:
+    def _check_deterministic(self) -> list[Problem]:
         """Say what cannot be made a function of counts."""
         if self.fault_tolerance != "none":
             text = f"expected none in a deterministic run, which no death may change, found {self.fault_tolerance}"
@@ -296,16 +296,18 @@ class RunConfig(Model):
             if name not in self.policies
         ]
 
-    def _unplayable(self, table: Table, place: Place) -> list[Problem]:
+    def _check_playable(self, table: Table, place: Place) -> list[Problem]:
         """Check each match's environment once what it changes is put over the file's."""
         wrong: dict[Problem, None] = {}
         for match, where in listed(table):
-            found = self._overridden(match.env, (*place, *where)) or self._unserved(match, (*place, *where))
+            found = self._check_override(match.env, (*place, *where)) or self._check_external_seat(
+                match, (*place, *where)
+            )
             players = [names[0] for names in match.seats]
-            wrong.update(dict.fromkeys(found or self._unhoused(match.env, players, (*place, *where))))
+            wrong.update(dict.fromkeys(found or self._check_in_worker(match.env, players, (*place, *where))))
         return list(wrong)
 
-    def _unserved(self, match: MatchConfig, place: Place) -> list[Problem]:
+    def _check_external_seat(self, match: MatchConfig, place: Place) -> list[Problem]:
         """Say where a seat that is taken over HTTP cannot be."""
         external = [name for names in match.seats for name in names[:1] if self._is_external(name)]
         if not external:
@@ -330,7 +332,7 @@ class RunConfig(Model):
     def _is_external(self, name: str) -> bool:
         return name in self.policies and self.policies[name].use == EXTERNAL
 
-    def _unhoused(self, env: EnvOverride | None, players: Sequence[str], place: Place) -> list[Problem]:
+    def _check_in_worker(self, env: EnvOverride | None, players: Sequence[str], place: Place) -> list[Problem]:
         """Say where a match has no single rank to step its environment: a worker, or a runner, which only acts."""
         if len(players) == 1 or not self._env(env).in_worker:
             return []
@@ -349,7 +351,7 @@ class RunConfig(Model):
         )
         return [Problem(inside, text)]
 
-    def _unlearned(self, round_: Round) -> list[Problem]:
+    def _check_learners(self, round_: Round) -> list[Problem]:
         """Say which policies have learners that nothing would come to."""
         wrong = []
         workers: Counter[str] = Counter()
@@ -366,7 +368,7 @@ class RunConfig(Model):
                 wrong.append(Problem(("policies", player, "learners"), text, learners))
         return wrong
 
-    def _overridden(self, env: EnvOverride | None, place: Place) -> list[Problem]:
+    def _check_override(self, env: EnvOverride | None, place: Place) -> list[Problem]:
         try:
             if env is not None:
                 env.over(self.env)
@@ -374,7 +376,7 @@ class RunConfig(Model):
             return [Problem((*place, "env", *found.place), found.text) for found in problems(error, EnvConfig)]
         return []
 
-    def _impossible_copies(self, each: RoundConfig, place: Place) -> list[Problem]:
+    def _check_copies(self, each: RoundConfig, place: Place) -> list[Problem]:
         wrong = []
         seated = {name: self.policies[name] for name, _ in named(each) if name in self.policies}
         learning = {name: policy.use for name, policy in seated.items() if policy.learns}

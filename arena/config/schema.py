@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from arena.common import registry
-from arena.config.gateway import OutsideSettings
+from arena.config.gateway import GatewaySettings
 from arena.config.league import MANAGED
 from arena.config.run import TABLES, RunConfig
 from arena.config.sections import OUTSIDE, EnvOverride
@@ -39,7 +39,7 @@ def json_schema() -> dict[str, Any]:
             }
         )
     definitions["PolicyConfig"]["allOf"] = cases
-    outside = OutsideSettings.model_json_schema(ref_template="#/$defs/{model}")
+    outside = GatewaySettings.model_json_schema(ref_template="#/$defs/{model}")
     definitions[outside["title"]] = outside
     served = {
         "if": {"properties": {"use": {"const": OUTSIDE}}, "required": ["use"]},
@@ -77,7 +77,7 @@ def key_table(*, anchors: bool = False) -> str:
     add("The file", "", _rows(RunConfig, "", set()))
     for name in registry.POLICIES:
         add(f"Settings of the policy `{name}`", name, _rows(_settings(name), "", set()))
-    add(f"Settings of the environment `{OUTSIDE}`", OUTSIDE, _rows(OutsideSettings, "", set()))
+    add(f"Settings of the environment `{OUTSIDE}`", OUTSIDE, _rows(GatewaySettings, "", set()))
     rows = [row for row in _rows(LeagueConfig, "", set()) if row[0] not in MANAGED]
     add("Settings of a league", "league.settings", rows)
     solo = SoloPayoffConfig.model_fields["type"].default

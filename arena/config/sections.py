@@ -19,7 +19,7 @@ from arena.common.errors import ConfigError
 from arena.common.text import suggestion
 from arena.common.validation import Count, Index, Model, Number, Problem, check_settings, found, refusal
 from arena.config.files import existing, located
-from arena.config.gateway import OutsideSettings
+from arena.config.gateway import GatewaySettings
 from arena.env_manager.settings import FaultSettings
 
 OUTSIDE = "gateway"  # the environment whose games are outside
@@ -119,7 +119,7 @@ class EnvironmentKeys(Model):
     @field_validator("settings")
     @classmethod
     def _served(cls, settings: Settings, info: ValidationInfo) -> Settings:
-        return _checked(OutsideSettings, settings, info) if info.data.get("use") == OUTSIDE else settings
+        return _checked(GatewaySettings, settings, info) if info.data.get("use") == OUTSIDE else settings
 
 
 class EnvConfig(FaultSettings, EnvironmentKeys):

@@ -22,8 +22,8 @@ from arena.env_manager.pipe import (
     STEP,
     VALUE,
     WITH_INFOS,
-    GoneError,
     Pipe,
+    PipeClosedError,
 )
 from arena.env_manager.slot import Slot
 from arena.envs.interface import Environment, Timestep
@@ -48,11 +48,11 @@ def serve(pipe: Pipe, make: Callable[[int], Environment], env_id: int) -> None:
         environment = make(env_id)
         hello = pickle.dumps((tuple(environment.entities), environment.turn_based))
     except Exception as error:
-        with contextlib.suppress(GoneError):
+        with contextlib.suppress(PipeClosedError):
             _tell(pipe, error, "constructor")
         return
     try:
-        with contextlib.suppress(GoneError):
+        with contextlib.suppress(PipeClosedError):
             pipe.send(HELLO, hello)
             slot = Slot(environment.entities)
             descriptor = pipe.receive_descriptor()
@@ -93,7 +93,7 @@ class _Copy:
                 elif kind == CLOSE:
                     self._environment.close()
                     return
-            except GoneError:
+            except PipeClosedError:
                 raise
             except Exception as error:
                 _tell(pipe, error, METHODS.get(kind, ""))

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from arena.env_manager.fork_server import Ended, Kill, Plans, Start
+from arena.env_manager.fork_server import Ended, ForkServerPlan, Kill, Start
 from arena.system.launcher_env import without_mpi
 
 PATIENCE = 1.0
@@ -23,7 +23,7 @@ COMMAND = "from arena.env_manager.fork_server import main; main()"
 class ForkClient:
     """A fork server that runs; a new one is made where it has died."""
 
-    def __init__(self, plans: Plans) -> None:
+    def __init__(self, plans: ForkServerPlan) -> None:
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, tempfile.TemporaryFile() as told:
             pickle.dump(plans, told)

@@ -26,7 +26,7 @@ import numpy as np
 from arena.env_manager.pipe import Pipe
 from arena.system.processes import die_with_parent, kill_group, megabytes_of
 
-LOOK_EVERY = 0.1
+MAILBOX_INTERVAL = 0.1
 """Seconds between two looks at the memory of the copies."""
 
 DUMP_TIME = 0.05
@@ -69,7 +69,7 @@ class Ended(NamedTuple):
     text: str
 
 
-class Plans(NamedTuple):
+class ForkServerPlan(NamedTuple):
     """What a fork server reads when it starts.
 
     Attributes:
@@ -94,7 +94,7 @@ class _Process:
 class ForkServer:
     """The process's own side."""
 
-    def __init__(self, control: socket.socket, plans: Plans) -> None:
+    def __init__(self, control: socket.socket, plans: ForkServerPlan) -> None:
         self._control, self._plans = control, plans
         self._processes: dict[int, _Process] = {}
         self._wake, wake = socket.socketpair()
@@ -107,20 +107,20 @@ class ForkServer:
         """Serve until the manager is gone."""
         try:
             next_look = 0.0
-            while self._serve(LOOK_EVERY):
+            while self._serve(MAILBOX_INTERVAL):
                 now = time.monotonic()
                 if self._plans.memory_limit is not None and now >= next_look:
-                    next_look = now + LOOK_EVERY
+                    next_look = now + MAILBOX_INTERVAL
                     self._watch_memory(self._plans.memory_limit)
                 self._reap()
         finally:
             # Nobody reads of these ends any more, and our sockets may close before the last of them.
-            self._hear_of_no_ends()
+            self._ignore_child_exits()
             for process in self._processes.values():
                 kill_group(process.pid)
 
     @staticmethod
-    def _hear_of_no_ends() -> None:
+    def _ignore_child_exits() -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
@@ -160,7 +160,7 @@ class ForkServer:
             die_with_parent()
             if os.getppid() != server:
                 os._exit(1)
-            self._hear_of_no_ends()
+            self._ignore_child_exits()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             for mine in (self._control, self._wake, self._wake_end):
                 mine.close()

@@ -15,7 +15,7 @@ HELLO, PLAIN, WITH_INFOS, VALUE, REFUSAL, FAULT, CONFIG = b"h", b"t", b"i", b"v"
 _HEAD = struct.Struct("<Ic")
 
 
-class GoneError(Exception):
+class PipeClosedError(Exception):
     """The other end is gone, or takes nothing any more."""
 
 
@@ -41,7 +41,7 @@ class Pipe:
         """Send a message.
 
         Raises:
-          GoneError: the other end is gone, or takes nothing for ``timeout`` seconds.
+          PipeClosedError: the other end is gone, or takes nothing for ``timeout`` seconds.
         """
         rest = memoryview(_HEAD.pack(len(data), kind) + data)
         until = time.monotonic() + timeout
@@ -53,17 +53,17 @@ class Pipe:
             except BlockingIOError:
                 pass
             except OSError as error:
-                raise GoneError(str(error)) from error
+                raise PipeClosedError(str(error)) from error
             left = until - time.monotonic()
             if left <= 0:
-                raise GoneError(f"the other process has received no message for {timeout:g} s")
+                raise PipeClosedError(f"the other process has received no message for {timeout:g} s")
             select.select((), (self.socket,), (), left)
 
     def poll(self) -> Message | None:
         """Return the next message where all of it has arrived, else None.
 
         Raises:
-          GoneError: the other end is gone.
+          PipeClosedError: the other end is gone.
         """
         message = self._take()
         while message is None:
@@ -72,9 +72,9 @@ class Pipe:
             except BlockingIOError:
                 return None
             except OSError as error:
-                raise GoneError(str(error)) from error
+                raise PipeClosedError(str(error)) from error
             if not chunk:
-                raise GoneError("the other process has ended")
+                raise PipeClosedError("the other process has ended")
             self._inbox += chunk
             message = self._take()
         return message
@@ -83,15 +83,15 @@ class Pipe:
         """Wait for the next message, for ever: the copy's process has nothing else to do.
 
         Raises:
-          GoneError: the other end is gone.
+          PipeClosedError: the other end is gone.
         """
         while (message := self._take()) is None:
             try:
                 chunk = self.socket.recv(1 << 16)
             except OSError as error:
-                raise GoneError(str(error)) from error
+                raise PipeClosedError(str(error)) from error
             if not chunk:
-                raise GoneError("the environment manager has ended")
+                raise PipeClosedError("the environment manager has ended")
             self._inbox += chunk
         return message
 
@@ -111,25 +111,25 @@ class Pipe:
         """Send an open file; the other end calls ``receive_descriptor``. Nothing else is under way then.
 
         Raises:
-          GoneError: the other end is gone.
+          PipeClosedError: the other end is gone.
         """
         try:
             socket.send_fds(self.socket, [b"d"], [descriptor], socket.MSG_NOSIGNAL)
         except OSError as error:
-            raise GoneError(str(error)) from error
+            raise PipeClosedError(str(error)) from error
 
     def receive_descriptor(self) -> int:
         """Wait for an open file.
 
         Raises:
-          GoneError: the other end is gone.
+          PipeClosedError: the other end is gone.
         """
         try:
             data, descriptors, _, _ = socket.recv_fds(self.socket, 1, 1)
         except OSError as error:  # a manager that ends before it has read the greeting resets the connection
-            raise GoneError(str(error)) from error
+            raise PipeClosedError(str(error)) from error
         if not data or not descriptors:
-            raise GoneError("the environment manager has ended")
+            raise PipeClosedError("the environment manager has ended")
         return descriptors[0]
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from arena.common.seeding import derive_seed
 from arena.env_manager.child import METHODS
 from arena.env_manager.faults import CallError, CopyFault, Fault, RetriesSpentError
 from arena.env_manager.fork_client import ForkClient
-from arena.env_manager.fork_server import Plans, Start
+from arena.env_manager.fork_server import ForkServerPlan, Start
 from arena.env_manager.pipe import (
     ASK,
     CLOSE,
@@ -29,8 +29,8 @@ from arena.env_manager.pipe import (
     STEP,
     VALUE,
     WITH_INFOS,
-    GoneError,
     Pipe,
+    PipeClosedError,
     pair,
 )
 from arena.env_manager.serial import Answer, BaseEnvManager, OnFault
@@ -45,7 +45,7 @@ STARTING, FREE, BUSY, RESTING, SPENT = "start", "free", "busy", "resting", "spen
 
 NEVER = math.inf
 
-LOOK_EVERY = 0.005
+MAILBOX_INTERVAL = 0.005
 """Seconds between two looks at the deadlines while answers keep coming."""
 
 FILES_OF_PROCESS, FILES_OF_COPY = 128, 2
@@ -138,7 +138,9 @@ class SubprocessEnvManager(BaseEnvManager):
         self._slots: list[Slot] = [None] * self.env_num  # type: ignore[list-item]  # made when the entities are known
         check_open_files(self.env_num)
         make = self._makes[0]
-        self._plans = Plans(cloudpickle.dumps(make), self.settings.memory_limit, tuple(getattr(make, "modules", ())))
+        self._plans = ForkServerPlan(
+            cloudpickle.dumps(make), self.settings.memory_limit, tuple(getattr(make, "modules", ()))
+        )
         self._own_makes: list[bytes | None] = [None] * self.env_num
         for copy in self._copies:
             self._launch(copy)
@@ -187,13 +189,13 @@ class SubprocessEnvManager(BaseEnvManager):
         for descriptor, _ in events:
             copy = self._by_descriptor.get(descriptor)
             if copy is not None:
-                self._hear(copy)
+                self._receive_answers(copy)
         now = time.monotonic()
         if not events or now >= self._next_look:
-            self._next_look = now + LOOK_EVERY
+            self._next_look = now + MAILBOX_INTERVAL
             for copy in self._copies:
                 if now >= copy.deadline:
-                    self._expire(copy)
+                    self._on_timeout(copy)
 
     def recover(self, env_id: int, fault: Fault) -> None:
         """Replace a copy whose timestep turned out to be of no use; it must be reset."""
@@ -221,7 +223,7 @@ class SubprocessEnvManager(BaseEnvManager):
         failures: list[str] = []
         for copy in self._copies:
             if copy.state == FREE and copy.pipe is not None:
-                with contextlib.suppress(GoneError):
+                with contextlib.suppress(PipeClosedError):
                     copy.pipe.send(CLOSE)
         until = time.monotonic() + CLOSING_TIME
         for copy in self._copies:
@@ -229,7 +231,7 @@ class SubprocessEnvManager(BaseEnvManager):
                 left = until - time.monotonic()
                 if left <= 0 or not select.select((copy.pipe,), (), (), left)[0]:
                     break
-                with contextlib.suppress(GoneError):
+                with contextlib.suppress(PipeClosedError):
                     if (message := copy.pipe.poll()) is not None and message.kind == FAULT:
                         failures.append(pickle.loads(message.data)[1])
                     continue
@@ -267,8 +269,8 @@ class SubprocessEnvManager(BaseEnvManager):
             return
         try:
             copy.pipe.send(kind, data)
-        except GoneError:
-            self._gone(copy)
+        except PipeClosedError:
+            self._on_exit(copy)
             return
         copy.state = BUSY
         copy.deadline = time.monotonic() + timeout
@@ -311,12 +313,12 @@ class SubprocessEnvManager(BaseEnvManager):
 
     # Answers ------------------------------------------------------------------------------------------------------
 
-    def _hear(self, copy: _Copy) -> None:
+    def _receive_answers(self, copy: _Copy) -> None:
         assert copy.pipe is not None
         try:
             message = copy.pipe.poll()
-        except GoneError:
-            self._gone(copy)
+        except PipeClosedError:
+            self._on_exit(copy)
             return
         if message is None:
             return
@@ -326,7 +328,7 @@ class SubprocessEnvManager(BaseEnvManager):
             self._release(copy)
             self._settle(copy.env_id, self._slots[copy.env_id].timestep(infos))
         elif kind == HELLO:
-            self._welcome(copy, *pickle.loads(data))
+            self._on_ready(copy, *pickle.loads(data))
         elif kind == VALUE:
             self._release(copy)
             self._outcomes[copy.env_id] = Answer(pickle.loads(data))
@@ -342,7 +344,7 @@ class SubprocessEnvManager(BaseEnvManager):
     def _release(self, copy: _Copy) -> None:
         copy.state, copy.asked, copy.deadline = FREE, None, NEVER
 
-    def _welcome(self, copy: _Copy, entities: tuple, turn_based: bool) -> None:
+    def _on_ready(self, copy: _Copy, entities: tuple, turn_based: bool) -> None:
         """Give a copy that has been made the memory to share, and what was asked of it meanwhile."""
         self._check_entities(copy.env_id, entities, turn_based)
         assert copy.pipe is not None
@@ -352,8 +354,8 @@ class SubprocessEnvManager(BaseEnvManager):
             # New memory for each process: an old one that is dying may still write into its own.
             self._slots[copy.env_id] = Slot(self.entities, map_memory(descriptor, size))
             copy.pipe.send_descriptor(descriptor)
-        except GoneError:
-            self._gone(copy)
+        except PipeClosedError:
+            self._on_exit(copy)
             return
         finally:
             os.close(descriptor)
@@ -363,7 +365,7 @@ class SubprocessEnvManager(BaseEnvManager):
 
     # Faults -------------------------------------------------------------------------------------------------------
 
-    def _gone(self, copy: _Copy) -> None:
+    def _on_exit(self, copy: _Copy) -> None:
         """See to a process whose pipe has ended."""
         assert self._fork_server is not None
         ended = self._fork_server.end_of(copy.key)
@@ -374,7 +376,7 @@ class SubprocessEnvManager(BaseEnvManager):
         self._disconnect(copy)
         self._fail(copy, fault)
 
-    def _expire(self, copy: _Copy) -> None:
+    def _on_timeout(self, copy: _Copy) -> None:
         """Do what is due at a copy's deadline."""
         if copy.state == RESTING:
             self._launch(copy)

@@ -43,7 +43,7 @@ class AsyncBatches:
           waiter: how to wait, for how long at most.
           patience: seconds after which a batch is back without copies that have not answered; None waits for all.
         """
-        self._channel, self._manager, self._send_off = channel, manager, send_off
+        self._channel, self._manager, self._dispatch = channel, manager, send_off
         self._numbers = [range(s.start, s.stop) for s in slices]
         self.late: set[int] = set()
         self._away: dict[int, float] = {}  # since when
@@ -63,7 +63,7 @@ class AsyncBatches:
         while True:
             batch = self._channel.find_ready()
             if batch is not None:
-                if not self._send_off(batch):
+                if not self._dispatch(batch):
                     self._found = batch
                     return True
                 self._channel.hold(batch)
@@ -77,7 +77,7 @@ class AsyncBatches:
                 time.sleep(pause)
                 pause = min(1.5 * pause, LONGEST_PAUSE)
             for away in self._away:
-                if self._is_back(away):
+                if self._has_answered(away):
                     del self._away[away]
                     self._channel.release(away)
                     self._found = away
@@ -85,7 +85,7 @@ class AsyncBatches:
             if time.monotonic() > until:
                 return False
 
-    def _is_back(self, batch: int) -> bool:
+    def _has_answered(self, batch: int) -> bool:
         """Whether all copies of a batch have answered, or those for which it still waits; at least one has."""
         numbers = self._numbers[batch]
         pending = [number for number in numbers if self._manager.pending(number)]

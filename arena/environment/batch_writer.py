@@ -11,7 +11,7 @@ from arena.env_manager.faults import NotANumberError
 from arena.env_manager.slot import nan_check
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.protocol.seat import StepInfos
-from arena.protocol.wire import PLAIN, Block, ObservationMessage, SlotWriter, plain_view
+from arena.protocol.wire import STEADY, Block, ObservationMessage, SlotWriter, steady_view
 
 
 class _SeatRecord(NamedTuple):
@@ -51,7 +51,7 @@ class _Place(NamedTuple):
     offset: int
 
 
-class PlainPlace(NamedTuple):
+class SteadySlot(NamedTuple):
     """Where a copy of one entity is told of in a plain step: there is nothing to tell but observation and reward.
 
     Attributes:
@@ -139,7 +139,7 @@ class BatchWriter:
         if plain is not self._said_plain:
             self._said_plain = plain
             for seat in self._records:
-                seat.record.header[0] ^= PLAIN
+                seat.record.header[0] ^= STEADY
         if self.sides or self._said_sides:
             self._said_sides = bool(self.sides)
             for s in self._readers:
@@ -177,14 +177,14 @@ class BatchWriter:
         if self._readers and any(infos):
             self._put_infos(copy, infos)
 
-    def plain_place(self, copy: int) -> PlainPlace | None:
+    def steady_slot(self, copy: int) -> SteadySlot | None:
         """Return where a copy is told of in a plain step; None where that takes more than one entity and one array."""
         if len(self._all) > 1 or not self._places[copy]:
             return None
         ((_, view, _, _, mask, _, rewards, _, offset),) = self._places[copy]
         if view is None or mask is not None:
             return None
-        return PlainPlace(view, rewards, offset, self._steady, copy, bool(self._readers))
+        return SteadySlot(view, rewards, offset, self._steady, copy, bool(self._readers))
 
     def _write_flags(self, copy: int, timestep: Timestep, started: bool, over: bool) -> None:
         all_act = False not in timestep.acting
@@ -261,12 +261,12 @@ class BatchWriter:
 def _seat_record(record: ObservationMessage) -> _SeatRecord:
     return _SeatRecord(
         record,
-        rewards=plain_view(record.rewards),
-        terminated=plain_view(record.terminated),
-        truncated=plain_view(record.truncated),
-        acting=plain_view(record.acting),
-        started=plain_view(record.started),
-        over=plain_view(record.over),
+        rewards=steady_view(record.rewards),
+        terminated=steady_view(record.terminated),
+        truncated=steady_view(record.truncated),
+        acting=steady_view(record.acting),
+        started=steady_view(record.started),
+        over=steady_view(record.over),
     )
 
 

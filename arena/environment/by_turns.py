@@ -16,7 +16,7 @@ from arena.environment.watchdog import InterruptedByWatchdog, Watchdog
 Play = Callable[[Waiter], None]
 
 
-def play_by_turns(parts: Mapping[str, Play], waiter: Waiter, log: logging.Logger) -> None:
+def run_cooperatively(parts: Mapping[str, Play], waiter: Waiter, log: logging.Logger) -> None:
     """Play all parts to their ends.
 
     Args:
@@ -65,7 +65,7 @@ class _Turns:
         self._part = part
         self.turns += 1
         try:
-            part.get_on()
+            part.resume()
         finally:
             self.turns += 1
 
@@ -117,7 +117,7 @@ class _Part:
         """Return what it waits for."""
         return self._what()
 
-    def get_on(self) -> None:
+    def resume(self) -> None:
         """Let it get on until it waits.
 
         Raises:

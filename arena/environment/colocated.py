@@ -34,7 +34,7 @@ def environment_in_worker(serve: Callable[[Waiter], None], waiter: Waiter, log: 
     """
     environment = _Environment(serve, waiter)
     watchdog = Watchdog(waiter.abort_after, environment, waiter.current_wait)
-    inside = _WorkerWaiter(waiter, environment.get_on)
+    inside = _WorkerWaiter(waiter, environment.resume)
     watchdog.start()
     try:
         yield inside
@@ -84,7 +84,7 @@ class _Environment:
         """Whether its part is played to the end."""
         return self._greenlet.dead
 
-    def get_on(self) -> None:
+    def resume(self) -> None:
         """Let it get on until it waits.
 
         Raises:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from arena.env_manager.faults import NotANumberError
-from arena.environment.batch_writer import PlainPlace
+from arena.environment.batch_writer import SteadySlot
 from arena.environment.episodes import RunningEpisode
 from arena.envs.interface import NativeEnvironment, Timestep
 
 
-def plain_stepper(
-    environment: NativeEnvironment, read: Callable[[], Any], place: PlainPlace, running: RunningEpisode
+def make_steady_stepper(
+    environment: NativeEnvironment, read: Callable[[], Any], place: SteadySlot, running: RunningEpisode
 ) -> Callable[[], Timestep | None]:
     """Return what steps a copy, tells of a plain step in the record, and counts it.
 

@@ -13,7 +13,7 @@ from arena.protocol.wire import Block
 from arena.system.shared_memory import offer_memory
 
 
-class SeatsOnOffer(NamedTuple):
+class SeatOffers(NamedTuple):
     """What the seats of a match are like.
 
     Attributes:
@@ -22,7 +22,7 @@ class SeatsOnOffer(NamedTuple):
       slices: the copies of each batch.
       same_step: whether finished episodes restart within the same step.
       turn_based: whether entities may skip steps.
-      own_pace: whether each entity of each copy acts when it asks to.
+      acts_on_request: whether each entity of each copy acts when it asks to.
     """
 
     entities: Sequence[tuple[EntitySpaces, ...]]
@@ -30,7 +30,7 @@ class SeatsOnOffer(NamedTuple):
     slices: Sequence[slice]
     same_step: bool
     turn_based: bool
-    own_pace: bool = False
+    acts_on_request: bool = False
 
 
 def connect_seats(
@@ -39,7 +39,7 @@ def connect_seats(
     waiter: Waiter,
     match: Match,
     worker_ranks: Sequence[int],
-    seats: SeatsOnOffer,
+    seats: SeatOffers,
     *,
     in_turn: bool,
     core_ranks: Sequence[int],
@@ -65,7 +65,7 @@ def connect_seats(
         memories = []
         for rank, blocks in zip(worker_ranks, seats.blocks, strict=True):
             near = world.nodes[rank] == world.nodes[world.rank]
-            needed = memory_needed(blocks, batch_copies, marked=seats.own_pace)
+            needed = memory_needed(blocks, batch_copies, marked=seats.acts_on_request)
             memory = offer_memory(needed) if near else None
             memories.append(memory)
             if memory is not None:
@@ -87,7 +87,7 @@ def connect_seats(
                 turn_based=seats.turn_based,
                 memory=None if memory is None else memory.name,
                 semaphores=semaphores[i].names if semaphores else None,
-                own_pace=seats.own_pace,
+                acts_on_request=seats.acts_on_request,
             )
             mailbox.hand(rank, offer, i)
         answers: list[SeatAnswer] = [
@@ -106,6 +106,6 @@ def connect_seats(
         in_turn=in_turn,
         semaphores=semaphores,
         turn=turn if semaphores else None,
-        marked=seats.own_pace,
+        marked=seats.acts_on_request,
     )
     return channel, answers

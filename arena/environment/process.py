@@ -25,7 +25,7 @@ from arena.environment.async_batches import AsyncBatches
 from arena.environment.batch_writer import BatchWriter
 from arena.environment.episodes import RunningEpisodes
 from arena.environment.first_episodes import FirstEpisodes, NeverWorkedError
-from arena.environment.handshake import SeatsOnOffer, connect_seats
+from arena.environment.handshake import SeatOffers, connect_seats
 from arena.environment.job_queue import JobQueue, Lineup
 from arena.environment.stepping import InProcessStepper, SubprocessStepper
 from arena.envs.interface import EntitySpaces, Timestep
@@ -43,10 +43,10 @@ from arena.protocol.wire import (
     blocks_of,
 )
 
-LOOK_EVERY = 0.05
+MAILBOX_INTERVAL = 0.05
 """Seconds between two looks into the mailbox: how long a match plays on once the root has closed it."""
 
-MAX_TOLD = 100
+MAX_LOGGED_FAULTS = 100
 """Different faults of a match that are logged with their tracebacks."""
 
 
@@ -134,7 +134,7 @@ class EnvironmentProcess:
             waiter,
             match,
             worker_ranks,
-            SeatsOnOffer(seats, seat_blocks, self._slices, self._same_step, self._manager.turn_based),
+            SeatOffers(seats, seat_blocks, self._slices, self._same_step, self._manager.turn_based),
             in_turn=deterministic and env.manager == "serial",  # copies apart do not touch each other
             core_ranks=core_ranks,
         )
@@ -147,7 +147,7 @@ class EnvironmentProcess:
                 [seat.entities for seat in match.seats],
                 seat_blocks,
                 self._entities,
-                readers=[i for i, answer in enumerate(answers) if answer.wants_infos],
+                readers=[i for i, answer in enumerate(answers) if answer.needs_infos],
                 looks_for_nan=env.manager == "serial",  # elsewhere the copies look at what they return themselves
             )
             for records in self._channel.records
@@ -157,7 +157,7 @@ class EnvironmentProcess:
         self._late: set[int] = set()
         if env.manager == "serial":
             # In same-step mode each step is looked at before the next episode covers it.
-            plain_places = [None if self._same_step else self._records[b].plain_place(copy) for b, copy in places]
+            plain_places = [None if self._same_step else self._records[b].steady_slot(copy) for b, copy in places]
             self._copies = InProcessStepper(self._manager, readers, self._running, plain_places)
             self._next_batch = self._channel.wait_any
         else:
@@ -166,7 +166,7 @@ class EnvironmentProcess:
                 self._channel,
                 self._manager,
                 self._slices,
-                self._send_off,
+                self._dispatch,
                 self.housekeeping,
                 waiter,
                 env.wait_timeout,
@@ -250,7 +250,7 @@ class EnvironmentProcess:
                 self._episodes.settle()
             now = time.monotonic()
             if now > self._next_look:
-                self._next_look = now + LOOK_EVERY
+                self._next_look = now + MAILBOX_INTERVAL
                 self.housekeeping()
                 self._episodes.report_if_due(now)
         self._episodes.report()
@@ -311,7 +311,7 @@ class EnvironmentProcess:
 
     # One exchange -----------------------------------------------------------------------------------------------
 
-    def _send_off(self, batch: int) -> bool:
+    def _dispatch(self, batch: int) -> bool:
         """Have the copies of a batch, which are elsewhere, do what the seats ask; False where that is no plain step."""
         asked = self._channel.asked(batch)
         if self._closing or self._all_done(asked) or self._wants_reset(batch, asked):
@@ -320,7 +320,7 @@ class EnvironmentProcess:
             if number in self._late:
                 continue
             if self._running[number].over:
-                self._started[number] = self._order_start(batch, copy)
+                self._started[number] = self._begin_start(batch, copy)
             else:
                 self._copies.send(number)
         return True
@@ -369,10 +369,10 @@ class EnvironmentProcess:
         """Begin the next episode of a copy, unless the job leaves it idle."""
         number = self._slices[batch].start + copy
         started = self._started.pop(number, None)
-        if self._order_start(batch, copy) if started is None else started:
+        if self._begin_start(batch, copy) if started is None else started:
             self._begin(batch, copy)
 
-    def _order_start(self, batch: int, copy: int) -> bool:
+    def _begin_start(self, batch: int, copy: int) -> bool:
         """Order the reset of a copy for its next episode, with the players that the league wants; False for none."""
         number = self._slices[batch].start + copy
         options = None
@@ -384,7 +384,7 @@ class EnvironmentProcess:
             self._put_lineup(batch, copy, lineup, lineup.job)
             options = lineup.job.options
         seed, self._seeds[number] = self._seeds[number], None
-        self._copies.order_reset(number, seed, options)
+        self._copies.begin_reset(number, seed, options)
         return True
 
     def _put_lineup(self, batch: int, copy: int, lineup: Lineup, job: Job) -> None:
@@ -405,7 +405,7 @@ class EnvironmentProcess:
         """Show the first observation of an episode, in same-step mode beside the outcome of the last one."""
         number = self._slices[batch].start + copy
         while True:
-            timestep = shown = self._copies.wait_reset(number)
+            timestep = shown = self._copies.finish_reset(number)
             if final is not None:
                 shown = shown._replace(rewards=final.rewards, terminated=final.terminated, truncated=final.truncated)
             try:
@@ -414,7 +414,7 @@ class EnvironmentProcess:
                 break
             except (ShapeError, NotANumberError, NoActionError) as error:
                 self._copies.fail(number, fault_of(error, "reset"))
-                self._copies.reset_again(number)
+                self._copies.retry_reset(number)
         self._running[number].begin(timestep)
         self._first.have_reset = True
 
@@ -423,7 +423,7 @@ class EnvironmentProcess:
         number = self._slices[batch].start + copy
         self._records[batch].put_finals(copy, final)  # before the reset: the environment may reuse what it returned
         seed, self._seeds[number] = self._seeds[number], None
-        self._copies.order_reset(number, seed, None)
+        self._copies.begin_reset(number, seed, None)
         self._begin(batch, copy, final)
 
     # Faults ---------------------------------------------------------------------------------------------------
@@ -458,7 +458,7 @@ class EnvironmentProcess:
         """
         text = fault.line
         told = f"match {self._match.index}, copy {number} ({fault.what})"
-        if text not in self._told and len(self._told) < MAX_TOLD:
+        if text not in self._told and len(self._told) < MAX_LOGGED_FAULTS:
             self._told.add(text)
             self._log.warning("%s: %s", told, fault.text)
         self._first.check(number, fault)
@@ -502,7 +502,7 @@ class EnvironmentProcess:
             interrupted = [c for c in range(copies) if wanted[c] and not self._running[start + c].over]
             self._cut_episodes(batch, interrupted, min(requests))
             if interrupted and others:
-                self._tell_cut(batch, interrupted, others, min(requests))
+                self._notify_truncated(batch, interrupted, others, min(requests))
                 self._cut_off[batch] = requests, wanted
                 return False
         records.begin()
@@ -516,7 +516,7 @@ class EnvironmentProcess:
                 for request in requests.values():
                     if request.seeds is not None and request.seeds[copy] is not None:
                         seed = request.seeds[copy]
-                self._copies.order_reset(number, seed, options)
+                self._copies.begin_reset(number, seed, options)
         for copy in range(copies):
             number = start + copy
             if wanted[copy]:
@@ -543,7 +543,7 @@ class EnvironmentProcess:
         assert timestep is not None
         return cut_short(timestep, self._manager.turn_based, info)
 
-    def _tell_cut(self, batch: int, copies: Sequence[int], others: Sequence[int], by: int) -> None:
+    def _notify_truncated(self, batch: int, copies: Sequence[int], others: Sequence[int], by: int) -> None:
         """Tell seats that their episodes were truncated."""
         start = self._slices[batch].start
         self._records[batch].begin()

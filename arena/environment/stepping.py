@@ -8,9 +8,9 @@ from arena.common.errors import ConfigError
 from arena.env_manager import BaseEnvManager
 from arena.env_manager.faults import Fault, fault_of
 from arena.env_manager.serial import FAILURES
-from arena.environment.batch_writer import PlainPlace
+from arena.environment.batch_writer import SteadySlot
 from arena.environment.episodes import RunningEpisode
-from arena.environment.fast_step import plain_stepper
+from arena.environment.fast_step import make_steady_stepper
 from arena.envs.interface import Environment, NativeEnvironment, Timestep
 
 Read = Callable[[], Any]
@@ -30,7 +30,7 @@ class InProcessStepper:
         manager: BaseEnvManager,
         readers: Sequence[Sequence[Read]],
         running: Sequence[RunningEpisode],
-        plain_places: Sequence[PlainPlace | None],
+        plain_places: Sequence[SteadySlot | None],
     ) -> None:
         """Take the copies.
 
@@ -49,17 +49,17 @@ class InProcessStepper:
         environment, readers = self._manager.environments[number], self._readers[number]
         place, step = self._plain_places[number], environment.step
         if place is not None and getattr(environment, "native_step", None) is not None:
-            return plain_stepper(cast(NativeEnvironment, environment), readers[0], place, self._running[number])
+            return make_steady_stepper(cast(NativeEnvironment, environment), readers[0], place, self._running[number])
         if len(readers) == 1:
             (read,) = readers
             return lambda: step((read(),))
         return lambda: step([read() for read in readers])
 
-    def order_reset(self, number: int, seed: int | None, options: dict | None) -> None:
-        """Have a copy reset; ``wait_reset`` gives the timestep."""
+    def begin_reset(self, number: int, seed: int | None, options: dict | None) -> None:
+        """Have a copy reset; ``finish_reset`` gives the timestep."""
         self._orders[number] = seed, options
 
-    def wait_reset(self, number: int) -> Timestep:
+    def finish_reset(self, number: int) -> Timestep:
         """Return the timestep of the reset that was ordered; one that fails is tried again.
 
         Raises:
@@ -76,9 +76,9 @@ class InProcessStepper:
         self.step[number] = self._stepper(number)
         return self._manager.result(number)
 
-    def reset_again(self, number: int) -> None:
+    def retry_reset(self, number: int) -> None:
         """Order the reset once more, with another seed."""
-        self.order_reset(number, self._manager.next_seed(number), self._orders[number][1])
+        self.begin_reset(number, self._manager.next_seed(number), self._orders[number][1])
 
     def fail(self, number: int, fault: Fault) -> None:
         """Replace a copy that failed; it must be reset.
@@ -108,14 +108,14 @@ class SubprocessStepper(InProcessStepper):
         """Have a copy step with the actions in the seats' messages."""
         self._manager.begin_step(number, [read() for read in self._readers[number]])
 
-    def order_reset(self, number: int, seed: int | None, options: dict | None) -> None:
-        """Have a copy reset; ``wait_reset`` gives the timestep."""
-        super().order_reset(number, seed, options)
+    def begin_reset(self, number: int, seed: int | None, options: dict | None) -> None:
+        """Have a copy reset; ``finish_reset`` gives the timestep."""
+        super().begin_reset(number, seed, options)
         while self._manager.pending(number):  # it is late with something that nobody wants any more
             self._manager.poll(1.0)
         self._manager.begin_reset(number, seed, options)
 
-    def wait_reset(self, number: int) -> Timestep:
+    def finish_reset(self, number: int) -> Timestep:
         """Return the timestep of the reset that was ordered; one that fails is tried again.
 
         Raises:

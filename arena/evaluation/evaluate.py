@@ -10,7 +10,7 @@ from arena.config.run import RunConfig, TableRow
 from arena.envs.interface import Environment
 from arena.evaluation.play import Result, play
 from arena.evaluation.players import find_contestant, make_copy, seed_libraries, take_seats
-from arena.evaluation.video import Film, frames_per_second
+from arena.evaluation.video import VideoRecorder, frames_per_second
 from arena.records.run_directory import RunDirectory
 
 
@@ -24,7 +24,7 @@ def evaluate(
     copies: int = 8,
     seed: int = 1,
     deterministic: bool = False,
-    film: Film | None = None,
+    film: VideoRecorder | None = None,
     film_episodes: int = 1,
 ) -> list[Result]:
     """Play ``episodes`` episodes of each row with the newest weights of the players.
@@ -95,7 +95,7 @@ def _no_camera(copy: int, over: bool) -> None:
     """Film nothing."""
 
 
-def _camera(environment: Environment, film: Film, episodes: int) -> Callable[[int, bool], None]:
+def _camera(environment: Environment, film: VideoRecorder, episodes: int) -> Callable[[int, bool], None]:
     """Return what films the first copy until ``episodes`` episodes are over."""
     left = episodes
     film.start(frames_per_second(environment))

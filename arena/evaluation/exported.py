@@ -13,16 +13,16 @@ from arena.evaluation.observed import record_observations
 from arena.evaluation.players import seed_libraries
 from arena.evaluation.return_loss import ReturnLoss, return_loss
 from arena.evaluation.served import SeatSpaces, load_players
-from arena.export.about import About, ExportRefused, digest_of_weights, read_check_file, write_check_file
+from arena.export.about import ExportError, ExportMetadata, digest_of_weights, read_check_file, write_check_file
 from arena.export.formats import onnx_bytes, quantized, to_onnx, to_torchscript
-from arena.export.gate import FEWEST, Agreement, Tolerance, answers_from, ask_policy, check
+from arena.export.gate import FEWEST, OutputDifference, Tolerance, answers_from, check, run_policy
 from arena.export.runtimes import Run, open_onnx, open_torchscript
 from arena.learning.samples import ObservationSample, read_sample, sample_of
 from arena.learning.weights import read_tensors, write_tensors
 from arena.records.run_directory import RunDirectory
 
 SUFFIXES = {"onnx": ".onnx", "torchscript": ".pt", "safetensors": ".safetensors"}
-OPEN: dict[str, Callable[[bytes, object], tuple[Run, About]]] = {".onnx": open_onnx, ".pt": open_torchscript}
+OPEN: dict[str, Callable[[bytes, object], tuple[Run, ExportMetadata]]] = {".onnx": open_onnx, ".pt": open_torchscript}
 
 
 class Exported(NamedTuple):
@@ -38,8 +38,8 @@ class Exported(NamedTuple):
 
     path: Path
     size: int
-    about: About
-    agreement: Agreement | None
+    about: ExportMetadata
+    agreement: OutputDifference | None
     loss: ReturnLoss | None = None
 
 
@@ -55,7 +55,7 @@ class Trained(NamedTuple):
 
     policy: Any
     inference: Any
-    about: About
+    about: ExportMetadata
     row: TableRow
 
 
@@ -73,7 +73,7 @@ def load_trained(run: RunDirectory, config: RunConfig, name: str, lanes: int) ->
     policy: Any = found.policy
     inference = inference_of_player(policy, player, chosen.use)
     row, block = SeatSpaces(run, config).of(player)
-    about = About(
+    about = ExportMetadata(
         player=player,
         steps=int(found.version),
         policy=chosen.use,
@@ -155,7 +155,7 @@ def export(
 
     Raises:
       ConfigError: the player cannot be exported, or there is nothing to compare with.
-      ExportRefused: the file says something else; nothing was written.
+      ExportError: the file says something else; nothing was written.
     """
     trained = load_trained(run, config, name, 1)
     path = out or run.players / trained.about.player / f"{trained.about.steps}{'.int8' if int8 else ''}{SUFFIXES[to]}"
@@ -173,7 +173,7 @@ def export(
         make = partial(onnx_bytes, model)
     else:
         make = partial(to_torchscript, trained.inference)
-    answers = ask_policy(trained.policy, trained.inference, about, sample)
+    answers = run_policy(trained.policy, trained.inference, about, sample)
     run_file, _ = OPEN[SUFFIXES[to]](make(about), path)
     agreement = check(run_file, about, sample, answers, tolerance, path)
     about = about._replace(checked=agreement._asdict())
@@ -198,13 +198,13 @@ def _export_weights(path: Path, trained: Trained) -> Exported:
     odd = [name for name in weights if name not in found or found[name].tobytes() != weights[name].tobytes()]
     if odd:
         path.unlink()
-        raise ExportRefused(f"{path}: expected the policy's {odd[0]}, read back something else")
+        raise ExportError(f"{path}: expected the policy's {odd[0]}, read back something else")
     return Exported(path, path.stat().st_size, trained.about, None)
 
 
 def check_export(
     path: Path, run: RunDirectory | None, tolerance: Callable[[bool], Tolerance]
-) -> tuple[About, Agreement]:
+) -> tuple[ExportMetadata, OutputDifference]:
     """Return what an exported file is, and how far it is from what the policy said, or from the policy itself.
 
     Args:
@@ -214,7 +214,7 @@ def check_export(
 
     Raises:
       ConfigError: there is no such file, check file or player.
-      ExportRefused: the file is damaged, another one, or says something else.
+      ExportError: the file is damaged, another one, or says something else.
     """
     if path.suffix not in OPEN:
         raise ConfigError(f"{path}: expected a file of arena export, {' or '.join(OPEN)}")
@@ -229,12 +229,12 @@ def check_export(
     if run is not None:
         trained = load_trained(run, load_config(run.config), _name(run, about), sample.starts.shape[1])
         if trained.about.spaces[1:] != about.spaces[1:]:
-            raise ExportRefused(f"{path}: expected the spaces of {trained.about.player!r} in {run}, found others")
-        answers = ask_policy(trained.policy, trained.inference, trained.about, sample)
+            raise ExportError(f"{path}: expected the spaces of {trained.about.player!r} in {run}, found others")
+        answers = run_policy(trained.policy, trained.inference, trained.about, sample)
     return about, check(run_file, about, sample, answers, tolerance(bool(about.quantized)), path)
 
 
-def _name(run: RunDirectory, about: About) -> str:
+def _name(run: RunDirectory, about: ExportMetadata) -> str:
     """Return the name of a file's player with its version, where the run still has that as a snapshot."""
     name = f"{about.player}@{about.steps}"
     return name if run.snapshot(about.player, about.steps).is_file() else about.player

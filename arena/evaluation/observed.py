@@ -20,7 +20,7 @@ from arena.records.run_directory import RunDirectory
 COPIES = 8
 
 
-class _Enough(Exception):
+class _SampleComplete(Exception):
     """As many observations as wanted were recorded."""
 
 
@@ -34,7 +34,7 @@ class _Recorder:
     def act(self, observations: Any, *, action_mask: Any = None, starts: Any = None, **others: Any) -> Any:
         """See ``Acting``."""
         if len(self.asked) == self._slots:
-            raise _Enough
+            raise _SampleComplete
         mask = None if action_mask is None else np.array(action_mask)
         self.asked.append((map_tree(np.array, observations), mask, np.array(starts)))
         return self._policy.act(observations, action_mask=action_mask, starts=starts, **others)
@@ -83,7 +83,7 @@ def record_observations(
     with match_of(run, config, name, row, seed, deterministic=False) as (environments, agents, seats):
         lanes = COPIES * len(agents[seats[0]].entities)
         recorder = agents[seats[0]].watch(lambda policy: _Recorder(policy, math.ceil(rows / lanes)))
-        with contextlib.suppress(_Enough):
+        with contextlib.suppress(_SampleComplete):
             for _ in play(environments, agents, 1_000_000_000, derive_seed(seed, "observations")):
                 pass
     observations, masks, starts = zip(*recorder.asked, strict=True)

@@ -12,7 +12,7 @@ from arena.common.text import suggestion
 from arena.config.run import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces, Environment
 from arena.evaluation.play import Acting, SeatAgent
-from arena.group.stand_ins import LoneGroup, StandInError, stand_in_env
+from arena.group.stand_ins import PlaceholderError, SingleWorkerGroup, placeholder_env
 from arena.learning.weights import read_metadata, read_state
 from arena.plan.seats import check_seats
 from arena.protocol.wire import Block
@@ -168,10 +168,10 @@ class PolicyMaker:
         model = registry.policy_settings_model(self._policy.use)
         if model is not None:
             keywords = model(**keywords).model_dump()
-        env = stand_in_env(self._spaces, self._row.env.num_envs, self._row.env.autoreset)
+        env = placeholder_env(self._spaces, self._row.env.num_envs, self._row.env.autoreset)
         try:
-            policy = cls(env, LoneGroup(), **keywords)
-        except StandInError as error:
+            policy = cls(env, SingleWorkerGroup(), **keywords)
+        except PlaceholderError as error:
             raise ConfigError(
                 f"{self._policy.use} cannot be evaluated: it steps its environment while it is built, "
                 "and there is no match here; move that into run"

@@ -13,7 +13,7 @@ from arena.evaluation.play import Result
 from arena.records.player_statistics import mean_by_player, outcomes_of
 
 
-class Tally(NamedTuple):
+class PlayerResults(NamedTuple):
     """What a player's episodes came to.
 
     Attributes:
@@ -27,13 +27,13 @@ class Tally(NamedTuple):
     outcomes: dict[str, int]
 
 
-def tally(results: Sequence[Result]) -> dict[str, Tally]:
+def tally(results: Sequence[Result]) -> dict[str, PlayerResults]:
     """Return what the episodes came to for each player, in order of appearance."""
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, PlayerResults] = {}
     for result in results:
         outcomes = outcomes_of(result.players, result.returns, result.outcomes)
         for player, total in mean_by_player(result.players, result.returns).items():
-            mine = tallies.setdefault(player, Tally([], [], {"win": 0, "draw": 0, "loss": 0}))
+            mine = tallies.setdefault(player, PlayerResults([], [], {"win": 0, "draw": 0, "loss": 0}))
             mine.returns.append(total)
             mine.lengths.append(result.length)
             outcome = outcomes[player]
@@ -72,7 +72,7 @@ def standard_error(values: Sequence[float]) -> float:
 def player_table(
     title: str,
     policies: Mapping[str, str],
-    tallies: Mapping[str, Tally],
+    tallies: Mapping[str, PlayerResults],
     colors: Mapping[str, str],
     *,
     outcomes: bool,

@@ -10,7 +10,7 @@ from arena.common.seeding import derive_seed
 from arena.config.run import RunConfig, TableRow
 from arena.evaluation.observed import COPIES, match_of
 from arena.evaluation.play import Acting, play
-from arena.export.about import About
+from arena.export.about import ExportMetadata
 from arena.export.policy import ExportedPolicy
 from arena.export.runtimes import Run
 from arena.records.run_directory import RunDirectory
@@ -40,7 +40,7 @@ class ReturnLoss(NamedTuple):
 
 
 def return_loss(
-    run: RunDirectory, config: RunConfig, about: About, run_file: Run, row: TableRow, episodes: int, seed: int
+    run: RunDirectory, config: RunConfig, about: ExportMetadata, run_file: Run, row: TableRow, episodes: int, seed: int
 ) -> ReturnLoss:
     """Return what a file loses of its player's return, both by their most likely actions.
 

@@ -9,9 +9,9 @@ from arena.common.errors import ConfigError
 from arena.config.run import RunConfig
 from arena.evaluation.exported import find_sample, inference_of_player
 from arena.evaluation.served import RunVersions, SeatSpaces
-from arena.export.about import About, ExportRefused, check_file, read_check_file
+from arena.export.about import ExportError, ExportMetadata, check_file, read_check_file
 from arena.export.formats import OPSET, onnx_bytes, put_weights, quantized, to_onnx
-from arena.export.gate import Tolerance, answers_from, ask_policy, check
+from arena.export.gate import Tolerance, answers_from, check, run_policy
 from arena.export.policy import ExportedPolicy
 from arena.export.runtimes import onnx_runner, open_onnx
 from arena.gateway.models import LoadedPlayer
@@ -27,7 +27,7 @@ def load_file(path: Path, lanes: int) -> LoadedPlayer:
 
     Raises:
       ConfigError: there is no such file, or a package is missing.
-      ExportRefused: the file is damaged, another one, or says something else.
+      ExportError: the file is damaged, another one, or says something else.
     """
     try:
         content = path.read_bytes()
@@ -43,7 +43,7 @@ def load_file(path: Path, lanes: int) -> LoadedPlayer:
     return _served(about, run, lanes, fixed=True)
 
 
-def _served(about: About, run: Any, lanes: int, *, fixed: bool) -> LoadedPlayer:
+def _served(about: ExportMetadata, run: Any, lanes: int, *, fixed: bool) -> LoadedPlayer:
     spaces = about.spaces
     return LoadedPlayer(
         name=about.player,
@@ -78,13 +78,13 @@ class OnnxPlayers:
 
         Raises:
           ConfigError: it cannot be exported, or there is nothing to compare with.
-          ExportRefused: its file says something else.
+          ExportError: its file says something else.
         """
         policy: Any = loaded.policy
         use = self._config.players[loaded.name].use
         inference = inference_of_player(policy, loaded.name, use)
         row, block = SeatSpaces(self._run, self._config).of(loaded.name)
-        about = About(
+        about = ExportMetadata(
             player=loaded.name,
             steps=int(loaded.version),
             policy=use,
@@ -106,9 +106,9 @@ class OnnxPlayers:
             sample = sample.first_lanes(lanes)
         run = onnx_runner(onnx_bytes(quantized(model) if self._int8 else model, about), name)
         try:
-            answers = ask_policy(policy, inference, about, sample)
+            answers = run_policy(policy, inference, about, sample)
         except FloatingPointError as error:
-            raise ExportRefused(f"{name}: {error}") from error
+            raise ExportError(f"{name}: {error}") from error
         check(run, about, sample, answers, Tolerance.usual(int8=self._int8), name)
         return _served(about, run, lanes, fixed=loaded.fixed)
 
@@ -129,6 +129,6 @@ class OnnxVersions:
 
         Raises:
           ConfigError: it is damaged, or does not fit.
-          ExportRefused: its file says something else.
+          ExportError: its file says something else.
         """
         return self._players.convert(self._source.load())

@@ -32,7 +32,7 @@ def frames_per_second(environment: Environment) -> float:
     return float(metadata.get("render_fps") or DEFAULT_FPS)
 
 
-class Film:
+class VideoRecorder:
     """A film under way. Use it as a context manager."""
 
     def __init__(self, path: Path) -> None:
@@ -86,7 +86,7 @@ class Film:
             logger.warning("%s is cut at %d frames; an .mp4 has no such limit", self._path, GIF_FRAMES)
         self._kept += 1
 
-    def __enter__(self) -> "Film":
+    def __enter__(self) -> "VideoRecorder":
         """Return the film."""
         return self
 

@@ -17,11 +17,11 @@ KEY = "arena"  # of the text in a file's metadata
 SHA256 = "sha256"
 
 
-class ExportRefused(Exception):
+class ExportError(Exception):
     """A file does not say what the policy says, or is not the file that was checked; one sentence."""
 
 
-class About(NamedTuple):
+class ExportMetadata(NamedTuple):
     """What an exported file is.
 
     Attributes:
@@ -59,17 +59,17 @@ class About(NamedTuple):
         return json.dumps({**said, "spaces": entity_to_json(self.spaces)})
 
 
-def about_from_json(text: str | None, place: object) -> About:
-    """Return what ``About.to_json`` has written.
+def about_from_json(text: str | None, place: object) -> ExportMetadata:
+    """Return what ``ExportMetadata.to_json`` has written.
 
     Raises:
-      ExportRefused: it is no such text.
+      ExportError: it is no such text.
     """
     try:
         said = json.loads(text or "")
-        return About(**{**said, "memory": tuple(said["memory"]), "spaces": entity_from_json(said["spaces"])})
+        return ExportMetadata(**{**said, "memory": tuple(said["memory"]), "spaces": entity_from_json(said["spaces"])})
     except (ConfigError, KeyError, TypeError, ValueError) as error:
-        raise ExportRefused(f"{place}: expected a file of arena export, found none of its metadata") from error
+        raise ExportError(f"{place}: expected a file of arena export, found none of its metadata") from error
 
 
 def digest_of_weights(weights: Mapping[str, Any]) -> str:
@@ -99,10 +99,10 @@ def read_check_file(path: Path, content: bytes) -> dict[str, np.ndarray]:
 
     Raises:
       ConfigError: there is no check file, or it is damaged.
-      ExportRefused: it belongs to another file.
+      ExportError: it belongs to another file.
     """
     beside = check_file(path)
     tensors = read_tensors(beside)
     if read_metadata(beside).get(SHA256) != hashlib.sha256(content).hexdigest():
-        raise ExportRefused(f"{path}: expected the file that {beside.name} was written for, found another or a cut one")
+        raise ExportError(f"{path}: expected the file that {beside.name} was written for, found another or a cut one")
     return tensors

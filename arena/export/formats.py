@@ -11,7 +11,7 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.common.registry import missing_package
-from arena.export.about import KEY, About
+from arena.export.about import KEY, ExportMetadata
 
 OPSET = 20
 TALKATIVE = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
@@ -111,7 +111,7 @@ def quantized(model: Any) -> Any:
         return onnx.load(path)
 
 
-def onnx_bytes(model: Any, about: About) -> bytes:
+def onnx_bytes(model: Any, about: ExportMetadata) -> bytes:
     """Return the file, with what it says of itself."""
     del model.metadata_props[:]
     entry = model.metadata_props.add()
@@ -120,7 +120,7 @@ def onnx_bytes(model: Any, about: About) -> bytes:
     return model.SerializeToString(deterministic=True)
 
 
-def to_torchscript(inference: Any, about: About) -> bytes:
+def to_torchscript(inference: Any, about: ExportMetadata) -> bytes:
     """Return the module as a TorchScript file, traced; what it says of itself is its extra file ``arena``.
 
     Raises:

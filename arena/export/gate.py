@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from arena.common.trees import map_tree, named_leaves, tree_leaves
 from arena.envs.interface import EntitySpaces
-from arena.export.about import About, ExportRefused
+from arena.export.about import ExportError, ExportMetadata
 from arena.export.runtimes import Run
 from arena.learning.samples import ObservationSample
 
@@ -35,7 +35,7 @@ class Tolerance(NamedTuple):
         return cls(None, None, 0.98) if int8 else cls()
 
     @classmethod
-    def as_written(cls, about: About) -> "Tolerance":
+    def as_written(cls, about: ExportMetadata) -> "Tolerance":
         """Return what a file kept to when it was written, where that was let through with more than is usual."""
         usual, found = cls.usual(int8=bool(about.quantized)), about.checked
         absolute, relative = usual.absolute, usual.relative
@@ -45,7 +45,7 @@ class Tolerance(NamedTuple):
         return cls(absolute, relative, min(usual.agreement, found.get("agreement", 1.0)))
 
 
-class Agreement(NamedTuple):
+class OutputDifference(NamedTuple):
     """How far a file is from the policy.
 
     Attributes:
@@ -67,7 +67,7 @@ class Agreement(NamedTuple):
         )
 
 
-class Answers(NamedTuple):
+class SampleOutputs(NamedTuple):
     """What a policy says of a sample; arrays ``[T, L, ...]``.
 
     Attributes:
@@ -87,21 +87,21 @@ class Answers(NamedTuple):
         return found | {OTHER + name: leaf for name, leaf in zip(names, self.others, strict=False)}
 
 
-def answers_from(tensors: dict[str, np.ndarray], spaces_: EntitySpaces, place: object) -> Answers:
-    """Return what ``Answers.tensors`` has named.
+def answers_from(tensors: dict[str, np.ndarray], spaces_: EntitySpaces, place: object) -> SampleOutputs:
+    """Return what ``SampleOutputs.tensors`` has named.
 
     Raises:
-      ExportRefused: something is missing.
+      ExportError: something is missing.
     """
     names = [leaf.name for leaf in named_leaves(spaces_.action, "action")]
     others = [OTHER + name for name in names] if spaces_.mask_size else []
     missing = [name for name in ("outputs", *names, *others) if name not in tensors]
     if missing:
-        raise ExportRefused(f"{place}: expected the outputs of the policy, found no {missing[0]}")
-    return Answers(tensors["outputs"], [tensors[name] for name in names], [tensors[name] for name in others])
+        raise ExportError(f"{place}: expected the outputs of the policy, found no {missing[0]}")
+    return SampleOutputs(tensors["outputs"], [tensors[name] for name in names], [tensors[name] for name in others])
 
 
-def ask_policy(policy: Any, inference: Any, about: About, sample: ObservationSample) -> Answers:
+def run_policy(policy: Any, inference: Any, about: ExportMetadata, sample: ObservationSample) -> SampleOutputs:
     """Return what a policy says: its actions as it plays, and the numbers behind them by its module.
 
     Args:
@@ -119,8 +119,10 @@ def ask_policy(policy: Any, inference: Any, about: About, sample: ObservationSam
     outputs = _ask(module, about.state, sample, slice(None))[0]
     actions = _play(policy, sample)
     if sample.action_mask is None:
-        return Answers(outputs, actions, [])
-    return Answers(outputs, actions, _play(policy, sample._replace(action_mask=_forbid(sample, actions, about.spaces))))
+        return SampleOutputs(outputs, actions, [])
+    return SampleOutputs(
+        outputs, actions, _play(policy, sample._replace(action_mask=_forbid(sample, actions, about.spaces)))
+    )
 
 
 def _play(policy: Any, sample: ObservationSample) -> list[np.ndarray]:
@@ -183,8 +185,13 @@ def _choices(space: spaces.Space, chosen: np.ndarray) -> Iterator[tuple[int, int
 
 
 def check(
-    run: Run, about: About, sample: ObservationSample, answers: Answers, tolerance: Tolerance, place: object
-) -> Agreement:
+    run: Run,
+    about: ExportMetadata,
+    sample: ObservationSample,
+    answers: SampleOutputs,
+    tolerance: Tolerance,
+    place: object,
+) -> OutputDifference:
     """Return how far a file is from what the policy says, in batches of 1, 7 and all lanes.
 
     Args:
@@ -196,7 +203,7 @@ def check(
       place: of the file, for messages.
 
     Raises:
-      ExportRefused: it is further, or fails; the sentence says where and by how much.
+      ExportError: it is further, or fails; the sentence says where and by how much.
     """
     count = sample.starts.shape[1]
     found = [_compare(run, about.state, sample, answers, slice(None), tolerance, place)]
@@ -207,43 +214,43 @@ def check(
         masked = sample._replace(action_mask=_forbid(sample, answers.actions, about.spaces))
         others = answers._replace(actions=answers.others, others=[])
         found.append(_compare(run, about.state, masked, others, slice(None), tolerance, place, only_actions=True))
-    whole = Agreement(
+    whole = OutputDifference(
         sample.rows,
         max(part.absolute for part in found),
         max(part.relative for part in found),
         min(part.agreement for part in found),
     )
     if whole.agreement < tolerance.agreement:
-        raise ExportRefused(
+        raise ExportError(
             f"{place}: expected the policy's actions on {100 * tolerance.agreement:g} % of {whole.rows} observations, "
             f"found them on {100 * whole.agreement:.2f} %"
         )
     return whole
 
 
-def _joined(parts: Iterable[Agreement]) -> Agreement:
+def _joined(parts: Iterable[OutputDifference]) -> OutputDifference:
     """Return the agreement of batches of one size as one."""
     rows, absolute, relative, agreement = zip(*parts, strict=True)
     equal = sum(count * share for count, share in zip(rows, agreement, strict=True))
-    return Agreement(sum(rows), max(absolute), max(relative), equal / sum(rows))
+    return OutputDifference(sum(rows), max(absolute), max(relative), equal / sum(rows))
 
 
 def _compare(
     run: Run,
     state_shape: tuple[int, ...] | None,
     sample: ObservationSample,
-    answers: Answers,
+    answers: SampleOutputs,
     lanes: slice,
     tolerance: Tolerance,
     place: object,
     *,
     only_actions: bool = False,
-) -> Agreement:
+) -> OutputDifference:
     try:
         outputs, *actions = _ask(run, state_shape, sample, lanes)
     except Exception as error:
         size = sample.starts[0, lanes].size
-        raise ExportRefused(f"{place}: it fails on a batch of {size} ({str(error).strip().splitlines()[0]})") from None
+        raise ExportError(f"{place}: it fails on a batch of {size} ({str(error).strip().splitlines()[0]})") from None
     absolute = relative = 0.0
     if not only_actions:
         absolute, relative = _errors(outputs, answers.outputs[:, lanes], tolerance, place)
@@ -251,7 +258,7 @@ def _compare(
     for leaf, expected in zip(actions, answers.actions, strict=True):
         theirs = expected[:, lanes]
         if leaf.shape != theirs.shape or leaf.dtype != theirs.dtype:
-            raise ExportRefused(
+            raise ExportError(
                 f"{place}: expected actions as {theirs.dtype} {list(theirs.shape)}, "
                 f"found {leaf.dtype} {list(leaf.shape)}"
             )
@@ -259,13 +266,13 @@ def _compare(
         if np.issubdtype(leaf.dtype, np.floating):
             same |= np.isclose(leaf, theirs, tolerance.relative or 1e-3, tolerance.absolute or 1e-4)
         equal &= same.reshape(*equal.shape, -1).all(-1)
-    return Agreement(equal.size, absolute, relative, float(equal.mean()))
+    return OutputDifference(equal.size, absolute, relative, float(equal.mean()))
 
 
 def _errors(found: np.ndarray, expected: np.ndarray, tolerance: Tolerance, place: object) -> tuple[float, float]:
     """Return the greatest absolute and relative error."""
     if found.shape != expected.shape:
-        raise ExportRefused(f"{place}: expected outputs of shape {list(expected.shape)}, found {list(found.shape)}")
+        raise ExportError(f"{place}: expected outputs of shape {list(expected.shape)}, found {list(found.shape)}")
     absolute = np.abs(found.astype(np.float64) - expected)
     absolute = np.where(np.isfinite(absolute), absolute, np.inf)
     relative = absolute / np.maximum(np.abs(expected), 1e-12)
@@ -273,7 +280,7 @@ def _errors(found: np.ndarray, expected: np.ndarray, tolerance: Tolerance, place
         beyond = (absolute > tolerance.absolute) & (relative > tolerance.relative)
         if beyond.any():
             where = np.unravel_index(np.where(beyond, absolute, 0).argmax(), absolute.shape)
-            raise ExportRefused(
+            raise ExportError(
                 f"{place}: expected the policy's numbers within {tolerance.absolute:g} or a share of "
                 f"{tolerance.relative:g}, found {found[where]:.6g} for {expected[where]:.6g} (slot {where[0]}, lane "
                 f"{where[1]}, number {where[2]}); {int(beyond.sum())} of {beyond.size} are too far"

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from arena.common.trees import nest, tree_leaves
-from arena.export.about import About
+from arena.export.about import ExportMetadata
 from arena.export.runtimes import Run
 from arena.learning.rollout import Decision
 
@@ -20,7 +20,7 @@ class ExportedPolicy:
 
     greedy = True
 
-    def __init__(self, run: Run, about: About, lanes: int) -> None:
+    def __init__(self, run: Run, about: ExportMetadata, lanes: int) -> None:
         """Take what runs the file; ``lanes`` is how many memories are kept."""
         self._run, self._action, self._masks = run, about.spaces.action, about.spaces.mask_size
         self.recurrent = bool(about.memory)

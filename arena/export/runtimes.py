@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from arena.export.about import KEY, About, ExportRefused, about_from_json
+from arena.export.about import KEY, ExportError, ExportMetadata, about_from_json
 from arena.export.formats import NEWEST_OPSET, OLDEST_OPSET, export_packages
 
 Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 """Takes the inputs ``[N, ...]`` of a file in their order and returns its outputs ``[N, ...]``."""
 
 
-def open_onnx(content: bytes, place: object) -> tuple[Run, About]:
+def open_onnx(content: bytes, place: object) -> tuple[Run, ExportMetadata]:
     """Return what runs an ONNX file, and what the file says of itself.
 
     Raises:
       ConfigError: a package is missing.
-      ExportRefused: it is damaged, not valid ONNX, of operators that are not supported, or no file of an export.
+      ExportError: it is damaged, not valid ONNX, of operators that are not supported, or no file of an export.
     """
     with export_packages():
         import onnx
@@ -27,13 +27,11 @@ def open_onnx(content: bytes, place: object) -> tuple[Run, About]:
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ExportRefused(
-            f"{place}: expected a whole ONNX file, found one that is damaged or cut ({reason})"
-        ) from None
+        raise ExportError(f"{place}: expected a whole ONNX file, found one that is damaged or cut ({reason})") from None
     about = about_from_json({entry.key: entry.value for entry in model.metadata_props}.get(KEY), place)
     found = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
     if found != about.opset or not OLDEST_OPSET <= found <= NEWEST_OPSET:
-        raise ExportRefused(f"{place}: expected operators of opset {about.opset}, as it was checked, found {found}")
+        raise ExportError(f"{place}: expected operators of opset {about.opset}, as it was checked, found {found}")
     return onnx_runner(content, place), about
 
 
@@ -42,7 +40,7 @@ def onnx_runner(content: bytes, place: object) -> Run:
 
     Raises:
       ConfigError: a package is missing.
-      ExportRefused: onnxruntime does not take it.
+      ExportError: onnxruntime does not take it.
     """
     with export_packages():
         import onnxruntime
@@ -53,7 +51,7 @@ def onnx_runner(content: bytes, place: object) -> Run:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ExportRefused(f"{place}: onnxruntime cannot run it ({reason})") from None
+        raise ExportError(f"{place}: onnxruntime cannot run it ({reason})") from None
     names = [tensor.name for tensor in session.get_inputs()]
 
     def run(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -62,11 +60,11 @@ def onnx_runner(content: bytes, place: object) -> Run:
     return run
 
 
-def open_torchscript(content: bytes, place: object) -> tuple[Run, About]:
+def open_torchscript(content: bytes, place: object) -> tuple[Run, ExportMetadata]:
     """Return what runs a TorchScript file, and what the file says of itself.
 
     Raises:
-      ExportRefused: it is damaged, or no file of an export.
+      ExportError: it is damaged, or no file of an export.
     """
     import torch
 
@@ -74,7 +72,7 @@ def open_torchscript(content: bytes, place: object) -> tuple[Run, About]:
     try:
         module = torch.jit.load(io.BytesIO(content), map_location="cpu", _extra_files=extra)
     except Exception:
-        raise ExportRefused(f"{place}: expected a whole TorchScript file, found one that is damaged or cut") from None
+        raise ExportError(f"{place}: expected a whole TorchScript file, found one that is damaged or cut") from None
     text = extra[KEY].decode() if isinstance(extra[KEY], bytes) else extra[KEY]
 
     def run(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -83,7 +83,7 @@ def token_of(path: str | Path | None) -> str | None:
     return token
 
 
-def is_of_this_machine(host: str) -> bool:
+def serves_loopback_only(host: str) -> bool:
     """Whether only this machine reaches a server that listens there."""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -11,7 +11,7 @@ from arena.config.gateway import GatewayConfig
 from arena.gateway.access import Access
 from arena.gateway.actors.actor import Actor
 from arena.gateway.actors.json_actor import JsonActor
-from arena.gateway.actors.seats import SeatGiver
+from arena.gateway.actors.seats import SeatAssigner
 from arena.gateway.answers import Answer, Refusal, json_answer, shown
 from arena.gateway.games.step import Steps, kind_of
 from arena.gateway.inference import Inference
@@ -19,7 +19,7 @@ from arena.gateway.metrics import Levels, Metrics
 from arena.gateway.models import Model
 from arena.gateway.players import Player
 from arena.gateway.request import UNKNOWN, WHOLE_ANSWER, Receive, Request, Scope
-from arena.gateway.watch import StackWatch
+from arena.gateway.watch import LoopWatchdog
 from arena.gateway.workers.peers import Peers
 
 LAST_WORDS = 0.5
@@ -50,7 +50,7 @@ class Gateway:
     def __init__(
         self,
         players: Mapping[str, Player],
-        seats: SeatGiver,
+        seats: SeatAssigner,
         config: GatewayConfig,
         actor: type[Actor] = JsonActor,
         settings: Mapping[str, Any] = NO_SETTINGS,
@@ -202,12 +202,12 @@ class Gateway:
         """Say that games may begin."""
         self._steps.sessions.ready = True
 
-    async def look_after(self) -> None:
+    async def run_maintenance(self) -> None:
         """End games whose time is over, and do what runs beside, until the task is cancelled."""
         await asyncio.gather(self._steps.sessions.sweep(), *(begin() for begin in self.background))
 
     async def _watch(self) -> None:
-        loop, watch = asyncio.get_running_loop(), StackWatch()
+        loop, watch = asyncio.get_running_loop(), LoopWatchdog()
         try:
             while True:
                 worst = 0.0

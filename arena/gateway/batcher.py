@@ -30,7 +30,7 @@ class Batch(NamedTuple):
     lanes: np.ndarray | None
 
 
-class Answered(NamedTuple):
+class ForwardResult(NamedTuple):
     """What a forward pass has said of some rows.
 
     Attributes:
@@ -48,7 +48,7 @@ class _Ask(NamedTuple):
     masks: np.ndarray | None
     start: bool
     lane: int
-    answer: "asyncio.Future[Answered]"
+    answer: "asyncio.Future[ForwardResult]"
 
 
 class Batcher:
@@ -60,7 +60,7 @@ class Batcher:
 
     def __init__(
         self,
-        forward: Callable[[Batch], Answered],
+        forward: Callable[[Batch], ForwardResult],
         observations: Tree,
         *,
         flags: int = 0,
@@ -93,7 +93,7 @@ class Batcher:
 
     def ask(
         self, observations: Tree, masks: np.ndarray | None = None, *, rows: int = 1, start: bool = True, lane: int = -1
-    ) -> "asyncio.Future[Answered]":
+    ) -> "asyncio.Future[ForwardResult]":
         """Ask for what the forward pass says of some rows; must be called in the event loop.
 
         Args:
@@ -143,7 +143,9 @@ class Batcher:
             done.add_done_callback(lambda future, asks=asks: self._resume(asks, future))  # type: ignore[misc]
             return
 
-    def _resume(self, asks: list[_Ask], future: "asyncio.Future[tuple[Answered | None, Exception | None]]") -> None:
+    def _resume(
+        self, asks: list[_Ask], future: "asyncio.Future[tuple[ForwardResult | None, Exception | None]]"
+    ) -> None:
         self._running = False
         if not future.cancelled():
             self._answer(asks, *future.result())
@@ -182,7 +184,7 @@ class Batcher:
         lanes = None if self._lanes is None else np.full(ask.rows, ask.lane)
         return Batch(ask.observations, masks, np.full(ask.rows, ask.start), lanes)
 
-    def _answer(self, asks: list[_Ask], answered: Answered | None, error: Exception | None) -> None:
+    def _answer(self, asks: list[_Ask], answered: ForwardResult | None, error: Exception | None) -> None:
         if error is not None and len(asks) > 1:
             self._one_by_one(asks)
             return
@@ -195,7 +197,7 @@ class Batcher:
             else:
                 part = slice(rows, rows + ask.rows)
                 mine = map_tree(lambda leaf, part=part: leaf[part], answered.rows)
-                ask.answer.set_result(Answered(mine, answered.by))
+                ask.answer.set_result(ForwardResult(mine, answered.by))
             rows += ask.rows
 
     def _one_by_one(self, asks: list[_Ask]) -> None:
@@ -204,7 +206,7 @@ class Batcher:
             self._answer([ask], *_attempt(self._forward, self._alone(ask)))
 
 
-def _attempt(forward: Callable[[Batch], Answered], batch: Batch) -> tuple[Answered | None, Exception | None]:
+def _attempt(forward: Callable[[Batch], ForwardResult], batch: Batch) -> tuple[ForwardResult | None, Exception | None]:
     try:
         return forward(batch), None
     except Exception as error:

@@ -84,7 +84,7 @@ class Connection:
             self.break_off()
             return Reply(0, {}, str(error).encode())
 
-    async def post_and_vanish(self, path: str, headers: Mapping[str, str], body: bytes = b"") -> None:
+    async def post_and_disconnect(self, path: str, headers: Mapping[str, str], body: bytes = b"") -> None:
         """Send a POST request, and break the connection off before the answer."""
         try:
             await self._send("POST", path, headers, body)

@@ -72,7 +72,7 @@ def url_of(listening: socket.socket, scheme: str = "http") -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def make_room_for_files(sessions: int, *, peers: bool = False) -> None:
+def raise_open_file_limit(sessions: int, *, peers: bool = False) -> None:
     """Raise the number of files that this process may open to what so many games need; ``peers`` need as many again.
 
     Raises:
@@ -150,7 +150,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head, self._raw, self._body, self._in_head, self._boundary = 0, 0, 0, True, False
         self._wrong: Refusal | None = None
         if len(self.connections) > self.bounds.connections:
-            self.app = self.bounds.turn_away
+            self.app = self.bounds.reject_connection
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come."""
@@ -293,7 +293,7 @@ class Bounds:
         self.connections = (2 if peers else 1) * (2 * config.sessions + SPARE_CONNECTIONS)
         self.body_timeout = config.body_timeout
 
-    async def turn_away(self, scope: Any, receive: Any, send: Any) -> None:
+    async def reject_connection(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer the first request of a connection that is one too many; an ASGI application."""
         text = f"all {self.connections} connections are taken; try again"
         answer = Refusal(503, "full", text, (b"retry-after", b"1"), close=True).answer(secrets.token_hex(8))
@@ -403,4 +403,4 @@ def _load_certificate(config: uvicorn.Config, path: str) -> None:
         raise ConfigError(f"tls_cert: {path} and its key cannot be read: {error}") from error
 
 
-__all__ = ["BoundedProtocol", "HttpServer", "listen", "make_room_for_files", "url_of"]
+__all__ = ["BoundedProtocol", "HttpServer", "listen", "raise_open_file_limit", "url_of"]

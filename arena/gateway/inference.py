@@ -10,7 +10,7 @@ from gymnasium import spaces
 import arena
 from arena.common.trees import NamedLeaf, map_tree, named_leaves, nest
 from arena.gateway.answers import Answer, Refusal, json_answer, shown
-from arena.gateway.batcher import Answered
+from arena.gateway.batcher import ForwardResult
 from arena.gateway.models import Model
 from arena.gateway.players import Player
 from arena.gateway.request import Request
@@ -139,7 +139,7 @@ class _Ask:
             flags = given["action_mask"].values("INT8", (model.flags,), np.dtype(np.int8), self.rows)
             self.masks = mask_reader(model.action, "action_mask", self.rows)(flags)
 
-    def answer(self, model: Model, found: Answered) -> Answer:
+    def answer(self, model: Model, found: ForwardResult) -> Answer:
         """Return the actions ``[rows, ...]`` as the request wants them."""
         leaves: list[np.ndarray] = []
         map_tree(leaves.append, found.rows)

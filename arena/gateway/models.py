@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from arena.common.trees import Tree, leaf_dtype, map_space, map_tree
 from arena.config.gateway import GatewayConfig
-from arena.gateway.batcher import Answered, Batch, Batcher
+from arena.gateway.batcher import Batch, Batcher, ForwardResult
 from arena.gateway.values import RowReader, empty_rows, mask_reader
 
 
@@ -112,7 +112,7 @@ class Model:
         """``player@version``, as answers are marked."""
         return f"{self.name}@{self.version}"
 
-    def _act(self, batch: Batch, *, sure: bool) -> Answered:
+    def _act(self, batch: Batch, *, sure: bool) -> ForwardResult:
         began = time.perf_counter()
         decision = self._policy.act(
             batch.observations,
@@ -125,7 +125,7 @@ class Model:
         actions = map_tree(
             lambda dtype, values: np.asarray(values).astype(dtype, casting="same_kind"), self._dtypes, decision.actions
         )
-        return Answered(actions, self.version)
+        return ForwardResult(actions, self.version)
 
     def ask(
         self,
@@ -136,7 +136,7 @@ class Model:
         start: bool = True,
         lane: int = -1,
         deterministic: bool | None = None,
-    ) -> "asyncio.Future[Answered]":
+    ) -> "asyncio.Future[ForwardResult]":
         """Ask for the actions ``[rows, ...]`` of some rows; see ``Batcher.ask``.
 
         Args:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from arena.common.errors import ConfigError
 from arena.config.gateway import GatewayConfig
-from arena.export.about import ExportRefused
+from arena.export.about import ExportError
 from arena.gateway.metrics import Metrics
 from arena.gateway.models import LoadedPlayer
 from arena.gateway.players import ModelMaker, Player
@@ -31,7 +31,7 @@ class VersionSource(Protocol):
 
         Raises:
           ConfigError: it is damaged, or does not fit.
-          ExportRefused: the file that was made of it says something else than the policy.
+          ExportError: the file that was made of it says something else than the policy.
         """
 
 
@@ -83,7 +83,7 @@ class Reloader:
                 await player.newest.replace(loaded)
             else:
                 player.adopt(await loop.run_in_executor(self._thread, self._make, loaded))
-        except ExportRefused as error:
+        except ExportError as error:
             if self._tell(player.name, f"a newer version of {player.name} is refused: {error}"):
                 self._metrics.reloaded(player.name, "refused")
         except ConfigError as error:

@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.common.trees import Tree, map_tree, tree_leaves
 from arena.gateway.actors.bridge import can_wait, wait_for
-from arena.gateway.batcher import Answered, Batcher
+from arena.gateway.batcher import Batcher, ForwardResult
 from arena.gateway.values import first_row
 
 if TYPE_CHECKING:
@@ -106,13 +106,13 @@ class _Served:
     def at_once(self, inputs: Any) -> Any:
         return first_row(self._forward(map_tree(lambda leaf: np.asarray(leaf)[np.newaxis], inputs)))
 
-    def ask(self, inputs: Any) -> "asyncio.Future[Answered]":
+    def ask(self, inputs: Any) -> "asyncio.Future[ForwardResult]":
         rows = map_tree(lambda leaf: np.asarray(leaf)[np.newaxis], inputs)
         if self._batcher is None:
             self._sample = map_tree(lambda leaf: leaf[0].copy(), rows)
             buffers = map_tree(lambda leaf: np.zeros((self._max_batch, *leaf.shape[1:]), leaf.dtype), rows)
             self._batcher = Batcher(
-                lambda batch: Answered(self._forward(batch.observations), str(self.loads)),
+                lambda batch: ForwardResult(self._forward(batch.observations), str(self.loads)),
                 buffers,
                 max_wait=self._max_wait,
             )

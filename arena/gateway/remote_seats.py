@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from arena.common.errors import ConfigError
-from arena.gateway.actors.agent import Agent, Agents, Seen
-from arena.gateway.batcher import Answered
+from arena.gateway.actors.agent import Agent, Agents, CheckedObservation
+from arena.gateway.batcher import ForwardResult
 from arena.gateway.remote import RemoteModel
 from arena.gateway.training.remote_agents import RemoteBuffer
 
@@ -48,7 +48,7 @@ class ServedRemoteAgent(Agent):
         super().__init__(name, served)
         self.remote_model, self.remote_buffer = served.model, RemoteBuffer(served.name)
 
-    def ask(self, seen: Seen) -> "asyncio.Future[Answered]":
+    def ask(self, seen: CheckedObservation) -> "asyncio.Future[ForwardResult]":
         """Refuse.
 
         Raises:

@@ -14,9 +14,9 @@ import uvloop
 
 from arena.common.errors import ConfigError
 from arena.config.gateway import GatewayConfig
-from arena.gateway.access import Access, is_of_this_machine, token_of
+from arena.gateway.access import Access, serves_loopback_only, token_of
 from arena.gateway.app import Gateway
-from arena.gateway.http import HttpServer, listen, make_room_for_files, url_of
+from arena.gateway.http import HttpServer, listen, raise_open_file_limit, url_of
 from arena.gateway.workers.peers import WorkerPlace
 
 AFTER_A_SECOND_SIGNAL = 130
@@ -27,7 +27,7 @@ SWITCH_INTERVAL = 0.0005
 """Seconds for which a thread that computes keeps the interpreter, while the event loop waits for it."""
 
 
-class Door:
+class Listener:
     """An open port, and who may come in.
 
     Attributes:
@@ -43,7 +43,7 @@ class Door:
 
 
 @contextlib.contextmanager
-def opened(config: GatewayConfig, place: WorkerPlace | None = None) -> Iterator[Door]:
+def opened(config: GatewayConfig, place: WorkerPlace | None = None) -> Iterator[Listener]:
     """Open the port, before anything is loaded that takes its time.
 
     Args:
@@ -54,17 +54,17 @@ def opened(config: GatewayConfig, place: WorkerPlace | None = None) -> Iterator[
       ConfigError: other machines could ask without a token, the port is in use, or so many games cannot be.
     """
     token = token_of(config.token_file)
-    if token is None and not is_of_this_machine(config.host):
+    if token is None and not serves_loopback_only(config.host):
         raise ConfigError(
             f"token_file: expected a file with a token, since {config.host} can be reached from other machines, "
             "found none"
         )
-    make_room_for_files(config.sessions, peers=place is not None)
+    raise_open_file_limit(config.sessions, peers=place is not None)
     with listen(config.host, config.port) if place is None else socket.socket(fileno=place.descriptor) as listening:
-        yield Door(config, Access(token, config.allow_origins), listening)
+        yield Listener(config, Access(token, config.allow_origins), listening)
 
 
-def serve(gateway: Gateway, door: Door, config: GatewayConfig, line: str, place: WorkerPlace | None = None) -> int:
+def serve(gateway: Gateway, door: Listener, config: GatewayConfig, line: str, place: WorkerPlace | None = None) -> int:
     """Serve until a signal says to close, and until games have ended then; return the exit code.
 
     Args:
@@ -104,7 +104,7 @@ async def _serve(gateway: Gateway, server: HttpServer, line: str, *, supervised:
         loop.add_signal_handler(number, close)
     if supervised:  # the other end of standard input closes when who has started this process is gone
         loop.add_reader(sys.stdin.fileno(), _close_once, loop, told_to_close)
-    serving, clock = loop.create_task(server.serve()), loop.create_task(gateway.look_after())
+    serving, clock = loop.create_task(server.serve()), loop.create_task(gateway.run_maintenance())
     starting = loop.create_task(server.started())
     await asyncio.wait({starting, serving}, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():  # it could not start, and raises why

@@ -12,7 +12,7 @@ HELD = 0.25
 logger = logging.getLogger(__name__)
 
 
-class StackWatch:
+class LoopWatchdog:
     """Looks, from a thread of its own, at when the loop last said that it goes on."""
 
     def __init__(self) -> None:

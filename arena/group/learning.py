@@ -68,7 +68,7 @@ class LearningMember(Member):
         self._last = self.updates + config.checkpoint.updates if config.deterministic else None
 
     @abstractmethod
-    def build_again(self, seed: int) -> Any:
+    def rebuild_policy(self, seed: int) -> Any:
         """Return a new policy in place of the one that learns."""
 
     @property
@@ -128,19 +128,19 @@ class LearningMember(Member):
     def write_part(self, order: WriteCheckpoint) -> bool:
         """See ``Member``; what the player sees lies beside its snapshots."""
         written = super().write_part(order)
-        self._write_what_it_sees(RunDirectory(self.context.config.run_root, self.context.config.name))
+        self._write_spaces(RunDirectory(self.context.config.run_root, self.context.config.name))
         return written
 
     def write_snapshot(self, run: RunDirectory) -> None:
         """See ``Member``; what the player sees lies beside it."""
         super().write_snapshot(run)
-        self._write_what_it_sees(run)
+        self._write_spaces(run)
 
     @abstractmethod
     def spaces(self) -> EntitySpaces:
         """Return what an entity of the player sees and does."""
 
-    def _write_what_it_sees(self, run: RunDirectory) -> None:
+    def _write_spaces(self, run: RunDirectory) -> None:
         """Write the player's spaces and a sample of its observations: all that serving and exporting need."""
         if self.channel.rank or not self.learns:
             return
@@ -174,7 +174,7 @@ class LearningMember(Member):
         """
         group = self.channel
         if group.rank == 0:
-            self.look_into_mailbox()
+            self.poll_mailbox()
         order = self.checkpoint_asked if group.rank == 0 else None
         # Decisions are taken on what the whole group sums up: the first rank alone contributes the orders.
         agreed = np.array([taken, self.stop_asked, order is not None, self.restart_asked is not None], np.float64)
@@ -230,7 +230,7 @@ class LearningMember(Member):
         """Begin again, as the league wants: other weights, a new optimizer, schedules from their beginning."""
         assert self.league is not None
         self.league.restarts, self.league.restarted_at = restart.number, self.steps
-        policy = self.build_again(derive_seed(self.seed, "restart", restart.number))
+        policy = self.rebuild_policy(derive_seed(self.seed, "restart", restart.number))
         registry.load_policy_weights(policy, self.league.weights_file(restart.path))
         self.policies[0] = policy
         self.league.forget_configuration()

@@ -21,11 +21,11 @@ from arena.protocol.messages import (
     CheckpointPart,
     Finished,
     Gather,
-    Joined,
     LoggedScalar,
     Note,
     NotWritten,
     Progress,
+    RankReady,
     Restart,
     StateSaved,
     StopLearning,
@@ -288,7 +288,7 @@ class Member(PlayerProcess, ABC):
     def join(self, learns: bool) -> None:
         """Tell the root how the player takes part."""
         if self.channel.rank == 0:
-            self.context.mailbox.post(0, Joined(self.player, self.channel.size, learns, self.act_learn))
+            self.context.mailbox.post(0, RankReady(self.player, self.channel.size, learns, self.act_learn))
 
     def finish(self) -> None:
         """Write the weights, since the run may go on for long, and tell the root that the budget is spent."""
@@ -305,7 +305,7 @@ class Member(PlayerProcess, ABC):
         report = Progress(self.player, self.reporter, steps, self.updates, pooled, dict(self.metrics), logged)
         self.context.mailbox.post(0, report)
 
-    def look_into_mailbox(self) -> None:
+    def poll_mailbox(self) -> None:
         """Take the root's orders, which the first worker of a group gets, and what the group's other workers say."""
         while (mail := self.context.mailbox.poll(StopLearning, WriteCheckpoint, Restart, Gather)) is not None:
             if isinstance(mail[1], StopLearning):
@@ -317,11 +317,11 @@ class Member(PlayerProcess, ABC):
             else:
                 self.restart_asked = mail[1]
 
-    def write_alone(self) -> None:
+    def serve_write_orders(self) -> None:
         """Write what the root has asked this player for, if it has, while the group learns nothing."""
         if self.channel.rank:
             return
-        self.look_into_mailbox()
+        self.poll_mailbox()
         if self.checkpoint_asked is not None:
             order, self.checkpoint_asked = self.checkpoint_asked, None
             if self.learns and self.write_part(order):

@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.protocol.experience import OVER, PROGRESS, STEPS, VERSION, VERSION_WORDS
-from arena.protocol.wire import Carver
+from arena.protocol.wire import BufferLayout
 
 
 class VersionHeader(NamedTuple):
@@ -37,7 +37,7 @@ class PublishedWeights:
     def __init__(self, policy: Any) -> None:
         """Lay out what a policy says that acting needs: ``acting_state``, else ``weights``, else ``state_dict``."""
         self._policy = policy
-        carver = Carver()
+        carver = BufferLayout()
         self._header = carver.want((VERSION_WORDS,), np.int64)
         self._carver = carver
         self._numbers = {}
@@ -58,7 +58,7 @@ class PublishedWeights:
 
     def write(self, place: np.ndarray, header: VersionHeader) -> None:
         """Write the policy's present weights to a place of ``size`` bytes."""
-        _, arrays = self._carver.carve(place)
+        _, arrays = self._carver.allocate(place)
         words = arrays[self._header]
         words[[VERSION, STEPS, OVER]] = header.version, header.steps, header.over
         progress = float("nan") if header.progress is None else header.progress
@@ -77,7 +77,7 @@ class PublishedWeights:
         """Return a version as named torch tensors, views of its place."""
         import torch
 
-        _, arrays = self._carver.carve(place)
+        _, arrays = self._carver.allocate(place)
         return {name: torch.from_numpy(arrays[number]) for name, number in self._numbers.items()}
 
     def load(self, place: np.ndarray) -> None:

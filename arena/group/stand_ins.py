@@ -9,12 +9,12 @@ from gymnasium.vector.utils import batch_space
 from arena.envs.interface import EntitySpaces
 
 
-class StandInError(RuntimeError):
+class PlaceholderError(RuntimeError):
     """A policy wanted to step the environment that it was only shown."""
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
-    raise StandInError("this environment cannot be stepped: outside a run, a policy can only act")
+    raise PlaceholderError("this environment cannot be stepped: outside a run, a policy can only act")
 
 
 class _Env(gymnasium.Env):
@@ -37,7 +37,7 @@ class _VectorEnv(gymnasium.vector.VectorEnv):
     reset = step = _refuse
 
 
-def stand_in_env(entities: Sequence[EntitySpaces], copies: int, autoreset: str) -> Any:
+def placeholder_env(entities: Sequence[EntitySpaces], copies: int, autoreset: str) -> Any:
     """Return something with the spaces, and of the kind, of the proxy that a worker would give to a policy.
 
     Args:
@@ -53,7 +53,7 @@ def stand_in_env(entities: Sequence[EntitySpaces], copies: int, autoreset: str) 
 def _parallel_env(entities: Sequence[EntitySpaces]) -> Any:
     from pettingzoo import ParallelEnv
 
-    class StandIn(ParallelEnv):
+    class Placeholder(ParallelEnv):
         reset = step = _refuse
 
         def __init__(self) -> None:
@@ -68,10 +68,10 @@ def _parallel_env(entities: Sequence[EntitySpaces]) -> Any:
         def action_space(self, agent: str) -> gymnasium.Space:
             return self.action_spaces[agent]
 
-    return StandIn()
+    return Placeholder()
 
 
-class LoneGroup:
+class SingleWorkerGroup:
     """A group with one member, without MPI; see ``arena.worker.group.Group``."""
 
     rank, size = 0, 1

@@ -264,7 +264,7 @@ def _check(args: argparse.Namespace, config: "RunConfig") -> int:
     if args.hosts is None:
         check_memory(needs, config, ranks, memory_for_job())
     run = RunDirectory(config.run_root, config.name)
-    run.check(run.goes_on(_resume(args)))
+    run.check(run.continues(_resume(args)))
     return ranks
 
 

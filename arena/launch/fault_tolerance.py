@@ -15,7 +15,7 @@ from arena.common.errors import GO_ON
 from arena.common.waiting import Waiter, do_nothing
 from arena.comms import Mailbox, World
 from arena.config.run import Round, RunConfig
-from arena.launch.fault_tolerance_probe import why_not_tolerant
+from arena.launch.fault_tolerance_probe import fault_tolerance_obstacle
 from arena.plan.layout import Plan, plan, ranks_needed, reduced
 from arena.protocol.messages import RecoveryOrder, SurvivorState
 
@@ -40,7 +40,7 @@ class FaultTolerance:
         revocable = world.revocable(waiter)
         why = None
         if world.rank == 0:
-            why = why_not_tolerant(revocable)
+            why = fault_tolerance_obstacle(revocable)
             if why is not None:
                 text = f"warning: fault_tolerance: ulfm: {why}; the job ends if a rank dies"
                 print(text, file=sys.stderr, flush=True)

@@ -34,7 +34,7 @@ def survived() -> tuple[float | None, bool]:
     return None, True
 
 
-def why_not_tolerant(revocable: bool) -> str | None:
+def fault_tolerance_obstacle(revocable: bool) -> str | None:
     """Return why this job would not outlive a dead rank, or None; ``revocable`` is ``World.revocable``'s answer."""
     if not launcher_env.is_fault_tolerant():
         return "mpirun was started without --with-ft ulfm (Open MPI only), so that deaths are not reported"

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from arena.common.errors import GO_ON, ConfigError
 from arena.launch.leftovers import VARIABLE, own_folder, wait_until_unused
-from arena.launch.mpirun_output import pass_on, signal_in, write_error
+from arena.launch.mpirun_output import forward_output, signal_in, write_error
 from arena.launch.parent import client
 from arena.system import launcher_env
 from arena.system.processes import die_with_parent
@@ -266,9 +266,11 @@ def _run(
         quiet.set()
         child.send_signal(signal.SIGTERM)
     assert child.stderr is not None
-    errors = threading.Thread(target=pass_on, args=(child.stderr.fileno(), part_of, not_started, quiet), daemon=True)
+    errors = threading.Thread(
+        target=forward_output, args=(child.stderr.fileno(), part_of, not_started, quiet), daemon=True
+    )
     errors.start()
-    threading.Thread(target=_end_where_stuck, args=(child, stuck_after, stuck), daemon=True).start()
+    threading.Thread(target=_kill_if_stuck, args=(child, stuck_after, stuck), daemon=True).start()
     code = child.wait()
     errors.join(timeout=1.0)  # a stray grandchild may hold the pipe open
     if asked > 1:
@@ -287,7 +289,7 @@ def _run(
     return Ended(code if code >= 0 else 128 - code, asked > 0)
 
 
-def _end_where_stuck(mpirun: subprocess.Popen, stuck_after: float, stuck: threading.Event) -> None:
+def _kill_if_stuck(mpirun: subprocess.Popen, stuck_after: float, stuck: threading.Event) -> None:
     """Kill an mpirun that stays when all that it started here has ended: Open MPI's sometimes waits for itself."""
     since = None
     while mpirun.poll() is None:

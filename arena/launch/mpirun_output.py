@@ -47,7 +47,7 @@ def of_a_death(message: bytes, part_of: Callable[[int], str]) -> bytes | None:
     return f"error: rank {rank} on {node}{what} was killed by {signal_in(number)}; {GO_ON}\n".encode()
 
 
-def pass_on(
+def forward_output(
     source: int, part_of: Callable[[int], str], not_started: threading.Event, quiet: threading.Event | None = None
 ) -> None:
     """Copy mpirun's standard error to ours as it comes, without the messages that are only noise.
@@ -62,11 +62,11 @@ def pass_on(
         if FAILED_TO_START in chunk:
             not_started.set()
         # Open MPI ends the text of an aborted job with a zero byte, for which grep takes a log to be binary.
-        held = without_noise(held + chunk.replace(b"\0", b""), part_of)
+        held = filter_noise(held + chunk.replace(b"\0", b""), part_of)
     write_error(held)
 
 
-def without_noise(data: bytes, part_of: Callable[[int], str] = lambda rank: "") -> bytes:
+def filter_noise(data: bytes, part_of: Callable[[int], str] = lambda rank: "") -> bytes:
     """Write what can be written of ``data``; return what must wait for more: the start of a framed message."""
     while opening := BANNER.search(data):
         write_error(data[: opening.start()])

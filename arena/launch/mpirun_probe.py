@@ -56,7 +56,7 @@ def _launchers_above() -> Iterator[str]:
         process = int(status.rpartition(")")[2].split()[1])
 
 
-def agree(kind: str, library: str) -> bool:
+def is_compatible(kind: str, library: str) -> bool:
     """Whether a launcher of this kind can start ranks of this library; MPICH and Intel MPI speak the same protocol."""
     if kind == "SLURM":
         return True

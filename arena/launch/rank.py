@@ -27,7 +27,7 @@ from arena.protocol.messages import Failure, Note, RoundOver, RoundStart, SaveSt
 from arena.records.lease import LeaseLostError
 from arena.records.run_directory import Resume, RunDirectory
 from arena.system.control_groups import memory_for_job
-from arena.system.cores import keeping_to
+from arena.system.cores import pinned_to
 from arena.system.launcher_env import CHECKED, ranks_on_machine, started_by_mpi
 from arena.system.processes import die_with_parent
 from arena.system.stack_dump import StackCollector, StackReporter
@@ -80,7 +80,7 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
             print(f"error: {ALONE.format(ranks=started[1])}", file=sys.stderr, flush=True)
         return 2
     setup_waiter = _waiter(world, WaitConfig(), lambda text: print(f"rank {world.rank} {text}", file=sys.stderr))
-    config, run, goes_on = _agree_on_config(world, setup_waiter, path, overrides, resume, refused)
+    config, run, continues = _agree_on_config(world, setup_waiter, path, overrides, resume, refused)
     if config is None:
         return 2
     if world.rank:  # code of users may change the folder; the root runs none
@@ -101,7 +101,7 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
         rank.fault_tolerance.prepare(setup_waiter)
     code = 0
     if world.rank == 0:
-        code = rank.run_root(goes_on, stopped_code, early)
+        code = rank.run_root(continues, stopped_code, early)
     else:
         rank.answer_while_waiting()
         rank.run_member()
@@ -140,7 +140,7 @@ def _agree_on_config(
     """
     config: RunConfig | None = None
     run: RunDirectory | None = None
-    goes_on = False
+    continues = False
     if world.rank == 0:
         try:
             if refused:
@@ -148,8 +148,8 @@ def _agree_on_config(
             config = load_config(path, overrides)
             run = RunDirectory(config.run_root, config.name)
             run.take_lease()
-            goes_on = run.goes_on(resume)
-            if goes_on and run.config.is_file():
+            continues = run.continues(resume)
+            if continues and run.config.is_file():
                 kept = kept_settings(path, overrides, run.config)
                 if kept:
                     settings = ", ".join(kept)
@@ -164,13 +164,13 @@ def _agree_on_config(
                 "hosts": world.hosts,
                 "rounds": [_plan_as_data(p) for p in plans],
             }
-            run.create(config.to_yaml(), described, goes_on)
+            run.create(config.to_yaml(), described, continues)
         except ConfigError as error:
             config = None
             if run is not None:
                 run.release_lease()
             print(f"error: {error}", file=sys.stderr, flush=True)
-    return world.share(config, waiter), run, goes_on
+    return world.share(config, waiter), run, continues
 
 
 def _plan_as_data(planned: Any) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def _waiter(world: World, waits: WaitConfig, on_warn: Callable[[str], None]) -> 
         warn_after=waits.warn_after,
         abort_after=waits.abort_after,
         on_warn=on_warn,
-        check=world.stir,
+        check=world.make_progress,
     )
 
 
@@ -310,13 +310,13 @@ class Rank:
 
     def _run_rounds(self, root: Any) -> None:
         """Announce one round after the other and supervise it."""
-        from arena.root.process import keep_reading
+        from arena.root.process import polling_waiter
 
-        reading = keep_reading(root, self.waiter)
-        goes_on = True
-        while goes_on:
+        reading = polling_waiter(root, self.waiter)
+        continues = True
+        while continues:
             try:
-                goes_on = self._lead_round(root, reading)
+                continues = self._lead_round(root, reading)
             except Exception as error:
                 self.fault_tolerance.recover(error, partial(self.fault_tolerance.recover_as_root, root))
 
@@ -368,11 +368,11 @@ class Rank:
     def run_member(self) -> None:
         """Go through all rounds as any other rank."""
         ignore_signals()  # the root alone decides when one ends the run; the others are told
-        goes_on = True
+        continues = True
         try:
-            while goes_on:
+            while continues:
                 try:
-                    goes_on = self._follow_round()
+                    continues = self._follow_round()
                 except Exception as error:
                     self.fault_tolerance.recover(
                         error, lambda: self.fault_tolerance.recover_as_member(self.roles.worker, self.log)
@@ -399,7 +399,7 @@ class Rank:
         home = ANYWHERE
         if me.match is not None and not round_.rows[planned.matches[me.match].row].outside:
             home = place_of(me.match, planned, round_, self.config, self.world.cores_here)
-        with keeping_to(home.core):
+        with pinned_to(home.core):
             self.roles.serve(context, channel, home.neighbours)
         if me.role != "idle":
             self.mailbox.post(0, RoundOver(self.world.rank, me.role, "torch" in sys.modules))
@@ -433,7 +433,7 @@ class Rank:
         try:
             self.mailbox.post(0, failure)
             while time.monotonic() < patience:
-                self.world.stir()  # lets the message leave
+                self.world.make_progress()  # lets the message leave
                 self._answer_rescue()
                 time.sleep(0.01)
         except Exception:  # the root is gone, or ends the job at this moment: nothing more can be reported to it

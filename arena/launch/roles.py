@@ -7,7 +7,7 @@ from typing import Any
 
 from arena.common import registry
 from arena.common.waiting import Waiter, do_nothing
-from arena.comms import GroupChannel, LoneMember, Mailbox, World
+from arena.comms import GroupChannel, Mailbox, SingleMember, World
 from arena.config.gateway import ExternalSettings
 from arena.config.run import RunConfig
 from arena.group.context import Context
@@ -183,7 +183,7 @@ class Roles:
 
     def _serve_runner(self, context: Context) -> None:
         """Have the environment and all seats of a match, by turns."""
-        from arena.environment.by_turns import play_by_turns
+        from arena.environment.by_turns import run_cooperatively
         from arena.learning import rollout  # noqa: F401 (see below)
 
         assert context.me.match is not None
@@ -195,7 +195,7 @@ class Roles:
         for number, seat in enumerate(context.plan.matches[context.me.match].seats):
             registry.policy_class(self.config.players[seat.player].use)  # what it imports is no part's turn, nor a hang
             parts[f"worker of {seat.player!r} on seat {number}"] = partial(self._serve_seat, context, number)
-        play_by_turns(parts, self.waiter, self.log)
+        run_cooperatively(parts, self.waiter, self.log)
 
     def _serve_seat(self, context: Context, number: int, waiter: Waiter) -> None:
         """Be the worker of one of several seats that this rank has."""
@@ -211,7 +211,7 @@ class Roles:
         from arena.worker.act_learn import ActLearnWorker
 
         places = context.plan.places[player]
-        member = LoneMember(places.index((match, number)), len(places))
+        member = SingleMember(places.index((match, number)), len(places))
         self._serve_on_seat(ActLearnWorker(context, member, self.world.rank))
 
     def _check_kind(self, context: Context) -> None:

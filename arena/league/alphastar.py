@@ -55,7 +55,7 @@ class MainExploiter(BattleActivePlayer):
     founds_history = False
     needs_active: ClassVar[tuple[type[Player], ...]] = (MainPlayer,)
 
-    def yardstick(self) -> np.ndarray:
+    def reference_opponents(self) -> np.ndarray:
         """Return the indices of the active main players."""
         return self.payoff.roster.active(MainPlayer)
 
@@ -89,7 +89,7 @@ class LeagueExploiter(BattleActivePlayer):
         return self.chance(self.cfg.mutate_prob)
 
 
-class BestResponder(BattleActivePlayer):
+class BestResponsePlayer(BattleActivePlayer):
     """Learns to beat the Nash mixture of history: the oracle of PSRO (Lanctot et al., 2017).
 
     Its phases are all of one length, so that schedules can end with them: how strong it is says nothing where the
@@ -119,7 +119,7 @@ class SelfPlayer(BattleActivePlayer):
     Config = SelfPlayerConfig
     cfg: SelfPlayerConfig
 
-    def yardstick(self) -> np.ndarray:
+    def reference_opponents(self) -> np.ndarray:
         """Return the indices of its own history."""
         return self.payoff.roster.historical(parent=self.player_id)
 

@@ -17,7 +17,7 @@ PLAYERS = {
     "main_player": "arena.league.alphastar:MainPlayer",
     "main_exploiter": "arena.league.alphastar:MainExploiter",
     "league_exploiter": "arena.league.alphastar:LeagueExploiter",
-    "best_responder": "arena.league.alphastar:BestResponder",
+    "best_responder": "arena.league.alphastar:BestResponsePlayer",
     "self_player": "arena.league.alphastar:SelfPlayer",
 }
 

@@ -14,7 +14,7 @@ from arena.league.settings import LeagueConfig
 WEIGHTS = "players/{player_id}/latest.safetensors"
 
 
-def found_players(
+def initial_players(
     cfg: LeagueConfig,
     default_players: Mapping[str, int],
     default_settings: Mapping[str, Mapping[str, Any]],
@@ -60,7 +60,9 @@ def found_players(
                 yield player
 
 
-def found_history(cfg: LeagueConfig, players: Sequence[ActivePlayer]) -> tuple[list[HistoricalPlayer], dict[str, str]]:
+def initial_history(
+    cfg: LeagueConfig, players: Sequence[ActivePlayer]
+) -> tuple[list[HistoricalPlayer], dict[str, str]]:
     """Return the first historical players, and for each active player's id the weights that a reset goes back to.
 
     The parent of each is an active player of its category that really exists.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
-from arena.league.founding import check, found_history, found_players
+from arena.league.founding import check, initial_history, initial_players
 from arena.league.payoff import BattleSharedPayoff, create_payoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, HistoricalPlayer
 from arena.league.settings import LeagueConfig, changes, checked
@@ -82,9 +82,9 @@ class BaseLeagueManager:
         self.payoff = create_payoff(self.cfg.payoff or {"type": self.payoff_type})
         self.active_players: list[ActivePlayer] = []
         self.historical_players: list[HistoricalPlayer] = []
-        for player in found_players(self.cfg, self.default_players, self.default_settings, self.payoff):
+        for player in initial_players(self.cfg, self.default_players, self.default_settings, self.payoff):
             self._add(player)
-        history, self._reset_paths = found_history(self.cfg, self.active_players)
+        history, self._reset_paths = initial_history(self.cfg, self.active_players)
         check(self.cfg, self.active_players, history)
         for frozen in history:
             self._add(frozen)

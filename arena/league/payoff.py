@@ -12,7 +12,7 @@ import numpy as np
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
 from arena.league.ratings import Ratings
-from arena.league.report import Malformed, battle_report, solo_report
+from arena.league.report import InvalidReport, battle_report, solo_report
 from arena.league.roster import Roster
 from arena.league.settings import BattlePayoffConfig, SoloPayoffConfig, checked
 
@@ -163,7 +163,7 @@ class BattleSharedPayoff:
         """
         try:
             sides, games, returns = battle_report(job_info, self.roster)
-        except Malformed as error:
+        except InvalidReport as error:
             logger.warning("a result was refused: %s", error)
             return False
         teams = [tuple(sorted(set(side))) for side in sides]
@@ -328,10 +328,10 @@ class SoloSharedPayoff:
             results = solo_report(job_info)
             launched = job_info.get("launch_player")
             if not isinstance(launched, str) or launched not in self.roster:
-                raise Malformed(f"expected the active player's id as launch_player, found {launched!r}")
+                raise InvalidReport(f"expected the active player's id as launch_player, found {launched!r}")
             if not self.roster.players[self.roster.index(launched)].active:
-                raise Malformed(f"expected the active player's id as launch_player, found {launched!r}")
-        except Malformed as error:
+                raise InvalidReport(f"expected the active player's id as launch_player, found {launched!r}")
+        except InvalidReport as error:
             logger.warning("a result was refused: %s", error)
             return False
         self._results.extend(results)

@@ -257,7 +257,7 @@ class BattleActivePlayer(ActivePlayer):
         except ConfigError as error:
             raise ConfigError(f"{self.player_id} finds no opponent by its branch {name!r}: {error}") from error
 
-    def yardstick(self) -> np.ndarray:
+    def reference_opponents(self) -> np.ndarray:
         """Return the indices of the players that include those that it must beat to end a phase early."""
         return self.payoff.roster.historical()
 
@@ -266,9 +266,9 @@ class BattleActivePlayer(ActivePlayer):
 
         It has to have met ``strong_against`` of them, or all where there are fewer, often enough for a win rate.
         """
-        yardstick, limit = self.yardstick(), self.cfg.strong_against
-        met = self.payoff.latest(self.player_id, yardstick, limit)
-        if not len(met) or len(met) < min(len(yardstick), limit or len(yardstick)):
+        reference_opponents, limit = self.reference_opponents(), self.cfg.strong_against
+        met = self.payoff.latest(self.player_id, reference_opponents, limit)
+        if not len(met) or len(met) < min(len(reference_opponents), limit or len(reference_opponents)):
             return False
         return self.lowest_win_rate(met) > self.cfg.strong_win_rate
 

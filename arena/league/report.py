@@ -11,7 +11,7 @@ TWO_SIDED = {"wins": (1, 2), "draws": (1, 1), "losses": (2, 1)}
 """A result as the first of two sides sees it -> the ranks of both."""
 
 
-class Malformed(ValueError):
+class InvalidReport(ValueError):
     """A report that cannot be counted; the text says why."""
 
 
@@ -36,21 +36,21 @@ def battle_report(job_info: Mapping[str, Any], known: Container[str]) -> BattleR
     ``job_info["returns"]``, which may be left out, a number for each side of each game.
 
     Raises:
-      Malformed: an id or a result is unknown, or the shape is wrong.
+      InvalidReport: an id or a result is unknown, or the shape is wrong.
     """
     sides, results = _list(job_info, "sides"), _list(job_info, "results")
     teams = tuple((side,) if isinstance(side, str) else _team(side) for side in sides)
     if len(teams) < 2:
-        raise Malformed(f"expected at least two sides, found {len(teams)}")
+        raise InvalidReport(f"expected at least two sides, found {len(teams)}")
     for player_id in (member for team in teams for member in team):
         if player_id not in known:
-            raise Malformed(f"expected ids of players, found {player_id!r}, which no match plays")
+            raise InvalidReport(f"expected ids of players, found {player_id!r}, which no match plays")
     games = tuple(_ranks(result, len(teams)) for result in results)
     if job_info.get("returns") is None:
         return BattleReport(teams, games)
     returns = _list(job_info, "returns")
     if len(returns) != len(games):
-        raise Malformed(f"expected the returns of {len(games)} games, found {len(returns)}")
+        raise InvalidReport(f"expected the returns of {len(games)} games, found {len(returns)}")
     return BattleReport(teams, games, tuple(_numbers(game, len(teams), "returns") for game in returns))
 
 
@@ -58,21 +58,21 @@ def solo_report(job_info: Mapping[str, Any]) -> tuple[float, ...]:
     """Read ``job_info["results"]``: one finite number per episode.
 
     Raises:
-      Malformed: one of them is something else.
+      InvalidReport: one of them is something else.
     """
     results = _list(job_info, "results")
     for result in results:
         if not _is_number(result):
-            raise Malformed(f"expected a finite number per episode, found {result!r}")
+            raise InvalidReport(f"expected a finite number per episode, found {result!r}")
     return tuple(float(result) for result in results)
 
 
 def _list(job_info: Mapping[str, Any], key: str) -> Sequence[Any]:
     if not isinstance(job_info, Mapping):
-        raise Malformed(f"expected a mapping, found {job_info!r}")
+        raise InvalidReport(f"expected a mapping, found {job_info!r}")
     value = _plain(job_info.get(key))
     if not isinstance(value, (list, tuple)):
-        raise Malformed(f"expected a list of {key}, found {value!r}")
+        raise InvalidReport(f"expected a list of {key}, found {value!r}")
     return value
 
 
@@ -83,14 +83,14 @@ def _plain(value: Any) -> Any:
 
 def _team(side: Any) -> tuple[str, ...]:
     if not isinstance(side, (list, tuple)) or not side or not all(isinstance(member, str) for member in side):
-        raise Malformed(f"expected a player's id or a list of ids as a side, found {side!r}")
+        raise InvalidReport(f"expected a player's id or a list of ids as a side, found {side!r}")
     return tuple(side)
 
 
 def _ranks(result: Any, sides: int) -> tuple[float, ...]:
     if isinstance(result, str):
         if sides != 2 or result not in TWO_SIDED:
-            raise Malformed(f"expected wins, draws or losses (two sides) or {sides} ranks, found {result!r}")
+            raise InvalidReport(f"expected wins, draws or losses (two sides) or {sides} ranks, found {result!r}")
         return TWO_SIDED[result]
     return _numbers(result, sides, "ranks")
 
@@ -98,7 +98,7 @@ def _ranks(result: Any, sides: int) -> tuple[float, ...]:
 def _numbers(found: Any, sides: int, what: str) -> tuple[float, ...]:
     found = _plain(found)
     if not isinstance(found, (list, tuple)) or len(found) != sides or not all(_is_number(number) for number in found):
-        raise Malformed(f"expected {sides} {what}, one for each side, found {found!r}")
+        raise InvalidReport(f"expected {sides} {what}, one for each side, found {found!r}")
     return tuple(float(number) for number in found)  # none of NumPy's: they are no JSON values
 
 

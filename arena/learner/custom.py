@@ -11,12 +11,12 @@ from arena.group.context import Context
 from arena.group.custom import keywords_of, restore_custom, state_of_custom
 from arena.group.member import Member
 from arena.group.published import PublishedWeights, VersionHeader
-from arena.group.stand_ins import LoneGroup, stand_in_env
+from arena.group.stand_ins import SingleWorkerGroup, placeholder_env
 from arena.learner.workers import Workers
 from arena.protocol.messages import LoggedScalar
 
 
-class _LearnersGroup(LoneGroup):
+class _LearnersGroup(SingleWorkerGroup):
     """What the policy knows its group by, where it learns: one that learns alone, and logs."""
 
     def __init__(self, learner: "CustomLearner") -> None:
@@ -47,7 +47,7 @@ class CustomLearner(Member):
         self._calls: dict[str, int] = {}
         self._workers = Workers(self)
         offer = self._workers.channels[0].offer
-        env = stand_in_env(offer.entities, offer.lanes, "next_step")
+        env = placeholder_env(offer.entities, offer.lanes, "next_step")
         self.policy = self.policy_class(env, _LearnersGroup(self), **keywords_of(self))
         self.set_up_torch()
         restore_custom(self, self.policy)
@@ -92,11 +92,11 @@ class CustomLearner(Member):
                 if metrics:
                     self.log(metrics)
             if self.housekeeping.due():
-                self.write_alone()
+                self.serve_write_orders()
             if over or self.reporting.due():
                 self._report()
         self._publish(number + 1, over=True)
-        self._workers.let_go(self._learned)
+        self._workers.drain_workers(self._learned)
 
     def _take(self, number: int) -> list[dict[str, np.ndarray]]:
         """Return the batches number ``number`` of the workers that have not checked out before."""
@@ -104,7 +104,7 @@ class CustomLearner(Member):
         for each in self._workers.channels:
             if each.checked_out is not None and each.checked_out <= number:
                 continue
-            thing = each.await_thing(number)
+            thing = each.wait_for_object(number)
             if thing is not None:
                 found, version, taken, batch = thing
                 self._workers.greatest_lag = max(

@@ -29,7 +29,7 @@ class Learner(LearningMember):
         self._workers = Workers(self)
         self._channels = self._workers.channels
         self._spaces = self._channels[0].offer.entities[0]
-        self.begin_policies([self.build_again(self.seed)])
+        self.begin_policies([self.rebuild_policy(self.seed)])
         policy = self.policy
         self._weights = PublishedWeights(policy)
         self._workers.answer(self._weights.size)
@@ -51,10 +51,10 @@ class Learner(LearningMember):
         self.join(self.learns)
         self.publish(at_once=True, finished=self.steps >= self.budget)
 
-    def build_again(self, seed: int) -> Any:
+    def rebuild_policy(self, seed: int) -> Any:
         """See ``LearningMember``."""
         policy = build(self, self._spaces, lanes=self._workers.lanes, seed=derive_seed(seed, "block", 0))
-        policy.looks_back = False  # the memory of its lanes is with those who act
+        policy.recomputes_outputs = False  # the memory of its lanes is with those who act
         return policy
 
     @property
@@ -83,7 +83,7 @@ class Learner(LearningMember):
                 self._learn()
         if self.channel.rank == 0:
             self.finish()
-        self._workers.let_go(self.learned)
+        self._workers.drain_workers(self.learned)
 
     def _learn(self) -> None:
         number, over = 0, False
@@ -116,7 +116,7 @@ class Learner(LearningMember):
         from arena.learning.rollout import SEQUENCE, SPENT, TAKEN, VERSION, WAITED
 
         began, lane, taken = time.perf_counter(), 0, 0
-        places = [each.await_rollout(number) for each in self._channels]
+        places = [each.wait_for_rollout(number) for each in self._channels]
         self._waited += time.perf_counter() - began
         self._lags, self._waits, self._spent = [], 0, 0
         for each, parts, place in zip(self._channels, self._parts, places, strict=True):

@@ -79,7 +79,7 @@ class Workers:
             )
         return lag
 
-    def let_go(self, learned: int) -> None:
+    def drain_workers(self, learned: int) -> None:
         """Drop what still comes, and answer the root, until every worker has checked out and its match is over.
 
         Args:
@@ -92,7 +92,7 @@ class Workers:
         while any(each.checked_out != each.received for each in self.channels):
             self.dropped += sum(each.drop_late() for each in self.channels)
             if member.housekeeping.due():
-                member.write_alone()
+                member.serve_write_orders()
             member.context.waiter.check()
             time.sleep(PAUSE)
         sent = sum(each.received for each in self.channels)

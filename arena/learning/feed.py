@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from arena.envs.interface import EntitySpaces
-from arena.learning.pace import Pace
+from arena.learning.pace import UpdateRatio
 from arena.learning.reducer import Reducer
 from arena.learning.replay import Replay
 from arena.learning.rollout import Rollout
@@ -59,7 +59,7 @@ class ReplayFeed:
         """Prepare; see ``Transitions`` for the first three and ``Replay`` for priorities. ``random`` draws rows."""
         self._settings, self._random, self._priority = settings, random, priority
         self._transitions = Transitions(spaces, extras, lanes=lanes, gamma=settings.gamma, n_step=settings.n_step)
-        self.pace = Pace(ratio=settings.ratio, batch_size=settings.batch_size, warmup=settings.warmup)
+        self.pace = UpdateRatio(ratio=settings.ratio, batch_size=settings.batch_size, warmup=settings.warmup)
         self._replay: Replay | None = None
         self._stored: Mapping[str, np.ndarray] = {}
         self._batch = np.zeros(0, self._transitions.dtype)

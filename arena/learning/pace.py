@@ -11,7 +11,7 @@ from arena.learning.reducer import Reducer
 ROUNDING = 1e-6  # of a step: more than a product of float64 is off, so that 100 transitions at 0.29 pay for 29
 
 
-class Burst(NamedTuple):
+class UpdateBudget(NamedTuple):
     """The gradient steps of a group after a rollout.
 
     Attributes:
@@ -25,7 +25,7 @@ class Burst(NamedTuple):
     least_share: float = math.inf
 
 
-class Pace:
+class UpdateRatio:
     """Keeps gradient steps in proportion to transitions, over all workers of a player.
 
     What is collected before the group holds ``warmup`` rows pays for nothing. All that follows pays for ``ratio`` steps
@@ -54,7 +54,7 @@ class Pace:
         """Whether no transition has paid for anything yet."""
         return self.free == self.collected
 
-    def burst(self, group: Reducer, fresh: int, stored: int, least_share: float = math.inf) -> Burst:
+    def burst(self, group: Reducer, fresh: int, stored: int, least_share: float = math.inf) -> UpdateBudget:
         """Return the gradient steps that follow a rollout; all workers call it together.
 
         Args:
@@ -70,7 +70,7 @@ class Pace:
         self.collected += new
         if self.held < self._warmup or not self.held:
             self.free += new
-            return Burst(0, 0)
+            return UpdateBudget(0, 0)
         steps = int(self._ratio * (self.collected - self.free) + ROUNDING) - self.steps
         self.steps += max(0, steps)
         count = 0
@@ -79,7 +79,7 @@ class Pace:
             part = even_slices(self._batch_size, len(holders))[int(np.searchsorted(holders, group.rank))]
             count = part.stop - part.start
         shares = table[:, 2][table[:, 2] > 0]
-        return Burst(max(0, steps), count, float(shares.min()) if len(shares) else math.inf)
+        return UpdateBudget(max(0, steps), count, float(shares.min()) if len(shares) else math.inf)
 
     def state(self) -> np.ndarray:
         """Return the counters, int64 ``[3]``."""

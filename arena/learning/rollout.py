@@ -8,7 +8,7 @@ import numpy as np
 from arena.common.trees import map_tree, put, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.learning.numba_jit import compiled
-from arena.protocol.wire import Carver, plain_view
+from arena.protocol.wire import BufferLayout, steady_view
 
 NO_SLOT = -1
 HEADER_WORDS = 8
@@ -84,24 +84,24 @@ class Rollout:
         """
         self.horizon = horizon
         self.lanes = lanes
-        carver = Carver()
+        carver = BufferLayout()
 
         def want(*shape: int, dtype: Any = bool) -> int:
             return carver.want(shape, dtype)
 
         rows = horizon + 1
         header = want(HEADER_WORDS, dtype=np.int64)
-        observations = carver.want_leaves(spaces.observation, rows, lanes)
+        observations = carver.add_leaves(spaces.observation, rows, lanes)
         mask = want(rows, lanes, spaces.mask_size, dtype=np.int8) if spaces.mask_size else None
-        actions = carver.want_leaves(spaces.action, rows, lanes)
+        actions = carver.add_leaves(spaces.action, rows, lanes)
         left = {name: want(rows, lanes, *below, dtype=dtype) for name, (below, dtype) in extras.items()}
         acting, starts, over, cut, void = (want(rows, lanes) for _ in range(5))
         earned, rewards = want(rows, lanes, dtype=np.float64), want(horizon, lanes, dtype=np.float32)
         terminated, truncated, valid = (want(horizon, lanes) for _ in range(3))
         next_slot = want(horizon, lanes, dtype=np.intp)
-        self.buffer, arrays = carver.carve(memory)
+        self.buffer, arrays = carver.allocate(memory)
         self._arrays = [array for number, array in enumerate(arrays) if number != header]
-        self.header: memoryview[int] = plain_view(arrays[header])
+        self.header: memoryview[int] = steady_view(arrays[header])
         self.observations = map_tree(lambda i: arrays[i], observations)
         self.action_mask = None if mask is None else arrays[mask]
         if self.action_mask is not None:

@@ -87,7 +87,7 @@ class Transitions:
         )
         began, lane, ended = began[:count], lane[:count], ended[:count]
         rows = np.zeros(count, self.dtype)
-        self._fill_beginnings(rows, rollout, began, lane)
+        self._fill_first_steps(rows, rollout, began, lane)
         rows["reward"], rows["discount"] = reward[:count], discount[:count]
         leaves = tree_leaves(rollout.observations)
         for number in self._leaves:
@@ -97,7 +97,7 @@ class Transitions:
         self._carry(rollout)
         return rows
 
-    def _fill_beginnings(self, rows: np.ndarray, rollout: Rollout, began: np.ndarray, lane: np.ndarray) -> None:
+    def _fill_first_steps(self, rows: np.ndarray, rollout: Rollout, began: np.ndarray, lane: np.ndarray) -> None:
         """Write what was seen and left when some transitions began."""
         fresh = slice(None) if not began.size or began.min() >= 0 else np.flatnonzero(began >= 0)
         leaves = tree_leaves(rollout.observations)
@@ -117,7 +117,7 @@ class Transitions:
         if not len(lane):
             return
         kept = np.zeros(len(lane), self.dtype)
-        self._fill_beginnings(kept, rollout, self._began[lane, place], lane)
+        self._fill_first_steps(kept, rollout, self._began[lane, place], lane)
         self._carried[lane, place] = kept
         self._began[lane, place] = -1 - place
 

@@ -147,7 +147,7 @@ class Failure(NamedTuple):
     hang: bool = False
 
 
-class Joined(NamedTuple):
+class RankReady(NamedTuple):
     """First worker of a group to root, once per round: how its player takes part.
 
     Attributes:

@@ -23,7 +23,7 @@ class SeatOffer(NamedTuple):
       turn_based: whether entities may skip steps.
       memory: what its messages go through, where the worker is on the same machine.
       semaphores: names of the seat's semaphores, where the ranks of the match take turns on a core.
-      own_pace: whether each entity of each copy acts when it asks to: those of games outside.
+      acts_on_request: whether each entity of each copy acts when it asks to: those of games outside.
     """
 
     match: int
@@ -36,7 +36,7 @@ class SeatOffer(NamedTuple):
     turn_based: bool
     memory: "MemoryName | None"
     semaphores: tuple[str, str] | None
-    own_pace: bool = False
+    acts_on_request: bool = False
 
     def distinct_spaces(self) -> list[tuple[str, str, int]]:
         """Return observation space, action space and size of the mask of the seat's entities, each combination once."""
@@ -47,11 +47,11 @@ class SeatAnswer(NamedTuple):
     """Worker to environment process.
 
     Attributes:
-      wants_infos: whether it reads infos (they cost a pickled message).
+      needs_infos: whether it reads infos (they cost a pickled message).
       has_memory: whether it has found the memory.
     """
 
-    wants_infos: bool
+    needs_infos: bool
     has_memory: bool
 
 

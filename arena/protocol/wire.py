@@ -39,7 +39,7 @@ STEP, RESET, DONE = 0, 1, 2  # done: a step too, but this seat needs no more of 
 # What an environment process says besides the step itself: bits of the flags. Plain: in all copies everybody acts, as
 # before, and no episode begins or ends; a shorter way to say what the record's arrays say, too.
 # GIVEN_UP, with MATCH_OVER: the environment has failed too often.
-MATCH_OVER, PLAIN, GIVEN_UP = 1, 2, 4
+MATCH_OVER, STEADY, GIVEN_UP = 1, 2, 4
 # Bits of the marks of a game outside: an episode of the entity begins here; its last action was never carried out; an
 # accident has ended its episode.
 BEGINS, WITHDRAWN, VOID = 1, 2, 4
@@ -75,7 +75,7 @@ def blocks_of(entities: Sequence[EntitySpaces]) -> tuple[Block, ...]:
     return tuple(Block(tuple(positions), entity) for entity, positions in kinds)
 
 
-class Carver:
+class BufferLayout:
     """Lays arrays one behind the other into a buffer that is allocated once all of them are known.
 
     Attributes:
@@ -95,11 +95,11 @@ class Carver:
         self._wanted.append((start, shape, dtype))
         return len(self._wanted) - 1
 
-    def want_leaves(self, space: spaces.Space, *leading: int) -> Tree:
+    def add_leaves(self, space: spaces.Space, *leading: int) -> Tree:
         """Want an array ``[*leading, ...]`` for each leaf of a space; return the tree of their numbers."""
         return map_space(space, lambda leaf: self.want((*leading, *leaf_shape(leaf)), leaf_dtype(leaf)))
 
-    def carve(self, memory: np.ndarray | None) -> tuple[np.ndarray, list[np.ndarray]]:
+    def allocate(self, memory: np.ndarray | None) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the buffer and views of it, the arrays by their numbers.
 
         Args:
@@ -130,17 +130,17 @@ class ActionMessage:
 
     Attributes:
       buffer: the bytes that travel.
-      header: int64 [3], see the module's text; a ``plain_view``.
+      header: int64 [3], see the module's text; a ``steady_view``.
       actions: for each block, a tree of arrays ``[copies, entities of the block, ...]``.
     """
 
     def __init__(self, blocks: Sequence[Block], copies: int, memory: np.ndarray | None = None) -> None:
         """Lay the message out in ``memory`` (bytes, aligned, enough of them), or in memory of its own."""
-        carver = Carver()
+        carver = BufferLayout()
         header = carver.want((ACTION_HEADER_WORDS,), np.int64)
-        wanted = [carver.want_leaves(block.spaces.action, copies, len(block.positions)) for block in blocks]
-        self.buffer, arrays = carver.carve(memory)
-        self.header = plain_view(arrays[header])
+        wanted = [carver.add_leaves(block.spaces.action, copies, len(block.positions)) for block in blocks]
+        self.buffer, arrays = carver.allocate(memory)
+        self.header = steady_view(arrays[header])
         self.actions: list[Tree] = [map_tree(lambda i: arrays[i], tree) for tree in wanted]
 
 
@@ -174,7 +174,7 @@ def make_observation_message(
       marked: whether it has marks; else there is no room for any.
     """
     entities = sum(len(block.positions) for block in blocks)
-    carver = Carver()
+    carver = BufferLayout()
     header = carver.want((HEADER_WORDS,), np.int64)
     rewards = carver.want((copies, entities), np.float64)
     terminated, truncated, acting = (carver.want((copies, entities), np.bool_) for _ in range(3))
@@ -184,12 +184,12 @@ def make_observation_message(
     observations, masks = [], []
     for block in blocks:
         k = len(block.positions)
-        observations.append(carver.want_leaves(block.spaces.observation, copies, k))
+        observations.append(carver.add_leaves(block.spaces.observation, copies, k))
         masks.append(carver.want((copies, k, block.spaces.mask_size), np.int8) if block.spaces.mask_size else None)
-    buffer, arrays = carver.carve(memory)
+    buffer, arrays = carver.allocate(memory)
     record = ObservationMessage(
         buffer=buffer,
-        header=plain_view(arrays[header]),
+        header=steady_view(arrays[header]),
         rewards=arrays[rewards],
         terminated=arrays[terminated],
         truncated=arrays[truncated],
@@ -208,7 +208,7 @@ def make_observation_message(
     return record
 
 
-def plain_view(array: np.ndarray) -> Any:
+def steady_view(array: np.ndarray) -> Any:
     """Return a flat memory view of a contiguous array: it gives and takes plain numbers, faster than NumPy its own."""
     return array.reshape(-1).data
 

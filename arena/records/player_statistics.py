@@ -64,7 +64,7 @@ class Speed:
         return (last - first) / seconds if seconds > 0 else 0.0
 
 
-class Course:
+class ReturnHistory:
     """A long series of values as at most ``LIMIT`` means of equally many values each."""
 
     LIMIT = 256
@@ -134,7 +134,7 @@ class PlayerStatistics:
         self.round_returns: deque[float] = deque(maxlen=RECENT)
         self.best: float | None = None
         self.metrics: dict[str, float] = {}
-        self.course = Course()
+        self.course = ReturnHistory()
         self._speed = Speed()
         self._steps_of_worker: dict[int, int] = {}
         self._reported = False
@@ -161,10 +161,10 @@ class PlayerStatistics:
             return None
         return max(self.info.budget - self.steps, 0) / speed
 
-    def begin_round(self, goes_on: bool = False) -> None:
-        """Have workers count from zero again; unless the round ``goes_on``, its returns too: weights may be others."""
+    def begin_round(self, continues: bool = False) -> None:
+        """Reset the step counts of the workers and, unless the round ``continues``, the returns of the round."""
         self._steps_of_worker.clear()
-        if not goes_on:
+        if not continues:
             self.round_returns.clear()
 
     def progress(self, now: float, worker: int, steps: int, updates: int, pooled: bool) -> None:

@@ -110,7 +110,7 @@ def read_metrics(connection: sqlite3.Connection) -> dict[str, dict[str, Series]]
 
 def _series(connection: sqlite3.Connection, rows: Iterable[tuple]) -> dict[tuple[str, str], Series]:
     """Gather rows (player, name, attempt, steps, time, value), without what a resumed run left behind."""
-    left_behind = _left_behind(connection)
+    left_behind = _superseded_steps(connection)
     columns: dict[tuple[str, str], tuple[list, list, list]] = {}
     for player, name, attempt, steps, at, value in rows:
         if value is None or steps > left_behind.get((attempt, player), steps):
@@ -124,7 +124,7 @@ def _series(connection: sqlite3.Connection, rows: Iterable[tuple]) -> dict[tuple
     return {key: Series(*(column[orders[key]] for column in series)) for key, series in found.items()}
 
 
-def _left_behind(connection: sqlite3.Connection) -> dict[tuple[int, str], int]:
+def _superseded_steps(connection: sqlite3.Connection) -> dict[tuple[int, str], int]:
     """Return (attempt, player) -> the steps that the run went on from afterwards: what came later was played again."""
     limits: dict[tuple[int, str], int] = {}
     for attempt, resumed in connection.execute("SELECT attempt, resumed FROM runs WHERE resumed IS NOT NULL"):

@@ -182,7 +182,7 @@ class RunDirectory:
         except OSError as error:
             raise self._cannot_write(error) from error
 
-    def goes_on(self, resume: Resume) -> bool:
+    def continues(self, resume: Resume) -> bool:
         """Return whether this start goes on from a checkpoint.
 
         Where it may begin anew, what an attempt has left that ended before its first checkpoint is removed: a job that

@@ -54,7 +54,7 @@ class EventFiles:
         self._next_flush = time.monotonic() + FLUSH_EVERY
         self._next_warning = 0.0
 
-    def hide_beyond(self, resumed_steps: Mapping[str, int]) -> None:
+    def purge_after(self, resumed_steps: Mapping[str, int]) -> None:
         """Have TensorBoard hide what an earlier attempt wrote of a player beyond these steps; call it first."""
         self._resumed_steps = resumed_steps
 
@@ -66,7 +66,7 @@ class EventFiles:
         try:
             self._writer(player).write_event(self._event.Event(wall_time=at, step=steps, summary=summary))
         except OSError as error:
-            self._trouble(player, error)
+            self._warn_once(player, error)
         else:
             self._dirty.add(player)
 
@@ -80,7 +80,7 @@ class EventFiles:
             try:
                 self._writers[player].flush()
             except OSError as error:
-                self._trouble(player, error)
+                self._warn_once(player, error)
         self._dirty.clear()
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class EventFiles:
             try:
                 self._writers.pop(player).close()
             except OSError as error:
-                self._trouble(player, error)
+                self._warn_once(player, error)
 
     def _writer(self, player: str) -> Any:
         if player not in self._writers:
@@ -106,7 +106,7 @@ class EventFiles:
             self._writers[player] = writer
         return self._writers[player]
 
-    def _trouble(self, player: str, error: OSError) -> None:
+    def _warn_once(self, player: str, error: OSError) -> None:
         # The file may end in half a record, behind which nothing is read: go on in a new one.
         self._writers.pop(player, None)
         self._dirty.discard(player)

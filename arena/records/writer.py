@@ -162,7 +162,7 @@ class RecordWriter:
         row: tuple[Any, ...] = (checkpoint, json.dumps(resumed), self.attempt)
         self._database.add("UPDATE runs SET checkpoint = ?, resumed = ? WHERE attempt = ?", row)
         if self._events is not None:
-            self._events.hide_beyond(resumed)
+            self._events.purge_after(resumed)
 
     def _forget_beyond(self, episode: int) -> None:
         """Take back what was recorded after the checkpoint: the run will record it again."""
@@ -192,19 +192,19 @@ class RecordWriter:
         """Put a line into ``arena.log`` (and onto the terminal); ``level`` is a name of the ``logging`` module."""
         logger.log(getattr(logging, level, logging.INFO), text)
 
-    def begin_round(self, index: int, copies: Mapping[str, str] | None = None, *, goes_on: bool = False) -> None:
+    def begin_round(self, index: int, copies: Mapping[str, str] | None = None, *, continues: bool = False) -> None:
         """Note that a round begins.
 
         Args:
           index: of the round, from 0.
           copies: player -> the player whose weights it was given before.
-          goes_on: whether a part of it has been played already.
+          continues: whether a part of it has been played already.
         """
         self.round = index
         self._logged.begin_round()
         self.steps_of_episodes.begin_round()
         for statistics in self.players.values():
-            statistics.begin_round(goes_on)
+            statistics.begin_round(continues)
         self._database.add(
             "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, NULL, ?)",
             (self.attempt, index, time.time(), json.dumps(dict(copies)) if copies else None),

@@ -91,7 +91,7 @@ def draw(frame: ProgressState, width: int, height: int) -> StyledText:
     """Return the view in at most ``height`` lines of ``width`` characters, or of as many as two columns need."""
     columns = _fit(_columns(frame), width - 1)
     text = StyledText()
-    _headline(text, frame, width)
+    _header(text, frame, width)
     _row(text, [[(column.title, DIM)] for column in columns], columns)
     room = max(height - 6, 1)
     players = list(frame.players.items())
@@ -107,7 +107,7 @@ def draw(frame: ProgressState, width: int, height: int) -> StyledText:
         text.append(f" {name}  {line}"[: width - 1], DIM)
         text.append("\n")
     text.append("\n")
-    _footline(text, frame, width)
+    _footer(text, frame, width)
     return text
 
 
@@ -189,7 +189,7 @@ def _row(text: StyledText, cells: list[list[tuple[str, str]]], columns: list[_Co
     text.append("\n")
 
 
-def _headline(text: StyledText, frame: ProgressState, width: int) -> None:
+def _header(text: StyledText, frame: ProgressState, width: int) -> None:
     rounds = f"round {frame.round + 1} of {frame.rounds}  " if frame.rounds > 1 else ""
     right = f"{rounds}{duration(frame.seconds)}"
     text.append(" ")
@@ -201,7 +201,7 @@ def _headline(text: StyledText, frame: ProgressState, width: int) -> None:
     text.append("\n\n")
 
 
-def _footline(text: StyledText, frame: ProgressState, width: int) -> None:
+def _footer(text: StyledText, frame: ProgressState, width: int) -> None:
     faults = f"{frame.faults} fault{'' if frame.faults == 1 else 's'}" if frame.faults else "no faults"
     parts = [(faults, "bold yellow" if frame.faults else DIM)]
     if frame.matches is not None:

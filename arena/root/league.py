@@ -136,7 +136,7 @@ class LeagueCoordinator:
         try:
             _name(self._run.path / message.path, self._run.path / self._manager.player(player).checkpoint_path)
         except OSError as error:
-            self._complain(f"the newest weights of {player} get no name of their own: {error}")
+            self._warn_of_disk(f"the newest weights of {player} get no name of their own: {error}")
         at_play = (*self._weights_of.values(), *self._filling.values())
         named = set().union(*at_play, (p.path for p in self._published.values()))
         for path in list(files)[:-KEPT]:
@@ -193,7 +193,7 @@ class LeagueCoordinator:
         try:
             done = self._manager.advance(freeze=not self.holding, finished=self._finished)
         except OSError as error:
-            self._complain(f"a snapshot waits: {error}")
+            self._warn_of_disk(f"a snapshot waits: {error}")
             return
         for frozen in done.snapshots:
             self._note("INFO", f"{frozen.parent_id} is frozen as {frozen.player_id}")
@@ -211,7 +211,7 @@ class LeagueCoordinator:
         if player in self._pending:
             self._note("INFO", f"{player} has stopped before its reset; it is reset when the run is resumed")
 
-    def _complain(self, text: str) -> None:
+    def _warn_of_disk(self, text: str) -> None:
         """Warn of a disk that refuses, now and then; the league goes on and tries again."""
         if self._complaints.due():
             self._note("WARNING", text)

@@ -141,7 +141,7 @@ class Root:
         round_ = self._rounds[self._round_number] if self._round_number < len(self._rounds) else None
         spent = round_ is None or all(self._steps.get(name, 0) >= round_.budget(name) for name in manifest["learning"])
         if manifest["finished"] and spent:
-            self._turn_over()
+            self._advance_round()
 
     @property
     def errors(self) -> list[str]:
@@ -167,11 +167,11 @@ class Root:
         number = self._round_number
         sources = self._resolve_copies(self._rounds[number - 1]) if number and not self._steps else {}
         newest = None if self._newest is None else str(self._newest.resolve())
-        self._records.begin_round(number, sources, goes_on=bool(self._steps))
+        self._records.begin_round(number, sources, continues=bool(self._steps))
         restarts, pending = restarts_of(self._league_state or {})
         return RoundStart(number, newest, sources, self._steps, self._steps_before, self._updates, restarts, pending)
 
-    def _turn_over(self) -> None:
+    def _advance_round(self) -> None:
         """Count the round's steps to what came before, and go to the next round."""
         for player, steps in self._steps.items():
             self._steps_before[player] = self._steps_before.get(player, 0) + steps
@@ -306,7 +306,7 @@ class Root:
         if finished or self.stopping:
             self._records.end_round()
         if finished:
-            self._turn_over()
+            self._advance_round()
 
     # Going on without a rank ------------------------------------------------------------------------------------
 
@@ -584,7 +584,7 @@ def report_failure(failure: Failure) -> int:
     return code
 
 
-def keep_reading(root: Root, waiter: Waiter) -> Waiter:
+def polling_waiter(root: Root, waiter: Waiter) -> Waiter:
     """Return a waiter that keeps taking mail and drawing the view while the root waits for the others."""
 
     def on_idle() -> None:

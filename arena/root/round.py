@@ -13,9 +13,9 @@ from arena.protocol.messages import (
     CloseMatch,
     Episodes,
     Finished,
-    Joined,
     MatchGivenUp,
     Published,
+    RankReady,
     RoundOver,
     StopLearning,
     WriteCheckpoint,
@@ -73,7 +73,7 @@ class RoundSupervisor:
     def __init__(self, services: RootServices, plan: Plan, league: LeagueCoordinator | None) -> None:
         self._services, self._plan, self._league = services, plan, league
         self._config, self._mailbox, self._records = services.config, services.mailbox, services.records
-        self._joined: dict[str, Joined] = {}
+        self._joined: dict[str, RankReady] = {}
         self._finished: dict[str, set[int]] = {player: set() for player in plan.groups}
         self._busy = {a.rank for a in plan.assignments if a.role not in ("root", "idle")}
         self._open = set(range(len(plan.matches)))
@@ -96,7 +96,7 @@ class RoundSupervisor:
             self._services.refresh(len(self._open))
 
     def _take(self, sender: int, message: Any) -> None:
-        if isinstance(message, Joined):
+        if isinstance(message, RankReady):
             self._joined[message.player] = message
         elif isinstance(message, Finished):
             self._finished[message.player].add(message.worker)

@@ -25,7 +25,7 @@ def disable_aslr() -> None:
 
     To be called before anything is loaded that the second start would have to load again, and before MPI starts.
     """
-    if sys.platform != "linux" or SETTLED in os.environ or not crowded(os.environ, cores.given()):
+    if sys.platform != "linux" or SETTLED in os.environ or not is_oversubscribed(os.environ, cores.given()):
         return
     personality = ctypes.CDLL(None).personality
     now = personality(ctypes.c_ulong(_ASK))
@@ -37,7 +37,7 @@ def disable_aslr() -> None:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def crowded(environ: Mapping[str, str], given: cores.Cores) -> bool:
+def is_oversubscribed(environ: Mapping[str, str], given: cores.Cores) -> bool:
     """Whether a rank's machine has fewer cores for its ranks than they are, as far as it can tell before MPI starts.
 
     Args:

@@ -51,7 +51,7 @@ def shares(ranks: Sequence[Cores], resting: Collection[int] = ()) -> list[float]
 
 
 @contextmanager
-def keeping_to(core: int | None) -> Iterator[None]:
+def pinned_to(core: int | None) -> Iterator[None]:
     """Keep this thread, and those that it starts, to one core for a while; None leaves it to the kernel."""
     if core is None:
         yield

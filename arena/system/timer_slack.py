@@ -14,7 +14,7 @@ _PATIENT_SLACK = 20_000_000
 """Nanoseconds by which sleeps may be late while MPI waits in its own ways."""
 
 
-def patient_sleeps() -> None:
+def relax_timer_slack() -> None:
     """From here on let the kernel wake this thread, and threads that it starts, some milliseconds late.
 
     In MPI_Init and MPI_Finalize, Open MPI looks every 100 µs whether the others are there. Where ranks outnumber cores,
@@ -24,9 +24,9 @@ def patient_sleeps() -> None:
 
 
 @contextlib.contextmanager
-def patiently() -> Iterator[None]:
-    """Have ``patient_sleeps`` for a while."""
-    patient_sleeps()
+def relaxed_timer_slack() -> Iterator[None]:
+    """Have ``relax_timer_slack`` for a while."""
+    relax_timer_slack()
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ from arena.worker.lane_collector import LaneCollector
 from arena.worker.league import opponents_of
 from arena.worker.seat import Seat, take_seat
 
-LOOK_EVERY = 0.02
+MAILBOX_INTERVAL = 0.02
 """Seconds between two looks into the mailbox where games are outside: the others of the group may be waiting."""
 
 
@@ -26,7 +26,7 @@ class ActLearnWorker(LearningMember):
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
         super().__init__(context, channel)
-        self.seat = seat = take_seat(context, environment_rank, wants_infos=False)
+        self.seat = seat = take_seat(context, environment_rank, needs_infos=False)
         self.check_spaces(seat.offer.distinct_spaces())
         refuse_same_step(seat, self.settings.use)
         policies = [self._build(number, self.seed) for number in range(len(seat.blocks))]
@@ -36,15 +36,15 @@ class ActLearnWorker(LearningMember):
         self.opponents = opponents_of(context, self.player, seat.offer, rank, self.seed, horizon)
         self.begin_policies(policies)
         deterministic = self.settings.deterministic_actions
-        if seat.offer.own_pace:
-            self.housekeeping = Pacer(LOOK_EVERY)
+        if seat.offer.acts_on_request:
+            self.housekeeping = Pacer(MAILBOX_INTERVAL)
             self.collector: Collector = LaneCollector(
-                seat, self.policies, self._is_called, deterministic=deterministic, opponents=self.opponents
+                seat, self.policies, self._takes_part, deterministic=deterministic, opponents=self.opponents
             )
         else:
             self.collector = Collector(seat, self.policies, deterministic=deterministic, opponents=self.opponents)
         self._is_given_up = False
-        self._outside = ranks_outside(context, self.player)
+        self._outside = gateway_worker_ranks(context, self.player)
         self._stamp()
         self.join(self.learns)
         self.publish(at_once=True, finished=self.steps >= self.budget)
@@ -54,12 +54,12 @@ class ActLearnWorker(LearningMember):
         block = self.seat.blocks[number]
         lanes = self.seat.offer.copies * len(block.positions)
         policy = build(self, block.spaces, lanes=lanes, seed=derive_seed(seed, "block", number))
-        if self.seat.offer.own_pace:
+        if self.seat.offer.acts_on_request:
             refuse_burn_in(self, "for games outside, whose lanes go at their own pace")
-            policy.looks_back = False
+            policy.recomputes_outputs = False
         return policy
 
-    def build_again(self, seed: int) -> Any:
+    def rebuild_policy(self, seed: int) -> Any:
         """See ``LearningMember``."""
         return self._build(0, seed)
 
@@ -97,7 +97,7 @@ class ActLearnWorker(LearningMember):
         offer = self.seat.offer
         lanes = offer.copies * len(offer.entities)
         # At their own pace as many columns may be full, and as many not, when there is enough to learn from.
-        places = 2 * lanes if offer.own_pace else lanes
+        places = 2 * lanes if offer.acts_on_request else lanes
         rollout = Rollout(offer.entities[0], policy.extras, horizon=policy.horizon, lanes=places)
         if self.league is not None:
             self.collector.prefetch()
@@ -134,14 +134,14 @@ class ActLearnWorker(LearningMember):
             if self.channel.size > 1:
                 self.update(rollout)
             else:
-                time.sleep(LOOK_EVERY)
+                time.sleep(MAILBOX_INTERVAL)
             over = self.after_update(0)
 
-    def _is_called(self) -> bool:
+    def _takes_part(self) -> bool:
         """Whether this worker, whose games are outside, is to take part in what the group does now."""
         if not self.housekeeping.due():
             return False
-        self.look_into_mailbox()
+        self.poll_mailbox()
         ordered = self.stop_asked or self.checkpoint_asked is not None or self.restart_asked is not None
         return ordered or self.gathering >= self.updates
 
@@ -153,7 +153,7 @@ class ActLearnWorker(LearningMember):
     def _after_exchange(self) -> None:
         if not self.housekeeping.due():
             return
-        self.write_alone()
+        self.serve_write_orders()
         if not self.learns:
             self.steps = self.collector.steps
             if self.steps >= self.budget / self.channel.size:
@@ -192,7 +192,7 @@ def refuse_different_spaces(seat: Seat, use: str) -> None:
         )
 
 
-def ranks_outside(context: Context, player: str) -> list[int]:
+def gateway_worker_ranks(context: Context, player: str) -> list[int]:
     """Return the other workers of a player's group whose games are outside."""
     plan, rows = context.plan, context.round.rows
     found = []

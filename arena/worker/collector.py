@@ -7,7 +7,7 @@ import numpy as np
 
 from arena.common.trees import Tree, map_tree
 from arena.learning.rollout import Decision
-from arena.protocol.wire import PLAIN, ObservationMessage
+from arena.protocol.wire import STEADY, ObservationMessage
 from arena.worker.opponents import Opponents
 from arena.worker.seat import Seat
 
@@ -42,9 +42,9 @@ class _LaneViews:
     def _column(self, array: np.ndarray) -> np.ndarray:
         return array[:, self._columns].reshape(-1)
 
-    def is_plain(self) -> bool:
+    def is_steady(self) -> bool:
         """Whether every lane acts, as before, and no episode begins or ends."""
-        return bool(self._record.header[0] & PLAIN)
+        return bool(self._record.header[0] & STEADY)
 
     def starts(self) -> np.ndarray:
         started = self._record.started
@@ -101,7 +101,7 @@ class Collector:
         """Have the batch's next record in hand; the very first exchange makes the environment reset."""
         seat = self._seat
         if not seat.in_hand[batch]:
-            if not seat.awaiting(batch):
+            if not seat.is_pending(batch):
                 seat.send(batch)
             record = seat.receive(batch)
             if record.header[1]:  # infos for a policy that has returned: what nobody takes may never leave
@@ -147,7 +147,7 @@ class Collector:
                         deterministic=self._deterministic,
                     )
                     self._put(batch, block, decision)
-                    plain = self._opponents is None and block.is_plain()
+                    plain = self._opponents is None and block.is_steady()
                     self.steps += block.count if plain else int(np.count_nonzero(self._acting(block)))
                 self._seat.send(batch)
             after_exchange()

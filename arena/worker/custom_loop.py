@@ -26,7 +26,7 @@ class CustomLoopWorker(Member):
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
         super().__init__(context, channel)
-        self.seat = take_seat(context, environment_rank, wants_infos=True)
+        self.seat = take_seat(context, environment_rank, needs_infos=True)
         self.check_spaces(self.seat.offer.distinct_spaces())
         self._calls: dict[str, int] = {}  # of ``group.log``, by name
         self.group: Any = self._make_group()
@@ -73,7 +73,7 @@ class CustomLoopWorker(Member):
             return
         if self.reporting.due():
             self._report()
-        self.write_alone()
+        self.serve_write_orders()
 
     def serve(self) -> None:
         """Run the policy, then keep its seat until the match is over."""
@@ -84,14 +84,14 @@ class CustomLoopWorker(Member):
                 self.policy.run(share)
             self._report()  # so that the root knows with how many steps it has finished
             self.finish()
-            self._keep_playing()
+            self._play_until_match_over()
         except MatchOver:
             pass
         self.channel.leave()
         self.seat.drain()  # where the group has said that it is over, the environment waits for this seat
         self._report()
 
-    def _keep_playing(self) -> None:
+    def _play_until_match_over(self) -> None:
         players: list[Any]
         if hasattr(self.policy, "act"):
             players = [CustomPlayer(self.policy) for _ in self.seat.blocks]

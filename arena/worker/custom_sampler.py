@@ -7,7 +7,7 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.common.waiting import do_nothing
-from arena.comms import LoneMember, SamplerChannel
+from arena.comms import SamplerChannel, SingleMember
 from arena.group.context import Context
 from arena.group.published import PublishedWeights, check_size
 from arena.protocol.experience import SamplerOffer
@@ -54,7 +54,7 @@ class CustomSampler(CustomLoopWorker):
         assert me.player is not None and me.match is not None and me.seat is not None
         places = plan.places[me.player]
         number = places.index((me.match, me.seat))
-        super().__init__(context, LoneMember(number, len(places)), environment_rank)
+        super().__init__(context, SingleMember(number, len(places)), environment_rank)
         if not hasattr(self.policy, "weights") and not hasattr(self.policy, "state_dict"):
             raise ConfigError(
                 f"policies.{self.player}.learners: expected a class with weights() or state_dict(), which say what a "
@@ -79,10 +79,10 @@ class CustomSampler(CustomLoopWorker):
 
     def send(self, batch: dict[str, np.ndarray]) -> None:
         """Send experience, once the learner is not too far behind."""
-        self._experience.await_version(max(0, self._sent - self._lag))
-        self._experience.await_place(self._sent)
+        self._experience.wait_for_version(max(0, self._sent - self._lag))
+        self._experience.wait_for_buffer(self._sent)
         taken, self._steps_sent = self.seat.steps - self._steps_sent, self.seat.steps
-        self._experience.post_thing(self._sent, (self._sent, self._version_that_acts(), taken, batch))
+        self._experience.post_object(self._sent, (self._sent, self._version_that_acts(), taken, batch))
         self._sent += 1
 
     def _version_that_acts(self) -> int:
@@ -100,7 +100,7 @@ class CustomSampler(CustomLoopWorker):
 
     def pull(self, model: Any) -> bool:
         """Load the newest version, if there is one that was not loaded yet."""
-        version = self._experience.await_version(max(0, self._sent - self._lag))
+        version = self._experience.wait_for_version(max(0, self._sent - self._lag))
         if version == self._loaded:
             return False
         place = self._experience.version(version)
@@ -115,11 +115,11 @@ class CustomSampler(CustomLoopWorker):
         self._experience.release(version)
         return True
 
-    def _keep_playing(self) -> None:
+    def _play_until_match_over(self) -> None:
         self._check_out()
         self.seat.housekeeping = self._look_for_versions
         try:
-            super()._keep_playing()
+            super()._play_until_match_over()
         finally:
             self.context.waiter.on_idle = do_nothing
 
@@ -131,7 +131,7 @@ class CustomSampler(CustomLoopWorker):
     def _look_for_versions(self) -> None:
         """Take what the learner still publishes for others, so that it leaves."""
         self._housekeeping()
-        self._skip(self._experience.await_version(self._loaded))
+        self._skip(self._experience.wait_for_version(self._loaded))
 
     def _skip(self, version: int) -> None:
         if version > self._loaded:
@@ -144,5 +144,5 @@ class CustomSampler(CustomLoopWorker):
         super().serve()
         self._check_out()  # the match has ended before ``run`` has
         while not self._over:
-            self._skip(self._experience.await_version(self._loaded + 1))
+            self._skip(self._experience.wait_for_version(self._loaded + 1))
         self._experience.close()

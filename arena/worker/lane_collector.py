@@ -34,7 +34,7 @@ class LaneCollector(Collector):
     ) -> None:
         """Take the seat; ``is_called`` says whether to collect no longer although no rollout is full."""
         super().__init__(seat, policies, deterministic=deterministic, opponents=opponents)
-        self._is_called = is_called
+        self._takes_part = is_called
         self._columns: LaneColumns | None = None
 
     def begin(self, rollout: "Rollout") -> None:
@@ -73,7 +73,7 @@ class LaneCollector(Collector):
             is_called = not self._wait()
             if not is_called:
                 self._exchange(columns)
-                is_called = self._is_called()
+                is_called = self._takes_part()
         moved += columns.move_all(rollout, moved)
         taken = int(rollout.acting[: rollout.horizon, :moved].sum())
         self.steps += taken
@@ -83,9 +83,9 @@ class LaneCollector(Collector):
         """Wait for the next record; False where this worker is called first."""
         if self._seat.in_hand[0]:
             return True
-        if not self._seat.awaiting(0):
+        if not self._seat.is_pending(0):
             self._seat.send(0)
-        return self._seat.wait(0, self._is_called)
+        return self._seat.wait(0, self._takes_part)
 
     def _exchange(self, columns: "LaneColumns | None") -> None:
         """Answer a record."""

@@ -17,7 +17,7 @@ from pettingzoo import ParallelEnv
 from arena.common.errors import ConfigError
 from arena.common.trees import Tree, map_tree
 from arena.protocol.seat import ResetRequest, StepInfos
-from arena.protocol.wire import RESET, ObservationMessage, plain_view
+from arena.protocol.wire import RESET, ObservationMessage, steady_view
 from arena.worker.seat import Seat
 
 
@@ -97,7 +97,7 @@ class EnvProxy(gymnasium.Env):
         record = seat.records[0]
         self._header = record.header
         told = (record.rewards, record.terminated, record.truncated, record.acting, record.over)
-        self._reward, self._terminated, self._truncated, self._acting, self._over = map(plain_view, told)
+        self._reward, self._terminated, self._truncated, self._acting, self._over = map(steady_view, told)
         self._seen = _place(record.observations[0], 0, 0)
         self._plain_seen = self._seen if isinstance(self._seen, np.ndarray) and self._seen.ndim else None
         masks = record.action_masks[0]

@@ -54,9 +54,9 @@ class RemoteTrainerWorker(Member):
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
         super().__init__(context, channel)
-        self.seat = take_seat(context, environment_rank, wants_infos=True)
+        self.seat = take_seat(context, environment_rank, needs_infos=True)
         self.check_spaces(self.seat.offer.distinct_spaces())
-        if not self.seat.offer.own_pace or context.config.league is not None:
+        if not self.seat.offer.acts_on_request or context.config.league is not None:
             raise ConfigError(
                 f"policy {self.settings.use!r} learns from replays that actors push: expected a table of matches "
                 "with env.use: gateway"
@@ -121,7 +121,7 @@ class RemoteTrainerWorker(Member):
 
     def _answer(self) -> None:
         """Answer the records of the seat, in which nobody acts: they say when the match is over."""
-        if not self.seat.awaiting(0):
+        if not self.seat.is_pending(0):
             self.seat.send(0)
         elif self.seat.arrived(0):
             self.seat.receive(0)
@@ -131,7 +131,7 @@ class RemoteTrainerWorker(Member):
         if self.reporting.due():
             self._report()
         if self.housekeeping.due():
-            self.write_alone()
+            self.serve_write_orders()
 
     def _report(self) -> None:
         self.steps = self.buffer.taken  # since this attempt has begun, as for policies with a loop of their own

@@ -43,7 +43,7 @@ class Sampler(PlayerProcess):
         plan, me = context.plan, context.me
         assert me.match is not None and me.seat is not None
         number = plan.places[self.player].index((me.match, me.seat))
-        self.seat = seat = take_seat(context, environment_rank, wants_infos=False)
+        self.seat = seat = take_seat(context, environment_rank, needs_infos=False)
         refuse_same_step(seat, self.settings.use)
         refuse_different_spaces(seat, self.settings.use)
         refuse_burn_in(self, "with learners, which have not the memory of those who act")
@@ -82,11 +82,11 @@ class Sampler(PlayerProcess):
         self._is_given_up = False
         if self._channel.by_message:
             self._stirring = Pacer(STIR_EVERY)
-            seat.housekeeping = self._stir
+            seat.housekeeping = self._make_progress
 
-    def _stir(self) -> None:
+    def _make_progress(self) -> None:
         if self._stirring.due():
-            self.context.world.stir()
+            self.context.world.make_progress()
 
     def serve(self) -> None:
         """Act until the learner says that learning is over, then until the match is."""
@@ -115,7 +115,7 @@ class Sampler(PlayerProcess):
             if self._over:
                 return
             self._configure()
-            place = self._channel.await_place(self.sent)
+            place = self._channel.wait_for_buffer(self.sent)
             waited = clock() - began
             rollout = self._rollouts[place]
             if self.sent:
@@ -154,7 +154,7 @@ class Sampler(PlayerProcess):
 
         A deterministic run acts with that very one, since which is the newest is a matter of time.
         """
-        newest = self._channel.await_version(needed)
+        newest = self._channel.wait_for_version(needed)
         version = needed if self.context.config.deterministic else newest
         if version <= self._loaded:
             return

@@ -35,7 +35,7 @@ class Seat:
         world: World,
         mailbox: Mailbox,
         environment_rank: int,
-        wants_infos: bool,
+        needs_infos: bool,
         waiter: Waiter,
         number: int = 0,
     ) -> None:
@@ -46,7 +46,7 @@ class Seat:
         semaphores = None if self.offer.semaphores is None else SeatSemaphores.find(self.offer.semaphores)
         memory = None
         if self.offer.memory is not None:
-            needed = memory_needed(self.blocks, batch_copies, marked=self.offer.own_pace)
+            needed = memory_needed(self.blocks, batch_copies, marked=self.offer.acts_on_request)
             memory = find_memory(self.offer.memory, needed)
         if semaphores is not None and memory is None:
             raise ConfigError(
@@ -61,9 +61,9 @@ class Seat:
             waiter,
             memory,
             semaphores,
-            marked=self.offer.own_pace,
+            marked=self.offer.acts_on_request,
         )
-        mailbox.answer(environment_rank, SeatAnswer(wants_infos, memory is not None), number)
+        mailbox.answer(environment_rank, SeatAnswer(needs_infos, memory is not None), number)
         self.steps = 0
         self.housekeeping: Callable[[], None] = lambda: None
         self.done = False
@@ -122,7 +122,7 @@ class Seat:
         """Wait for the answer to ``send``, unless something else comes first; return whether the answer is here."""
         return self._channel.wait(batch, unless)
 
-    def awaiting(self, batch: int) -> bool:
+    def is_pending(self, batch: int) -> bool:
         """Whether the batch's next record is under way."""
         return self._awaiting[batch]
 
@@ -149,7 +149,7 @@ class Seat:
         self._channel.close()
 
 
-def take_seat(context: Context, environment_rank: int, *, wants_infos: bool) -> Seat:
+def take_seat(context: Context, environment_rank: int, *, needs_infos: bool) -> Seat:
     """Return the seat that the environment process at a rank offers to this rank; see ``Seat``."""
     number = context.me.seat or 0
-    return Seat(context.world, context.mailbox, environment_rank, wants_infos, context.waiter, number)
+    return Seat(context.world, context.mailbox, environment_rank, needs_infos, context.waiter, number)

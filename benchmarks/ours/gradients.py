@@ -27,8 +27,8 @@ def _averager(way: str, comm: MPI.Comm, model: nn.Module) -> partial:
     gradients = [parameter.grad.numpy() for parameter in model.parameters() if parameter.grad is not None]
     if way == "arena":
         waits = usual_waits(len(os.sched_getaffinity(0)) / comm.size)
-        stir = partial(comm.Iprobe, MPI.ANY_SOURCE, 1)
-        waiter = Waiter(**waits._asdict(), warn_after=60, abort_after=600, on_warn=print, check=stir)
+        make_progress = partial(comm.Iprobe, MPI.ANY_SOURCE, 1)
+        waiter = Waiter(**waits._asdict(), warn_after=60, abort_after=600, on_warn=print, check=make_progress)
         return partial(Group(GroupChannel(comm.Dup(), waiter), lambda _: None).average_gradients, model)
     if way == "flat":
         flat = np.concatenate([gradient.ravel() for gradient in gradients])

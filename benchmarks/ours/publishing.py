@@ -12,7 +12,7 @@ import torch
 from mpi4py import MPI
 
 from arena.common.waiting import Waiter
-from arena.comms.places import MemoryReceiver, MemorySender, Places, bytes_of_places
+from arena.comms.places import RingBuffer, SharedMemoryReceiver, SharedMemorySender, bytes_of_places
 from arena.group.published import PublishedWeights, VersionHeader
 from arena.system.shared_memory import find_memory, offer_memory
 
@@ -46,8 +46,8 @@ def main() -> None:
     name = comm.bcast(offered.name if offered is not None else None)
     memory = offered.view if offered is not None else find_memory(name, size)
     assert memory is not None
-    places = Places(published.size, 2, memory)
-    sender, receiver = MemorySender(places), MemoryReceiver(places)
+    places = RingBuffer(published.size, 2, memory)
+    sender, receiver = SharedMemorySender(places), SharedMemoryReceiver(places)
     ours, theirs = [], []
     flat = np.zeros(count, np.float32)
     for version in range(TIMES):

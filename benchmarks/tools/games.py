@@ -82,7 +82,7 @@ class Games:
             if self._kill and self._random.random() < self._kill:
                 self.vanished += 1
                 body = _written({"observation": observation.tolist(), "reward": reward})
-                await connection.post_and_vanish("/step", _step(game_id, "tick", tick), body)
+                await connection.post_and_disconnect("/step", _step(game_id, "tick", tick), body)
                 return
             said = {"observation": observation.tolist(), "reward": reward}
             answer = await self._ask(connection, game_id, "tick", tick, said)

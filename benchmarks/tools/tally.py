@@ -67,12 +67,12 @@ class TallySettings(BaseModel):
     horizon: int = 32
 
 
-class Tally:
+class PlayerResults:
     """A policy that answers each tick of a counting game with its action, and writes down what it learns from."""
 
     Settings = TallySettings
     recurrent = False
-    looks_back = True
+    recomputes_outputs = True
 
     def __init__(
         self, spaces: EntitySpaces, settings: TallySettings, *, lanes: int, seed: int, device: str = "cpu"
@@ -134,7 +134,7 @@ def what_is_wrong(path: Path, games: list[Counting], *, left: int | None) -> lis
     """Hold what was learned from against what was played; return what does not agree.
 
     Args:
-      path: that ``Tally`` has written.
+      path: that ``PlayerResults`` has written.
       games: that were played.
       left: transitions that may lie in columns that were not full at the end; None where games went on after that.
     """

@@ -4,7 +4,7 @@ import numpy as np
 
 from arena.learning.numba_jit import compiled
 from arena.learning.row_layout import FOLLOWING, OBSERVATION
-from arena.policies.compiled.chains import Chains
+from arena.policies.compiled.chains import CompiledPerceptrons
 from arena.policies.compiled.layers import tanh
 
 _F = np.float32
@@ -13,10 +13,17 @@ LOG_2 = _F(np.log(2))
 LOG_SQRT_2PI = _F(0.5 * np.log(2 * np.pi))
 
 
-class ActorCriticChains:
+class CompiledActorCritics:
     """Actor, critics and their targets as chains, and what SAC and TD3 both do with them."""
 
-    def __init__(self, acting: Chains, actor: Chains, target_actor: Chains, critics: Chains, targets: Chains) -> None:
+    def __init__(
+        self,
+        acting: CompiledPerceptrons,
+        actor: CompiledPerceptrons,
+        target_actor: CompiledPerceptrons,
+        critics: CompiledPerceptrons,
+        targets: CompiledPerceptrons,
+    ) -> None:
         """Take the chains; ``acting`` and ``actor`` are the same one twice, with memory of their own.
 
         SAC has no target of its actor: its ``target_actor`` is the actor, once more.
@@ -48,7 +55,7 @@ class ActorCriticChains:
         return self.actor.forward()[0]
 
 
-class SoftActorCritic(ActorCriticChains):
+class CompiledSAC(CompiledActorCritics):
     """The gradient of SAC's losses; see ``arena.policies.off_policy.sac``."""
 
     def gradient(
@@ -78,7 +85,7 @@ class SoftActorCritic(ActorCriticChains):
         mine, other = self.critics.forward()
         by_mine, by_other = self.critics.slopes
         losses[4] = alpha
-        soft_slopes(
+        sac_critic_gradients(
             rows["reward"], rows["discount"], first, second, log_prob, alpha, mine, other, by_mine, by_other, losses
         )
         self.critics.backward(by_critics)
@@ -89,13 +96,13 @@ class SoftActorCritic(ActorCriticChains):
         action = self.critics.room(count)[:, seen:]
         squash(outputs, noise[1], action, log_prob)
         mine, other = self.critics.forward()
-        lower_slopes(mine, other, log_prob, alpha, *self.critics.slopes, losses)
-        by_action = self.critics.by_inputs()[:, seen:]
+        sac_actor_gradients(mine, other, log_prob, alpha, *self.critics.slopes, losses)
+        by_action = self.critics.input_gradients()[:, seen:]
         squash_backward(outputs, noise[1], action, by_action, alpha / count, self.actor.slopes[0])
         self.actor.backward(by_actor)
 
 
-class DeterministicActorCritic(ActorCriticChains):
+class CompiledTD3(CompiledActorCritics):
     """The gradient of TD3's losses; see ``arena.policies.off_policy.td3``."""
 
     def gradient(
@@ -123,7 +130,7 @@ class DeterministicActorCritic(ActorCriticChains):
         slopes = self.critics.slopes
         losses[:] = 0
         for number in range(len(found)):
-            deterministic_slopes(
+            td3_critic_gradients(
                 rows["reward"], rows["discount"], values[0], values[-1], found[number], slopes[number], losses,
                 1 / len(found),
             )  # fmt: skip
@@ -138,7 +145,7 @@ class DeterministicActorCritic(ActorCriticChains):
         slopes[0][:] = -1 / count
         if len(slopes) > 1:
             slopes[1][:] = 0
-        by_action = self.critics.by_inputs()[:, seen:]
+        by_action = self.critics.input_gradients()[:, seen:]
         self.actor.slopes[0][...] = by_action * (1 - action * action)
         self.actor.backward(by_actor)
 
@@ -192,7 +199,7 @@ def bounded(outputs: np.ndarray, noise: np.ndarray, action: np.ndarray) -> None:
     "void(float32[:], float32[:], float32[:, ::1], float32[:, ::1], float32[::1], float32, float32[:, ::1],"
     " float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[::1])"
 )
-def soft_slopes(
+def sac_critic_gradients(
     reward: np.ndarray,
     discount: np.ndarray,
     first: np.ndarray,
@@ -224,7 +231,7 @@ def soft_slopes(
 @compiled(
     "void(float32[:, ::1], float32[:, ::1], float32[::1], float32, float32[:, ::1], float32[:, ::1], float32[::1])"
 )
-def lower_slopes(
+def sac_actor_gradients(
     mine: np.ndarray,
     other: np.ndarray,
     log_prob: np.ndarray,
@@ -249,7 +256,7 @@ def lower_slopes(
     "void(float32[:], float32[:], float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[::1],"
     " float32)"
 )
-def deterministic_slopes(
+def td3_critic_gradients(
     reward: np.ndarray,
     discount: np.ndarray,
     first: np.ndarray,

@@ -11,7 +11,7 @@ from arena.policies.compiled.mlp import KNOWN, Layer, Plan
 from arena.policies.networks import Encoder, Vector
 
 
-class Chains:
+class CompiledPerceptrons:
     """Perceptrons computed from the vector of their parameters: whatever changes those changes these.
 
     What is returned lies in memory that the next call uses again.
@@ -60,7 +60,7 @@ class Chains:
 
     @property
     def slopes(self) -> list[np.ndarray]:
-        """Where the derivatives by the outputs go before ``backward`` or ``by_inputs``, each ``[N, outputs]``."""
+        """Where the derivatives by the outputs go before ``backward`` or ``input_gradients``, each ``[N, outputs]``."""
         return self._plan.wanted
 
     def backward(self, gradient: np.ndarray) -> None:
@@ -68,7 +68,7 @@ class Chains:
         plan = self._plan
         backward(self._parameters, gradient, plan.table, plan.x, plan.results, plan.slopes, 1.0)
 
-    def by_inputs(self) -> np.ndarray:
+    def input_gradients(self) -> np.ndarray:
         """Return the derivatives by the inputs, ``[N, inputs]``."""
         plan = self._plan
         backward_to_inputs(self._parameters, plan.table, plan.results, plan.slopes, self._heads, self._by_inputs)

@@ -82,7 +82,7 @@ def squared_length(vector: np.ndarray) -> float:
 
 
 @compiled("void(float32[:, ::1], float32[:, ::1], float32[::1])")
-def likeliest(logits: np.ndarray, noise: np.ndarray, choice: np.ndarray) -> None:
+def gumbel_argmax(logits: np.ndarray, noise: np.ndarray, choice: np.ndarray) -> None:
     """Choose from each row of logits ``[M, width]`` with Gumbel noise (Gumbel, 1954), which makes a sample of it.
 
     Args:

@@ -55,7 +55,7 @@ def _rows_at_once(layers: np.ndarray, row: int, count: int, few: int) -> int:
 
 
 @njit(error_model="numpy")
-def _said(results: np.ndarray, layers: np.ndarray, row: int, count: int, first: int, last: int) -> np.ndarray:
+def _layer_outputs(results: np.ndarray, layers: np.ndarray, row: int, count: int, first: int, last: int) -> np.ndarray:
     """Return what a layer says of the samples from ``first`` to before ``last``, ``[N, outputs]``."""
     start, outputs = count * layers[row, PLACE], layers[row, OUTPUTS]
     return results[start + first * outputs : start + last * outputs].reshape(last - first, outputs)
@@ -111,10 +111,10 @@ def forward(
         turned = np.ascontiguousarray(weight) if part < count else np.empty((0, 0), np.float32)
         for first in range(0, count, part):
             last = min(count, first + part)
-            y = _said(results, layers, row, count, first, last)
+            y = _layer_outputs(results, layers, row, count, first, last)
             x = observations[first:last]
             if layers[row, SOURCE] != OBSERVATIONS:
-                x = _said(results, layers, layers[row, SOURCE], count, first, last)
+                x = _layer_outputs(results, layers, layers[row, SOURCE], count, first, last)
             if part < count:
                 np.dot(x, turned, y)
             else:
@@ -168,10 +168,10 @@ def backward(
         part = _rows_at_once(layers, row, count, BACKWARD_PART)
         for first in range(0, count, part):
             last = min(count, first + part)
-            by_y = _said(slopes, layers, row, count, first, last)
+            by_y = _layer_outputs(slopes, layers, row, count, first, last)
             _through_activation(
                 by_y,
-                _said(results, layers, row, count, first, last),
+                _layer_outputs(results, layers, row, count, first, last),
                 layers[row, ACTIVATION],
             )
             for i in range(len(by_y)):
@@ -179,14 +179,14 @@ def backward(
                     by_bias[j] += by_y[i, j]
             x = observations[first:last]
             if source != OBSERVATIONS:
-                x = _said(results, layers, source, count, first, last)
+                x = _layer_outputs(results, layers, source, count, first, last)
             if first == 0:
                 np.dot(by_y.T, x, by_weight)
             else:
                 by_weight += np.dot(by_y.T, x)
             if source == OBSERVATIONS:
                 continue
-            by_x = _said(slopes, layers, source, count, first, last)
+            by_x = _layer_outputs(slopes, layers, source, count, first, last)
             if has_slopes[source]:
                 by_x += np.dot(by_y, weight)
             else:
@@ -204,7 +204,7 @@ def backward_to_inputs(
     results: np.ndarray,
     slopes: np.ndarray,
     heads: np.ndarray,
-    by_inputs: np.ndarray,
+    input_gradients: np.ndarray,
 ) -> None:
     """Write the derivatives by what the first layers read, and none by weights; at most one other reads each layer.
 
@@ -216,13 +216,13 @@ def backward_to_inputs(
       results: what ``forward`` wrote.
       slopes: as in ``backward``; left alone.
       heads: the layers that no other reads.
-      by_inputs: ``[N, inputs]``.
+      input_gradients: ``[N, inputs]``.
     """
-    count = len(by_inputs)
-    by_inputs[:] = _F(0)
+    count = len(input_gradients)
+    input_gradients[:] = _F(0)
     chosen = np.empty(count, np.int64)
     for head in heads:
-        given, some = _said(slopes, layers, head, count, 0, count), 0
+        given, some = _layer_outputs(slopes, layers, head, count, 0, count), 0
         for i in range(count):
             for j in range(given.shape[1]):
                 if given[i, j] != _F(0):
@@ -234,13 +234,13 @@ def backward_to_inputs(
         while True:
             _through_activation(
                 by_y,
-                _said(results, layers, row, count, 0, count)[here],
+                _layer_outputs(results, layers, row, count, 0, count)[here],
                 layers[row, ACTIVATION],
             )
             by_x = np.dot(by_y, _weight_of(parameters, layers, row))
             if layers[row, SOURCE] == OBSERVATIONS:
                 for i in range(some):
                     for j in range(by_x.shape[1]):
-                        by_inputs[here[i], j] += by_x[i, j]
+                        input_gradients[here[i], j] += by_x[i, j]
                 break
             by_y, row = by_x, layers[row, SOURCE]

@@ -80,7 +80,7 @@ def _part(array: np.ndarray, count: int, place: int, outputs: int) -> np.ndarray
     return array[count * place : count * (place + outputs)].reshape(count, outputs)
 
 
-class Perceptrons:
+class CompiledActorCritic:
     """An ``ActorCritic`` computed from the vector of its parameters: whatever changes those changes this.
 
     Only for what ``serves`` approves: a plain vector observed, no memory, on the CPU. What is returned lies in memory

@@ -4,7 +4,7 @@ import numpy as np
 
 from arena.learning.numba_jit import compiled
 from arena.learning.row_layout import FOLLOWING, OBSERVATION
-from arena.policies.compiled.chains import Chains
+from arena.policies.compiled.chains import CompiledPerceptrons
 
 _F = np.float32
 NO_WEIGHTS = np.zeros(0, np.float32)
@@ -13,7 +13,7 @@ NO_WEIGHTS = np.zeros(0, np.float32)
 class QLearning:
     """Values of actions, and the gradient of DQN's loss; see ``arena.policies.off_policy.dqn``."""
 
-    def __init__(self, acting: Chains, network: Chains, target: Chains) -> None:
+    def __init__(self, acting: CompiledPerceptrons, network: CompiledPerceptrons, target: CompiledPerceptrons) -> None:
         """Take the network twice (acting uses memory of its own) and its target."""
         self._acting, self._network, self._target = acting, network, target
 
@@ -44,7 +44,7 @@ class QLearning:
         self._network.room(count)[...] = rows[OBSERVATION + "0"].reshape(shape)
         (found,) = self._network.forward()
         errors = np.empty(count, np.float32)
-        huber_slopes(
+        huber_loss_gradients(
             rows["reward"],
             rows["discount"],
             best,
@@ -78,7 +78,7 @@ def best_values(judged: np.ndarray, values: np.ndarray, mask: np.ndarray, best: 
     "void(float32[:], float32[:], float32[::1], int64[:], float32[:, ::1], float32[::1], float32[:, ::1],"
     " float32[::1], float32[::1])"
 )
-def huber_slopes(
+def huber_loss_gradients(
     reward: np.ndarray,
     discount: np.ndarray,
     best: np.ndarray,

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from arena.envs.interface import EntitySpaces
-from arena.policies.compiled.chains import Chains, serves
+from arena.policies.compiled.chains import CompiledPerceptrons, serves
 from arena.policies.compiled.q_learning import QLearning
 from arena.policies.off_policy.actions import DiscreteActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
@@ -98,8 +98,8 @@ class DQN(OffPolicy):
         if isinstance(self.network, EncodedPerceptron) and serves(self.network.encoder, self.network.layers):
             assert isinstance(self.target, EncodedPerceptron)
             parameters, target = self.optimizers["network"].parameters, self._followers["network"]
-            acting, network = (Chains(self.network, [self.network.layers], parameters) for _ in range(2))
-            self._fast = QLearning(acting, network, Chains(self.target, [self.target.layers], target))
+            acting, network = (CompiledPerceptrons(self.network, [self.network.layers], parameters) for _ in range(2))
+            self._fast = QLearning(acting, network, CompiledPerceptrons(self.target, [self.target.layers], target))
 
     def _differentiate(self, rows: np.ndarray, weights: np.ndarray | None) -> None:
         if self._fast is not None:

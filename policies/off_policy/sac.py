@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional
 
 from arena.envs.interface import EntitySpaces
-from arena.policies.compiled.actor_critics import SoftActorCritic
+from arena.policies.compiled.actor_critics import CompiledSAC
 from arena.policies.compiled.actor_critics import squash as squash_to
-from arena.policies.compiled.chains import Chains, serves
+from arena.policies.compiled.chains import CompiledPerceptrons, serves
 from arena.policies.off_policy.actions import BoxActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
 from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers
@@ -101,16 +101,16 @@ class SAC(OffPolicy):
     # Learning
 
     def _prepare(self) -> None:
-        self._fast: SoftActorCritic | None = None
+        self._fast: CompiledSAC | None = None
         if serves(self.actor.encoder, self.actor.layers):
             actor, critics = self.optimizers["network"].parameters, self.optimizers["critics"].parameters
-            acting, before, following = (Chains(self.actor, [self.actor.layers], actor) for _ in range(3))
-            self._fast = SoftActorCritic(
+            acting, before, following = (CompiledPerceptrons(self.actor, [self.actor.layers], actor) for _ in range(3))
+            self._fast = CompiledSAC(
                 acting,
                 before,
                 following,
-                Chains(self.critics, self.critics.perceptrons, critics),
-                Chains(self.target, self.target.perceptrons, self._followers["critics"]),
+                CompiledPerceptrons(self.critics, self.critics.perceptrons, critics),
+                CompiledPerceptrons(self.target, self.target.perceptrons, self._followers["critics"]),
             )
 
     def _moving(self) -> int:

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from arena.envs.interface import EntitySpaces
-from arena.policies.compiled.actor_critics import DeterministicActorCritic
-from arena.policies.compiled.chains import Chains, serves
+from arena.policies.compiled.actor_critics import CompiledTD3
+from arena.policies.compiled.chains import CompiledPerceptrons, serves
 from arena.policies.off_policy.actions import BoxActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
 from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers
@@ -64,16 +64,16 @@ class TD3(OffPolicy):
     # Learning
 
     def _prepare(self) -> None:
-        self._fast: DeterministicActorCritic | None = None
+        self._fast: CompiledTD3 | None = None
         if serves(self.actor.encoder, self.actor.layers):
             actor, critics = self.optimizers["network"].parameters, self.optimizers["critics"].parameters
-            acting, before = (Chains(self.actor, [self.actor.layers], actor) for _ in range(2))
-            self._fast = DeterministicActorCritic(
+            acting, before = (CompiledPerceptrons(self.actor, [self.actor.layers], actor) for _ in range(2))
+            self._fast = CompiledTD3(
                 acting,
                 before,
-                Chains(self.target_actor, [self.target_actor.layers], self._followers["network"]),
-                Chains(self.critics, self.critics.perceptrons, critics),
-                Chains(self.target, self.target.perceptrons, self._followers["critics"]),
+                CompiledPerceptrons(self.target_actor, [self.target_actor.layers], self._followers["network"]),
+                CompiledPerceptrons(self.critics, self.critics.perceptrons, critics),
+                CompiledPerceptrons(self.target, self.target.perceptrons, self._followers["critics"]),
             )
 
     def _moving(self) -> int:

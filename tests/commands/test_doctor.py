@@ -125,8 +125,8 @@ def test_launchers_are_told_apart(monkeypatch, variables, kind, fits):
     found = mpirun_probe.find()
     assert found is not None
     assert (found.kind, found.size) == (kind, 4)
-    assert mpirun_probe.agree(kind, fits)
-    assert mpirun_probe.agree("MPICH", "Open MPI 5.0.11") is False
+    assert mpirun_probe.is_compatible(kind, fits)
+    assert mpirun_probe.is_compatible("MPICH", "Open MPI 5.0.11") is False
 
 
 def control_group(place: Path, monkeypatch, files: dict[str, str], line: str) -> None:

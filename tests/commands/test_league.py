@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from arena.commands.league import all_met, most_telling
+from arena.commands.league import all_met, most_informative
 from arena.common.registry import make_environment
 from arena.config.run import load_config
 from arena.launch import main
@@ -56,7 +56,7 @@ def run(tmp_path: Path) -> RunDirectory:
         members += [(f"{SOLVER}_{steps}", SOLVER, 0, steps, steps) for steps in (0, 100, 200)]
         for name, parent, active, steps, file in members:
             path = f"players/{SOLVER}/{file}.safetensors"
-            row = (name, "BestResponder", "default", parent, active, steps, path, 1000.0 + steps)
+            row = (name, "BestResponsePlayer", "default", parent, active, steps, path, 1000.0 + steps)
             records.execute("INSERT INTO league_players VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         for home, away, wins, draws, losses, margin in [
             (rock, paper, 1.0, 0.0, 9.0, -25.0),
@@ -105,7 +105,7 @@ def test_all_of_it_is_there_as_json(run: RunDirectory, capsys) -> None:
     assert main(["league", str(run), "--json", "--exploitability"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["players"][0] | {"rating": None, "path": ""} == {
-        "player": SOLVER, "type": "BestResponder", "category": "default", "parent": None, "active": True,
+        "player": SOLVER, "type": "BestResponsePlayer", "category": "default", "parent": None, "active": True,
         "steps": 950, "path": "", "games": 40, "wins": 3.0, "draws": 0.0, "losses": 1.0, "rating": None,
     }  # fmt: skip
     assert found["win_rates"][0][1] == 0.75 and found["mean_returns"][0][1] is None
@@ -127,8 +127,8 @@ def test_every_picture_is_written(run: RunDirectory, capsys, kind: str) -> None:
 def test_a_screen_holds_whoever_learns_and_the_best_snapshots(run: RunDirectory) -> None:
     with sqlite3.connect(run.database) as connection:
         league = read_league(connection)
-    assert most_telling(league, 2) == [SOLVER, f"{SOLVER}_0"]
-    assert most_telling(league, 0) == [SOLVER], "whoever learns is always shown"
+    assert most_informative(league, 2) == [SOLVER, f"{SOLVER}_0"]
+    assert most_informative(league, 0) == [SOLVER], "whoever learns is always shown"
 
 
 def test_only_those_that_have_all_met_are_mixed() -> None:

@@ -4,16 +4,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.comms.places import MemoryReceiver, MemorySender, Places
+from arena.comms.places import RingBuffer, SharedMemoryReceiver, SharedMemorySender
 
 
 class Sampler:
     """A worker as far as its learner sees it, one step at a time; ``versions`` are its learner's."""
 
-    def __init__(self, lag: int, versions: Places, exactly: bool) -> None:
+    def __init__(self, lag: int, versions: RingBuffer, exactly: bool) -> None:
         self.lag, self.sent, self.exactly = lag, 0, exactly
-        self.rollouts = Places(64, lag + 1)
-        self.link, self.versions = MemorySender(self.rollouts), MemoryReceiver(versions)
+        self.rollouts = RingBuffer(64, lag + 1)
+        self.link, self.versions = SharedMemorySender(self.rollouts), SharedMemoryReceiver(versions)
         self.places = versions
         self.read: int | None = None  # the version that acts; None between two rollouts
 
@@ -40,8 +40,8 @@ class Learner:
 
     def __init__(self, lag: int) -> None:
         self.lag, self.updates = lag, 0
-        self.versions = Places(64, lag + 1)
-        self.link = MemorySender(self.versions)
+        self.versions = RingBuffer(64, lag + 1)
+        self.link = SharedMemorySender(self.versions)
         self.samplers: list[Sampler] = []
         self.greatest = 0
         self.publish(0)
@@ -51,7 +51,7 @@ class Learner:
         self.link.post(version)
 
     def ready(self) -> bool:
-        return all(MemoryReceiver(each.rollouts).posted() > self.updates for each in self.samplers)
+        return all(SharedMemoryReceiver(each.rollouts).posted() > self.updates for each in self.samplers)
 
     def learn(self) -> None:
         for each in self.samplers:

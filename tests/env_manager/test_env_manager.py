@@ -18,7 +18,7 @@ from arena.common.errors import ConfigError
 from arena.env_manager import BaseEnvManager, ManagerSettings, create_env_manager
 from arena.env_manager.child import serve
 from arena.env_manager.faults import CallError, CopyFault, RetriesSpentError
-from arena.env_manager.pipe import HELLO, GoneError, Pipe, pair
+from arena.env_manager.pipe import HELLO, Pipe, PipeClosedError, pair
 from arena.env_manager.source import EnvironmentSource
 from arena.envs.factory import make_environment
 from arena.envs.interface import Environment
@@ -622,7 +622,7 @@ def test_a_connection_that_is_reset_is_a_manager_that_has_ended():
     copy = Pipe(theirs)
     copy.send(HELLO, b"")
     mine.close()  # with the greeting unread, which resets the connection
-    with pytest.raises(GoneError):
+    with pytest.raises(PipeClosedError):
         copy.receive_descriptor()
 
 

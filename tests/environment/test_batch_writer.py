@@ -7,7 +7,7 @@ from gymnasium import spaces
 from arena.env_manager.faults import NotANumberError
 from arena.environment.batch_writer import BatchWriter
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.protocol.wire import PLAIN, blocks_of, make_observation_message
+from arena.protocol.wire import STEADY, blocks_of, make_observation_message
 
 
 def told(shape=(3,), entities=1, readers=()):
@@ -45,17 +45,17 @@ def test_a_reward_that_is_not_finite_is_a_fault_of_the_environment(reward, steps
 def test_the_usual_step_is_plain_and_says_the_same_however_its_flags_are_given(flags):
     records, record = told(entities=2)
     tell(records, step(entities=2, flags=flags), started=True)
-    assert not record.header[0] & PLAIN and record.started.all()
+    assert not record.header[0] & STEADY and record.started.all()
     for reward in (1.0, 2.0):
         tell(records, step(entities=2, flags=flags, rewards=[reward, -reward]))
-        assert record.header[0] & PLAIN
+        assert record.header[0] & STEADY
         assert record.rewards.tolist() == [[reward, -reward]]
         assert record.acting.all() and not (record.started.any() or record.over.any() or record.terminated.any())
     tell(records, step(entities=2, terminated=flags([True, False]), acting=flags([False, True])))
-    assert not record.header[0] & PLAIN
+    assert not record.header[0] & STEADY
     assert record.terminated.tolist() == [[True, False]] and record.acting.tolist() == [[False, True]]
     tell(records, step(entities=2, flags=flags, acting=flags([False, True])))
-    assert not record.header[0] & PLAIN and not record.terminated.any()
+    assert not record.header[0] & STEADY and not record.terminated.any()
 
 
 def test_a_copy_that_rested_is_told_of_in_full_again():
@@ -65,11 +65,11 @@ def test_a_copy_that_rested_is_told_of_in_full_again():
     records.begin()
     records.write_idle(0)
     records.finish()
-    assert not record.header[0] & PLAIN and not record.acting.any()
+    assert not record.header[0] & STEADY and not record.acting.any()
     tell(records, step())
-    assert record.acting.all() and not record.header[0] & PLAIN
+    assert record.acting.all() and not record.header[0] & STEADY
     tell(records, step())
-    assert record.header[0] & PLAIN
+    assert record.header[0] & STEADY
 
 
 def test_infos_go_beside_the_record_of_those_who_read_them_only_where_there_are_some():

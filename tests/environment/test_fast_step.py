@@ -8,7 +8,7 @@ from gymnasium import spaces
 from arena.env_manager.faults import NotANumberError
 from arena.environment.batch_writer import BatchWriter
 from arena.environment.episodes import RunningEpisode, RunningEpisodes
-from arena.environment.fast_step import plain_stepper
+from arena.environment.fast_step import make_steady_stepper
 from arena.envs.gymnasium_adapter import GymnasiumEnvironment
 from arena.protocol.wire import ActionMessage, ShapeError, action_reader, blocks_of, make_observation_message
 
@@ -32,11 +32,11 @@ class Told:
         self.episodes = RunningEpisodes(0, 1, ["player"], None, self.posted.append, None)
         self.running: RunningEpisode = self.episodes.by_env[0]
         read = action_reader(self.message.actions[0], 0, 0)
-        place = self.records.plain_place(0) if plainly else None
+        place = self.records.steady_slot(0) if plainly else None
         if place is None:
             self._step = lambda: self.environment.step((read(),))
         else:
-            self._step = plain_stepper(self.environment, read, place, self.running)
+            self._step = make_steady_stepper(self.environment, read, place, self.running)
         self.plain = 0
 
     def step(self, action, seed=None):
@@ -182,4 +182,4 @@ def test_a_copy_with_masks_or_nested_observations_is_told_of_by_timesteps():
     class Nested(Script):
         observation_space = spaces.Dict(a=spaces.Discrete(3), b=spaces.Discrete(3))
 
-    assert Told(Nested(), plainly=True).records.plain_place(0) is None
+    assert Told(Nested(), plainly=True).records.steady_slot(0) is None

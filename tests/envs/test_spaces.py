@@ -10,7 +10,7 @@ from gymnasium import spaces
 from arena.common.errors import ConfigError
 from arena.envs.factory import make_environment
 from arena.envs.interface import EntitySpaces
-from arena.envs.spaces import EntityPort, as_mask, check_form, check_spaces, copier, reader, zeros
+from arena.envs.spaces import EntityAdapter, as_mask, check_form, check_spaces, copier, reader, zeros
 
 HERE = Path(__file__).parents[1] / "environments"
 BOX, TWO = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(2)
@@ -64,13 +64,13 @@ def test_an_environment_with_an_unsupported_space_is_refused_by_its_name() -> No
 
 def test_a_promised_mask_needs_an_action_space_that_can_have_one() -> None:
     with pytest.raises(ConfigError, match="promises action masks.*expected Discrete or MultiDiscrete"):
-        EntityPort("a", BOX, BOX, mask_in_info=True)
+        EntityAdapter("a", BOX, BOX, mask_in_info=True)
 
 
 def test_a_dict_that_merely_looks_like_a_mask_stays_whole() -> None:
     # Five flags for two actions: not a mask of this action space.
     observation = spaces.Dict(observation=BOX, action_mask=spaces.MultiBinary(5))
-    port = EntityPort("a", observation, TWO)
+    port = EntityAdapter("a", observation, TWO)
     assert port.spaces.mask_size == 0 and port.spaces.observation == observation
 
 

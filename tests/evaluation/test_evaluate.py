@@ -294,7 +294,7 @@ def test_a_policy_that_cannot_be_evaluated_says_why(tmp_path, balancer, capsys, 
 
 
 def test_stable_baselines3_players_can_be_evaluated(tmp_path):
-    from arena.group.stand_ins import LoneGroup, stand_in_env
+    from arena.group.stand_ins import SingleWorkerGroup, placeholder_env
     from arena.policies.sb3 import StableBaselines3
 
     text = (
@@ -304,7 +304,9 @@ def test_stable_baselines3_players_can_be_evaluated(tmp_path):
     )
     run = make_run(tmp_path, text)
     environment = make_environment("gymnasium:CartPole-v1", {})
-    model = StableBaselines3(stand_in_env(environment.entities, 4, "same_step"), LoneGroup(), algorithm="PPO")
+    model = StableBaselines3(
+        placeholder_env(environment.entities, 4, "same_step"), SingleWorkerGroup(), algorithm="PPO"
+    )
     environment.close()
     path = run.snapshot("solo", 10)
     path.parent.mkdir()

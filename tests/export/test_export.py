@@ -20,9 +20,9 @@ from arena.common.registry import make_environment
 from arena.common.space_json import space_from_json, space_to_json
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
-from arena.export.about import About, ExportRefused, check_file
+from arena.export.about import ExportError, ExportMetadata, check_file
 from arena.export.formats import OPSET, onnx_bytes, quantized, to_onnx, to_torchscript
-from arena.export.gate import Tolerance, ask_policy, check
+from arena.export.gate import Tolerance, check, run_policy
 from arena.export.runtimes import open_onnx, open_torchscript
 from arena.launch import main
 from arena.learning.entity_json import entity_to_json
@@ -43,9 +43,9 @@ def sample_for(case: Case) -> ObservationSample:
     return ObservationSample(map_tree(lambda *leaves: np.stack(leaves), *slots), mask, starts)
 
 
-def about_of(case: Case, inference, **others) -> About:
+def about_of(case: Case, inference, **others) -> ExportMetadata:
     entity = EntitySpaces("blue", case.observation, case.action, case.mask)
-    return About("blue", 12, case.use, dict(case.settings), entity, inference.memory, **others)
+    return ExportMetadata("blue", 12, case.use, dict(case.settings), entity, inference.memory, **others)
 
 
 @functools.cache
@@ -55,7 +55,7 @@ def prepared(name: str):
     policy = trained(case)
     inference, sample = policy.inference(), sample_for(case)
     about = about_of(case, inference, opset=OPSET)
-    return inference, about, sample, ask_policy(policy, inference, about, sample)
+    return inference, about, sample, run_policy(policy, inference, about, sample)
 
 
 @functools.cache
@@ -87,9 +87,7 @@ def test_a_weight_that_is_off_is_refused(name):
     model = onnx.load_from_string(exported_bytes(name))
     _move_a_weight(model)
     run, _ = open_onnx(onnx_bytes(model, about), "x")
-    with pytest.raises(
-        ExportRefused, match="x: expected the policy's numbers within 0.0001 or a share of 0.001, found"
-    ):
+    with pytest.raises(ExportError, match="x: expected the policy's numbers within 0.0001 or a share of 0.001, found"):
         check(run, about, sample, answers, Tolerance(), "x")
 
 
@@ -100,11 +98,9 @@ def test_a_file_without_the_masks_is_refused():
     def without_masks(inputs):
         return run([inputs[0], np.ones_like(inputs[1])])
 
-    with pytest.raises(ExportRefused, match="found"):
+    with pytest.raises(ExportError, match="found"):
         check(without_masks, about, sample, answers, Tolerance(), "x")
-    with pytest.raises(
-        ExportRefused, match="expected the policy's actions on 100 % of 256 observations, found them on"
-    ):
+    with pytest.raises(ExportError, match="expected the policy's actions on 100 % of 256 observations, found them on"):
         check(without_masks, about, sample, answers, Tolerance(None, None), "x")
 
 
@@ -117,7 +113,7 @@ def test_a_file_for_one_batch_size_is_refused():
             raise ValueError("Got invalid dimensions")
         return run(inputs)
 
-    with pytest.raises(ExportRefused, match="x: it fails on a batch of 1"):
+    with pytest.raises(ExportError, match="x: it fails on a batch of 1"):
         check(only_large_batches, about, sample, answers, Tolerance(), "x")
 
 
@@ -130,7 +126,7 @@ def test_weights_of_eight_bits_make_a_smaller_file():
     whole, small = onnx_bytes(model, about), onnx_bytes(quantized(model), about)
     assert len(small) < 0.4 * len(whole)
     run, _ = open_onnx(small, "x")
-    answers = ask_policy(policy, inference, about, sample)
+    answers = run_policy(policy, inference, about, sample)
     assert check(run, about, sample, answers, Tolerance.usual(int8=True)._replace(agreement=0.8), "x").absolute > 0
 
 

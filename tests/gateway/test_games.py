@@ -197,7 +197,7 @@ def test_of_two_thousand_games_none_is_lost_or_crossed_where_some_vanish(run):
             for tick in range(1, TICKS + 1):
                 headers = {"game_id": game, "step_kind": "tick", "tick_id": str(tick)}
                 if tick == dies_at:
-                    await connection.post_and_vanish("/step", headers, f"t{tick}".encode())
+                    await connection.post_and_disconnect("/step", headers, f"t{tick}".encode())
                     killed.append(game)
                     break
                 told = await connection.post("/step", headers, f"t{tick}".encode())

@@ -33,7 +33,7 @@ def passed(chunks: Iterable[bytes]) -> bytes:
     with standard_error() as written:
         held = b""
         for chunk in chunks:
-            held = mpirun_output.without_noise(held + chunk)
+            held = mpirun_output.filter_noise(held + chunk)
         mpirun_output.write_error(held)
         return written()
 
@@ -65,7 +65,7 @@ def test_a_rank_that_was_killed_is_named_with_its_part():
         BANNER + b"prterun noticed that process rank 3 with PID 14 on node vm exited on\nsignal 9 (Killed).\n" + BANNER
     )
     with standard_error() as written:
-        mpirun_output.without_noise(b"step\n" + death, lambda rank: f"part of rank {rank}")
+        mpirun_output.filter_noise(b"step\n" + death, lambda rank: f"part of rank {rank}")
         told = b"error: rank 3 on vm (part of rank 3) was killed by signal 9 (SIGKILL); "
         assert written() == b"step\n" + told + b"the last checkpoint stands: continue with --resume\n"
 
@@ -73,13 +73,13 @@ def test_a_rank_that_was_killed_is_named_with_its_part():
 def test_a_line_that_a_rank_has_not_ended_is_shown_at_once():
     """A question or a progress bar must not wait for the next line."""
     with standard_error() as written:
-        assert mpirun_output.without_noise(b"step 3 of 10 ... --") == b"--"
+        assert mpirun_output.filter_noise(b"step 3 of 10 ... --") == b"--"
         assert written() == b"step 3 of 10 ... "
 
 
 def test_a_rule_of_another_length_is_no_frame_and_holds_nothing_back():
     with standard_error() as written:
-        assert mpirun_output.without_noise(TABLE) == b""
+        assert mpirun_output.filter_noise(TABLE) == b""
         assert written() == TABLE
 
 
@@ -88,7 +88,7 @@ def test_the_stream_is_read_to_its_end():
     with standard_error() as written:
         os.write(writer, b"error: rank 3 failed\n" + ABORT + EXIT + b"the end ---")
         os.close(writer)
-        mpirun_output.pass_on(reader, lambda rank: "", threading.Event())
+        mpirun_output.forward_output(reader, lambda rank: "", threading.Event())
         os.close(reader)
         assert written() == b"error: rank 3 failed\nthe end ---"
 

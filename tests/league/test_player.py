@@ -140,7 +140,7 @@ def test_yardsticks():
     for player in (main, exploiter, everyone, own):
         league.freeze(player, 0)
     names = {
-        player.player_id: [league.payoff.roster.players[i].player_id for i in player.yardstick()]
+        player.player_id: [league.payoff.roster.players[i].player_id for i in player.reference_opponents()]
         for player in (main, other, exploiter, everyone, own)
     }
     history = ["m_0", "e_0", "l_0", "s_0"]

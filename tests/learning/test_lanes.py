@@ -88,13 +88,13 @@ def copy_of(rollout: Rollout) -> Rollout:
 def test_a_lane_has_the_collectors_columns_bit_for_bit() -> None:
     horizon, updates = 16, 12
     came = arrivals(horizon * updates + 1, seed=3)
-    ordinary, own_pace = (build("ppo", POLE, {"horizon": horizon}, lanes=1, seed=5) for _ in range(2))
-    ordinary.looks_back = own_pace.looks_back = False
+    ordinary, acts_on_request = (build("ppo", POLE, {"horizon": horizon}, lanes=1, seed=5) for _ in range(2))
+    ordinary.recomputes_outputs = acts_on_request.recomputes_outputs = False
     expected = collected(ordinary, came, horizon, updates)
-    columns, rollout = LaneColumns(POLE, own_pace.extras, horizon=horizon, lanes=3), None
+    columns, rollout = LaneColumns(POLE, acts_on_request.extras, horizon=horizon, lanes=3), None
     lane, rollouts = np.array([1]), []
     for number, now in enumerate(came):
-        rollout = rollout or Rollout(POLE, own_pace.extras, horizon=horizon, lanes=1)
+        rollout = rollout or Rollout(POLE, acts_on_request.extras, horizon=horizon, lanes=1)
         columns.observe(
             lane,
             now["observations"],
@@ -104,13 +104,13 @@ def test_a_lane_has_the_collectors_columns_bit_for_bit() -> None:
             now["starts"],
         )
         if number and number % horizon == 0:  # the collector decides on the last observation when it has learned
-            decision = Decision(np.zeros(1, np.int64), {"value": own_pace.bootstrap(now["observations"])})
+            decision = Decision(np.zeros(1, np.int64), {"value": acts_on_request.bootstrap(now["observations"])})
             columns.decide(lane, decision)
             assert columns.move_full(rollout, 0) == 1
             rollouts.append(rollout)
             rollout = None
             columns.slots[lane] = 1
-        columns.decide(lane, own_pace.act(now["observations"], starts=now["starts"], learning=True))
+        columns.decide(lane, acts_on_request.act(now["observations"], starts=now["starts"], learning=True))
     assert len(rollouts) == updates
     for mine, theirs in zip(rollouts, expected, strict=True):
         for name in ("observations", "acting", "starts"):

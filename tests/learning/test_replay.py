@@ -9,7 +9,7 @@ from gymnasium import spaces as gym_spaces
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
 from arena.learning.feed import ReplayFeed
-from arena.learning.pace import Pace
+from arena.learning.pace import UpdateRatio
 from arena.learning.replay import Replay
 from arena.learning.rollout import Rollout
 from arena.learning.sum_tree import SumTree
@@ -76,7 +76,7 @@ def test_a_stored_replay_of_other_rows_is_refused():
 
 @pytest.mark.parametrize("ratio", [0.29, 1 / 3, 1.0, 2.5])
 def test_gradient_steps_per_transition_are_exact(ratio):
-    pace = Pace(ratio=ratio, batch_size=64, warmup=100)
+    pace = UpdateRatio(ratio=ratio, batch_size=64, warmup=100)
     random, stored, total = np.random.default_rng(0), 0, 0
     while pace.collected < 3_000_000:
         fresh = int(random.integers(0, 4000))
@@ -87,10 +87,10 @@ def test_gradient_steps_per_transition_are_exact(ratio):
 
 
 def test_what_is_collected_to_warm_up_pays_for_nothing_after_a_loss_of_the_replay_too():
-    pace = Pace(ratio=1, batch_size=8, warmup=10)
+    pace = UpdateRatio(ratio=1, batch_size=8, warmup=10)
     assert [pace.burst(Alone(), 4, stored).steps for stored in (4, 8)] == [0, 0] and pace.warming_up
     assert [pace.burst(Alone(), 4, stored).steps for stored in (12, 16)] == [4, 4] and not pace.warming_up
-    again = Pace(ratio=1, batch_size=8, warmup=10)
+    again = UpdateRatio(ratio=1, batch_size=8, warmup=10)
     again.load_state(pace.state())
     assert [again.burst(Alone(), 4, stored).steps for stored in (4, 8, 12)] == [0, 0, 4] and not again.warming_up
 
@@ -98,7 +98,7 @@ def test_what_is_collected_to_warm_up_pays_for_nothing_after_a_loss_of_the_repla
 def test_workers_share_a_batch_and_one_without_rows_has_no_part_in_it():
     def work(stored):
         def call(group):
-            return Pace(ratio=1, batch_size=10, warmup=1).burst(group, 3, stored[group.rank])
+            return UpdateRatio(ratio=1, batch_size=10, warmup=1).burst(group, 3, stored[group.rank])
 
         return Lockstep(len(stored)).run(call)
 

@@ -288,7 +288,7 @@ def test_an_agent_that_was_written_for_one_process_learns_apart(tmp_path):
     config = {
         "steps": 4_000,
         "env": {"use": CARTPOLE, "num_envs": 3},
-        "policies": {"p": {"use": player("apart:PlainAgent"), "learners": 1, "settings": {"size": 3}}},
+        "policies": {"p": {"use": player("apart:SingleProcessAgent"), "learners": 1, "settings": {"size": 3}}},
         "matches": [{"seats": ["p"], "replicas": 2}],
     }
     outcome = succeed(run_arena(tmp_path, config))
@@ -309,7 +309,7 @@ def test_an_agent_that_was_written_for_one_process_learns_apart(tmp_path):
     assert "expected one rank that learns, found 2; set learners: 1" in outcome.errors
     config["policies"]["p"]["settings"] = {"sice": 3}
     outcome = run_arena(tmp_path, {**config, "name": "wrong"})
-    assert outcome.code == 2 and "settings of PlainAgent, which takes" in outcome.errors
+    assert outcome.code == 2 and "settings of SingleProcessAgent, which takes" in outcome.errors
 
 
 def test_a_league_s_players_learn_apart_and_are_restarted(tmp_path):

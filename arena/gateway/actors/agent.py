@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.common.trees import Tree
 from arena.gateway.actors.bridge import wait_for
-from arena.gateway.batcher import Answered
+from arena.gateway.batcher import ForwardResult
 from arena.gateway.values import SpaceError, first_row
 
 Ending = Literal["end", "stop", "idle", "age", "drain", "error"]
@@ -17,7 +17,7 @@ Ending = Literal["end", "stop", "idle", "age", "drain", "error"]
 NO_MASKS: Mapping[str, Any] = {}
 
 
-class Seen(NamedTuple):
+class CheckedObservation(NamedTuple):
     """A checked observation of an agent.
 
     Attributes:
@@ -100,22 +100,24 @@ class Agent:
         """
         return self.take(await self.ask(self.read(observation, mask)))
 
-    def read(self, observation: Any, mask: Any = None) -> Seen:
+    def read(self, observation: Any, mask: Any = None) -> CheckedObservation:
         """Return an observation and a mask as the player reads them.
 
         Raises:
           SpaceError: see ``act_async``.
         """
-        return Seen(self._model.read_observation(observation), None if mask is None else self._read_mask(mask))
+        return CheckedObservation(
+            self._model.read_observation(observation), None if mask is None else self._read_mask(mask)
+        )
 
-    def ask(self, seen: Seen) -> "asyncio.Future[Answered]":
+    def ask(self, seen: CheckedObservation) -> "asyncio.Future[ForwardResult]":
         """Ask for the action for what ``read`` has returned; ``take`` takes it."""
         if self._fresh:
             self.episode_return = 0.0
         start, self._fresh = self._fresh, False
         return self._model.ask(seen.observation, seen.mask, start=start, lane=self._lane)
 
-    def take(self, answered: Answered) -> Any:
+    def take(self, answered: ForwardResult) -> Any:
         """Return the action that was answered, and note by which version."""
         self._acted_by = answered.by
         return first_row(answered.rows)
@@ -178,7 +180,7 @@ class Agents(dict[str, Agent]):
     def keep(self) -> None:
         """Keep what a call of the actor has done: it has gone well."""
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Take back what a call of the actor has done: it has failed, and is made again."""
 
     def release(self) -> None:
@@ -210,7 +212,7 @@ class Agents(dict[str, Agent]):
         seen = {name: self[name].read(value, masks.get(name)) for name, value in observations.items()}
         return await self.act_on(seen)
 
-    async def act_on(self, seen: Mapping[str, Seen]) -> dict[str, Any]:
+    async def act_on(self, seen: Mapping[str, CheckedObservation]) -> dict[str, Any]:
         """Return the actions of several agents for what they have read."""
         asked = [self[name].ask(each) for name, each in seen.items()]
         if len(asked) == 1:  # as most have it

@@ -79,7 +79,7 @@ def assign(agents: Sequence[str] | None, players: Sequence[str], said: Mapping[s
     return found
 
 
-class SeatGiver(Protocol):
+class SeatAssigner(Protocol):
     """Gives games their agents."""
 
     @property

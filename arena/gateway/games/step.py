@@ -8,7 +8,7 @@ from typing import Any
 from arena.config.gateway import GatewayConfig
 from arena.gateway.actors.actor import Actor
 from arena.gateway.actors.runner import ActorError, ActorRunner
-from arena.gateway.actors.seats import SeatGiver
+from arena.gateway.actors.seats import SeatAssigner
 from arena.gateway.answers import Answer, Headers, Refusal, shown
 from arena.gateway.games.session import Call, Session, replayed
 from arena.gateway.games.sessions import Sessions
@@ -33,7 +33,12 @@ class Steps:
     """
 
     def __init__(
-        self, seats: SeatGiver, config: GatewayConfig, actor: type[Actor], settings: Mapping[str, Any], metrics: Metrics
+        self,
+        seats: SeatAssigner,
+        config: GatewayConfig,
+        actor: type[Actor],
+        settings: Mapping[str, Any],
+        metrics: Metrics,
     ) -> None:
         """Prepare to answer.
 
@@ -144,14 +149,14 @@ class Steps:
         try:
             said = await self.runner.ask(session.actor.tick, body)
         except ActorError as error:
-            session.agents.take_back()
+            session.agents.roll_back()
             session.errors += 1
             if session.errors < self._config.max_errors:
                 raise
             session.closing = "error"
             raise ActorError(error.status, error.code, f"{error.text}; the game has ended") from None
         except Refusal:
-            session.agents.take_back()
+            session.agents.roll_back()
             raise
         session.errors = 0
         session.agents.keep()
@@ -166,7 +171,7 @@ class Steps:
             raise
         except Refusal:  # of bytes that it cannot read: the game goes on
             session.agents.ending = None
-            session.agents.take_back()
+            session.agents.roll_back()
             raise
         answer = _answer(session, said, session.actor.content_type)
         self.sessions.end(session, kind)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from arena.envs.interface import EntitySpaces
-from arena.gateway.actors.agent import Agent, Agents, Seen
+from arena.gateway.actors.agent import Agent, Agents, CheckedObservation
 from arena.gateway.answers import Refusal
-from arena.gateway.batcher import Answered
+from arena.gateway.batcher import ForwardResult
 from arena.gateway.training.exchange import Exchange, Row
 from arena.gateway.training.games import Games
 from arena.gateway.training.remote_agents import RemoteBuffer, RemoteLink
@@ -78,7 +78,7 @@ class LearningAgent(Agent):
         steps = player.rpartition("_")[2]
         return steps if steps.isdecimal() else "0"
 
-    def ask(self, seen: Seen) -> "asyncio.Future[Answered]":
+    def ask(self, seen: CheckedObservation) -> "asyncio.Future[ForwardResult]":
         """See ``Agent``."""
         try:
             game = self._games.of(self._copy)
@@ -120,7 +120,7 @@ class LearningAgent(Agent):
             return
         self._earned += float(value)
         self._earned_in_call += float(value)
-        self._games.earn(self._copy, self._entity, float(value))
+        self._games.add_reward(self._copy, self._entity, float(value))
         if terminated or truncated:
             self._end(terminated, observation, outcome)
 
@@ -143,24 +143,24 @@ class LearningAgent(Agent):
         self._rows.clear()
         self._earned_in_call, self._ended_in_call, self._ends_again = 0.0, False, False
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Take back what the call has done: it has failed, and is made again. What has ended in it has ended."""
         for row in reversed(self._rows):
-            if self._exchange.take_back((self._copy, self._entity), row):
+            if self._exchange.roll_back((self._copy, self._entity), row):
                 self._earned += row.earned
                 self._withdrawn = self._withdrawn or row.withdrawn
                 self._fresh = self._fresh or row.begins
             else:
                 self._withdrawn = True
-            self._games.take_back(self._copy, self._entity)
+            self._games.roll_back(self._copy, self._entity)
         self._earned -= self._earned_in_call
-        self._games.earn(self._copy, self._entity, -self._earned_in_call)
+        self._games.add_reward(self._copy, self._entity, -self._earned_in_call)
         self.episode_return -= self._earned_in_call
         self._ends_again = self._ended_in_call
         self._rows.clear()
         self._earned_in_call, self._ended_in_call = 0.0, False
 
-    def vanish(self, *, faulted: bool) -> None:
+    def abandon(self, *, faulted: bool) -> None:
         """End the episode where it is: its game has vanished, or its actor has failed too often."""
         if self._fresh:
             return
@@ -191,7 +191,7 @@ class RemoteAgent(LearningAgent):
         """How many replays the model had learned from."""
         return self._link.version
 
-    def ask(self, seen: Seen) -> "asyncio.Future[Answered]":
+    def ask(self, seen: CheckedObservation) -> "asyncio.Future[ForwardResult]":
         """Refuse.
 
         Raises:
@@ -237,7 +237,7 @@ class _Counted:
         return taken
 
 
-class Outsider:
+class ExternalAgent:
     """An entity that is played from outside: what it does is counted, and nothing of it is learned from."""
 
     def __init__(self, entity: int, copy: int, games: Games) -> None:
@@ -250,7 +250,7 @@ class Outsider:
 
     def reward(self, value: float, *, over: bool, cut: bool, outcome: Any) -> None:
         """Count what it has earned, and whether its episode is over, or was cut."""
-        self._games.earn(self._copy, self._entity, value)
+        self._games.add_reward(self._copy, self._entity, value)
         if over or cut:
             self._games.end(self._copy, self._entity, cut=cut, outcome=outcome)
 
@@ -268,17 +268,17 @@ class LearningAgents(Agents):
         """Seat them."""
         super().__init__({agent.name: agent for agent in agents}, game_id)
         self._all, self._copy, self._games = agents, copy, games
-        self.outsiders = {number: Outsider(number, copy, games) for number in external}
+        self.outsiders = {number: ExternalAgent(number, copy, games) for number in external}
 
     def keep(self) -> None:
         """See ``Agents``."""
         for agent in self._all:
             agent.keep()
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """See ``Agents``."""
         for agent in self._all:
-            agent.take_back()
+            agent.roll_back()
 
     def release(self) -> None:
         """End what the actor has left open, as the game has ended."""
@@ -288,13 +288,13 @@ class LearningAgents(Agents):
                     agent.reward(0.0, terminated=True)
         faulted = self.ending in (None, "error")  # none: the actor could not be built
         for agent in self._all:
-            agent.vanish(faulted=faulted)
+            agent.abandon(faulted=faulted)
         cause = "fault:actor" if faulted else None if self.ending in ("end", "stop") else f"gateway:{self.ending}"
         self._games.finish(self._copy, cause)
         super().release()
 
 
-class OutsideSeats:
+class ExternalSeats:
     """Seats the agents of games outside.
 
     Attributes:

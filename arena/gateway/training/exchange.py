@@ -15,7 +15,7 @@ from arena.comms import MatchChannel
 from arena.config.table import Seat
 from arena.envs.interface import EntitySpaces
 from arena.gateway.answers import Refusal
-from arena.gateway.batcher import Answered
+from arena.gateway.batcher import ForwardResult
 from arena.protocol.wire import BEGINS, MATCH_OVER, VOID, WITHDRAWN, Block, ObservationMessage
 
 HEARTBEAT = 0.05
@@ -62,7 +62,7 @@ class Row:
         self.game, self.observation, self.mask = game, observation, mask
         self.earned = 0.0
         self.over = self.cut = self.void = self.acting = self.begins = self.withdrawn = False
-        self.answer: asyncio.Future[Answered] | None = None
+        self.answer: asyncio.Future[ForwardResult] | None = None
 
 
 class _Spot(NamedTuple):
@@ -160,7 +160,7 @@ class Exchange:
         if self._idle and self._flush is None:
             self._flush = self._loop.call_soon(self._after_the_others)
 
-    def take_back(self, lane: tuple[int, int], row: Row) -> bool:
+    def roll_back(self, lane: tuple[int, int], row: Row) -> bool:
         """Tell a row no more; False where it has been told."""
         queue = self._waiting.get(lane)
         if queue is None or row not in queue:
@@ -279,7 +279,7 @@ class Exchange:
             actions = map_tree(
                 lambda leaf, c=copy, at=here: leaf[c, at].copy(), self._messages[spot.seat].actions[spot.block]
             )
-            row.answer.set_result(Answered(actions, self.versions[entity]))
+            row.answer.set_result(ForwardResult(actions, self.versions[entity]))
         self._sent.clear()
         if self._closing:
             self._close()

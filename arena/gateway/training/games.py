@@ -109,7 +109,7 @@ class Games:
         """Return whose worker plays an entity: in a league it may act for others."""
         return self._players[entity]
 
-    def earn(self, copy: int, entity: int, value: float) -> None:
+    def add_reward(self, copy: int, entity: int, value: float) -> None:
         """Add to what an entity has earned."""
         game = self._running.get(copy)
         if game is not None:
@@ -126,7 +126,7 @@ class Games:
         game.lengths[entity] += actions
         self._taken[game.players[entity]] = self._taken.get(game.players[entity], 0) + actions
 
-    def take_back(self, copy: int, entity: int) -> None:
+    def roll_back(self, copy: int, entity: int) -> None:
         """Count an action no more: it was never carried out."""
         game = self._running.get(copy)
         if game is not None and game.lengths[entity]:

@@ -16,16 +16,16 @@ from arena.common.seeding import derive_seed
 from arena.common.trees import even_slices
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, World
-from arena.config.gateway import ExternalSettings, GatewayConfig, OutsideSettings, ServerConfig
+from arena.config.gateway import ExternalSettings, GatewayConfig, GatewaySettings, ServerConfig
 from arena.config.run import TableRow
-from arena.environment.handshake import SeatsOnOffer, connect_seats
+from arena.environment.handshake import SeatOffers, connect_seats
 from arena.environment.job_queue import JobQueue
 from arena.envs.interface import EntitySpaces, Environment
 from arena.gateway.actors.seats import load_actor
 from arena.gateway.app import Gateway
 from arena.gateway.http import HttpServer
-from arena.gateway.server import Door, opened
-from arena.gateway.training.agents import OutsideSeats
+from arena.gateway.server import Listener, opened
+from arena.gateway.training.agents import ExternalSeats
 from arena.gateway.training.exchange import Exchange
 from arena.gateway.training.games import Games
 from arena.gateway.training.hosted import Host, HostedGame
@@ -36,7 +36,7 @@ from arena.plan.seats import check_seats
 from arena.protocol.messages import CloseMatch, GatewayOpen, Job, Note, RemoteWeights, Replays, RunFailed
 from arena.protocol.wire import ObservationMessage, blocks_of
 
-LOOK_EVERY = 0.05
+MAILBOX_INTERVAL = 0.05
 """Seconds between two looks into the mailbox."""
 
 REPORT_EVERY = 1.0
@@ -86,7 +86,7 @@ class GatewayProcess:
         outside = [entity for seat in row.external for entity in seat.entities]
         settings: ServerConfig
         if external is None:
-            settings = outside_settings = OutsideSettings(**row.env.settings)
+            settings = outside_settings = GatewaySettings(**row.env.settings)
             entities = entities_of(outside_settings)
             self._actor, self._actor_settings = load_actor(outside_settings.actor), outside_settings.settings
         else:
@@ -107,7 +107,7 @@ class GatewayProcess:
         )
         seats = [tuple(entities[e] for e in seat.entities) for seat in match.seats]
         blocks = [blocks_of(each) for each in seats]
-        offer = SeatsOnOffer(seats, blocks, even_slices(row.env.num_envs, 1), False, True, own_pace=True)
+        offer = SeatOffers(seats, blocks, even_slices(row.env.num_envs, 1), False, True, acts_on_request=True)
         self._channel, _ = connect_seats(
             world, mailbox, waiter, match, worker_ranks, offer, in_turn=False, core_ranks=()
         )
@@ -122,7 +122,7 @@ class GatewayProcess:
             for entity in seat.entities
             if seat.player in self._trainers
         }
-        self._seats = OutsideSeats(entities, played, outside, self._exchange, self._games, links)
+        self._seats = ExternalSeats(entities, played, outside, self._exchange, self._games, links)
         self._workers, self._announced = tuple(worker_ranks), -1
         self._closing = False
 
@@ -173,14 +173,14 @@ class GatewayProcess:
         except ConfigError as error:
             raise ConfigError(f"match {self._match.index}, gateway: {error}") from error
 
-    async def _serve(self, gateway: Gateway, door: Door) -> None:
+    async def _serve(self, gateway: Gateway, door: Listener) -> None:
         loop, exchange = asyncio.get_running_loop(), self._exchange
         server = HttpServer(gateway, door.listening, self._config)
         gateway.connections = lambda: server.connections
         gateway.learns(exchange.is_held)
         gateway.versions = self._versions
         exchange.begin()
-        serving, clock = loop.create_task(server.serve()), loop.create_task(gateway.look_after())
+        serving, clock = loop.create_task(server.serve()), loop.create_task(gateway.run_maintenance())
         closed = asyncio.Event()
         reading = loop.create_task(self._look_after_mail(closed))
         failing = exchange.failed, serving, reading
@@ -198,7 +198,7 @@ class GatewayProcess:
             clock.cancel()
             reading.cancel()
             server.stop()
-            await asyncio.wait({serving}, timeout=2 * LOOK_EVERY + 5)
+            await asyncio.wait({serving}, timeout=2 * MAILBOX_INTERVAL + 5)
 
     async def _look_after_mail(self, closed: asyncio.Event) -> None:
         """Read the orders of the root, whose last one sets ``closed``, and report, until the task is cancelled."""
@@ -211,7 +211,7 @@ class GatewayProcess:
             if now > next_report:
                 next_report = now + REPORT_EVERY
                 self._games.report()
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(MAILBOX_INTERVAL)
 
     def _read_mail(self) -> None:
         for link in self._trainers.values():

@@ -9,14 +9,14 @@ from gymnasium import spaces
 from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.common.space_json import space_from_json
-from arena.config.gateway import OutsideSettings
+from arena.config.gateway import GatewaySettings
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.gateway.actors.actor import AgentSpaces
 from arena.gateway.actors.seats import JSON_ACTOR, load_actor, spaces_of
 from arena.gateway.values import choices_of
 
 
-class GamesOutside:
+class ExternalGames:
     """The environment ``gateway`` where somebody asks what its entities are: it cannot be stepped.
 
     Attributes:
@@ -31,7 +31,7 @@ class GamesOutside:
         Raises:
           ConfigError: the actor, or the environment that the games are copies of, does not say.
         """
-        self.entities = entities_of(OutsideSettings(**settings))
+        self.entities = entities_of(GatewaySettings(**settings))
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
         """Refuse.
@@ -55,11 +55,11 @@ class GamesOutside:
         """Release nothing."""
 
 
-def entities_of(settings: OutsideSettings) -> tuple[EntitySpaces, ...]:
+def entities_of(settings: GatewaySettings) -> tuple[EntitySpaces, ...]:
     """Return the entities of games outside.
 
     Raises:
-      ConfigError: see ``GamesOutside``.
+      ConfigError: see ``ExternalGames``.
     """
     if settings.game is not None:
         game = registry.make_environment(settings.game, settings.game_settings)

@@ -19,7 +19,7 @@ from arena.gateway.workers.peers import WorkerPlace
 
 OPTION = "--as-worker"
 AFTER_A_SECOND_SIGNAL = 130
-LOOK_EVERY = 0.05  # seconds
+MAILBOX_INTERVAL = 0.05  # seconds
 SAME_SIGNAL = 0.5
 """Seconds within which a second signal is the first one again: ``timeout`` sends it to the process and to its group."""
 
@@ -99,7 +99,7 @@ class _Supervisor:
                 several = f" games in each of {len(self._ports)} processes)"
                 print(line.rstrip().replace(" games)", several), flush=True)
         while all(worker.poll() is None for worker in self._workers):
-            time.sleep(LOOK_EVERY)
+            time.sleep(MAILBOX_INTERVAL)
         if self._told_to_close is None:  # one has ended by itself, and its games with it
             self._told_to_close = time.monotonic()
             number, code = next(

@@ -101,7 +101,7 @@ class NeverPulls(Sends):
             self.group.send_experience({"pulled": np.zeros(1), "worker": np.zeros(1)})
 
 
-class PlainAgent:
+class SingleProcessAgent:
     """An agent for one process, which knows nothing of the arena."""
 
     horizon = 16

@@ -54,9 +54,9 @@ class Looks(PPO):
         slots, lanes = np.nonzero(rollout.valid)
         begun = observations[slots, lanes]
         assert (rollout.rewards[slots, lanes] == begun + 1).all(), "a reward that is another step's"
-        goes_on = ~rollout.terminated[slots, lanes]
+        continues = ~rollout.terminated[slots, lanes]
         after = observations[rollout.next_slot[slots, lanes], lanes]
-        assert (after[goes_on] == begun[goes_on] + 1).all(), "an observation that does not follow"
+        assert (after[continues] == begun[continues] + 1).all(), "an observation that does not follow"
         self.rested = self.rested + (~rollout.acting[:last]).sum(axis=0)
         self.seen += last
         print(f"rested {self.rested.tolist()} of {self.seen}", flush=True)
