@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from arena.learning.weights import read_tensors
+from arena.tensors.weights import read_tensors
 
 KINDS: dict[str, dict[str, Any]] = {
     "cartpole": {

@@ -21,10 +21,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from arena.comms.places import RingBuffer, bytes_of_places
+from arena.comms.ring_buffer import RingBuffer, bytes_of_places
 from arena.envs.interface import EntitySpaces
+from arena.experience.rollout import Rollout
 from arena.launch import mpirun
-from arena.learning.rollout import Rollout
 from arena.policies.loader import build
 from arena.report.plots import new_figure, save_figure
 from benchmarks.tools.observing import Observed, scratch

@@ -115,7 +115,7 @@ def packing() -> Pair:
 
 def inserting() -> Pair:
     """Store an exchange."""
-    from arena.learning.rollout import Rollout
+    from arena.experience.rollout import Rollout
     from arena.policies.ppo import PPO
 
     policy = PPO(_entity(), PPO.Settings(horizon=HORIZON), lanes=COPIES, seed=0)
@@ -175,7 +175,7 @@ def acting() -> Pair:
 
 def learning() -> Pair:
     """Learn from one rollout of 1,024 transitions."""
-    from arena.learning.rollout import Rollout
+    from arena.experience.rollout import Rollout
     from arena.policies.local import Alone
     from arena.policies.ppo import PPO
 

@@ -9,7 +9,7 @@ from arena.common.errors import ContractError
 from arena.common.user_code import source_of
 from arena.envs.breach import call_reset, describe, number_of
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.envs.pettingzoo_ports import entity_adapters
+from arena.envs.pettingzoo_entities import entity_adapters
 from arena.envs.rendering import rgb_array
 
 

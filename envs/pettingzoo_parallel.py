@@ -7,7 +7,7 @@ import numpy as np
 
 from arena.envs.breach import call_reset, check_reset, check_step, number_of
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.envs.pettingzoo_ports import entity_adapters
+from arena.envs.pettingzoo_entities import entity_adapters
 from arena.envs.rendering import rgb_array
 
 

@@ -33,8 +33,8 @@ import numpy as np
 from arena.common.errors import ConfigError
 from arena.common.trees import leaf_dtype, leaf_shape, map_space, nest, tree_leaves
 from arena.envs.interface import EntitySpaces
-from arena.learning.row_layout import FOLLOWING, OBSERVATION
-from arena.learning.rows import Transitions
+from arena.experience.row_layout import FOLLOWING, OBSERVATION
+from arena.experience.rows import Transitions
 from arena.policies.interface import Decision, Reducer
 
 HORIZON = 16

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from arena.envs.interface import EntitySpaces
-from arena.learning.reducer import Reducer
-from arena.learning.rollout import Decision, Rollout
+from arena.experience.rollout import Decision, Rollout
+from arena.tensors.reducer import Reducer
 
 if TYPE_CHECKING:
     from arena.policies.inference import Inference

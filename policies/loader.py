@@ -8,8 +8,8 @@ from pydantic import BaseModel, ValidationError
 from arena.common.errors import ConfigError
 from arena.common.registry import policy_class, policy_settings_model
 from arena.envs.interface import EntitySpaces
-from arena.learning.weights import read_tensors
 from arena.policies.interface import Policy
+from arena.tensors.weights import read_tensors
 
 NETWORK = "network."  # in front of the weights' names in a checkpoint, which holds more than weights
 

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from arena.envs.interface import EntitySpaces
-from arena.learning.rollout import Rollout
+from arena.experience.rollout import Rollout
 from arena.policies.interface import Policy, Reducer
 
 

@@ -10,7 +10,7 @@ from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.common.errors import ConfigError
-from arena.policies.memory import GRU, LSTM, Memory
+from arena.policies.recurrent import GRU, LSTM, Memory
 from arena.policies.settings import EncoderSettings, NetworkSettings
 
 SQRT_2 = math.sqrt(2)

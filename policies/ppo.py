@@ -11,11 +11,10 @@ from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.common.trees import even_slices, map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
-from arena.learning.gradients import FlatGradient
-from arena.learning.rollout import Rollout
+from arena.experience.rollout import Rollout
+from arena.policies.compiled.actor_critic import CompiledActorCritic
 from arena.policies.compiled.adam import FlatAdam, length
 from arena.policies.compiled.kernels import total
-from arena.policies.compiled.mlp import CompiledActorCritic
 from arena.policies.distributions import Categorical, distribution
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.inference import Inference, inference_of
@@ -24,6 +23,7 @@ from arena.policies.networks import ActorCritic, Answer, copy_tensors, is_image,
 from arena.policies.ppo_loss import LOSSES, Batch, loss, loss_gradients
 from arena.policies.returns import advantages
 from arena.policies.settings import PPOSettings, settings_of_job
+from arena.tensors.gradients import FlatGradient
 
 KL = LOSSES.index("kl")
 OLD_MEMORY = "memory.read.weight"  # what only networks with their memory behind the hidden layers had

@@ -19,8 +19,8 @@ CONTRACTS = {"arena.envs.interface"}
 
 FLOORS = [
     {"common"},
-    {"system", "protocol"},
-    {"league", "learning", "comms", "env_manager"},
+    {"system", "protocol", "tensors"},
+    {"league", "experience", "comms", "env_manager"},
     {"config"},
     {"plan"},
     {"records", "environment", "export"},
@@ -32,7 +32,7 @@ FLOORS = [
 ]
 """The rooms (folders of ``arena/``), lowest floor first: a room imports only rooms on lower floors, lazily too."""
 
-OUTSIDE = {"envs": {"common"}, "policies": {"common", "learning"}}
+OUTSIDE = {"envs": {"common"}, "policies": {"common", "experience", "tensors"}}
 """What lies outside the floors, and the rooms that it imports; policies also know the environment's contract."""
 
 STILL_BROKEN: set[tuple[str, str]] = set()

@@ -21,7 +21,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     from arena.evaluation.exported import check_export
-    from arena.export.about import ExportError
+    from arena.export.metadata import ExportError
 
     run = None if arguments.run is None else RunDirectory.existing(arguments.run)
     try:

@@ -27,8 +27,8 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     from arena.evaluation.exported import Exported, export
-    from arena.export.about import ExportError, check_file
     from arena.export.formats import NEWEST_OPSET, OLDEST_OPSET
+    from arena.export.metadata import ExportError, check_file
 
     if not OLDEST_OPSET <= arguments.opset <= NEWEST_OPSET:
         raise ConfigError(f"--opset: expected {OLDEST_OPSET} to {NEWEST_OPSET}, found {arguments.opset}")

@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     _check(arguments)
     with packages_for("arena serve"):
         from arena.gateway.server import opened, serve
-    from arena.export.about import ExportError
+    from arena.export.metadata import ExportError
     from arena.gateway.workers.peers import WorkerPlace
 
     place = None if arguments.as_worker is None else WorkerPlace.of(arguments.as_worker)

@@ -15,7 +15,7 @@ import numpy as np
 
 from arena.common.waiting import Waiter
 from arena.comms.mpi import MPI, take
-from arena.comms.places import (
+from arena.comms.ring_buffer import (
     MpiReceiver,
     MpiSender,
     RingBuffer,

@@ -31,7 +31,7 @@ _set_variables()
 mpi4py.rc.thread_level = "funneled"
 if DEFERRED in os.environ:
     mpi4py.rc.initialize = mpi4py.rc.finalize = False
-with relaxed_timer_slack(), idle_class(aslr.crowded(os.environ, cores.given())):
+with relaxed_timer_slack(), idle_class(aslr.is_oversubscribed(os.environ, cores.given())):
     from mpi4py import MPI
 
 __all__ = ["MPI", "initialize", "take"]
@@ -39,7 +39,7 @@ __all__ = ["MPI", "initialize", "take"]
 
 def initialize() -> None:
     """Initialise MPI in a rank that was forked from a process which has imported this module without doing so."""
-    with relaxed_timer_slack(), idle_class(aslr.crowded(os.environ, cores.given())):
+    with relaxed_timer_slack(), idle_class(aslr.is_oversubscribed(os.environ, cores.given())):
         MPI.Init_thread(MPI.THREAD_FUNNELED)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from arena.common.errors import ConfigError
-from arena.env_manager.asking import ask
 from arena.env_manager.faults import CallError, fault_of
 from arena.env_manager.pipe import (
     ASK,
@@ -25,6 +24,7 @@ from arena.env_manager.pipe import (
     Pipe,
     PipeClosedError,
 )
+from arena.env_manager.remote_calls import ask
 from arena.env_manager.slot import Slot
 from arena.envs.interface import Environment, Timestep
 from arena.system.shared_memory import map_memory

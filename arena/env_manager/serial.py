@@ -9,8 +9,8 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
-from arena.env_manager.asking import ask
 from arena.env_manager.faults import CopyFault, Fault, RetriesSpentError, cut_short, fault_of
+from arena.env_manager.remote_calls import ask
 from arena.env_manager.settings import ManagerSettings, pause_before
 from arena.env_manager.slot import Slot, owned
 from arena.envs.interface import EntitySpaces, Environment, Timestep

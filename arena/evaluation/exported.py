@@ -13,13 +13,13 @@ from arena.evaluation.observed import record_observations
 from arena.evaluation.players import seed_libraries
 from arena.evaluation.return_loss import ReturnLoss, return_loss
 from arena.evaluation.served import SeatSpaces, load_players
-from arena.export.about import ExportError, ExportMetadata, digest_of_weights, read_check_file, write_check_file
+from arena.experience.samples import ObservationSample, read_sample, sample_of
 from arena.export.formats import onnx_bytes, quantized, to_onnx, to_torchscript
 from arena.export.gate import FEWEST, OutputDifference, Tolerance, answers_from, check, run_policy
+from arena.export.metadata import ExportError, ExportMetadata, digest_of_weights, read_check_file, write_check_file
 from arena.export.runtimes import Run, open_onnx, open_torchscript
-from arena.learning.samples import ObservationSample, read_sample, sample_of
-from arena.learning.weights import read_tensors, write_tensors
 from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import read_tensors, write_tensors
 
 SUFFIXES = {"onnx": ".onnx", "torchscript": ".pt", "safetensors": ".safetensors"}
 OPEN: dict[str, Callable[[bytes, object], tuple[Run, ExportMetadata]]] = {".onnx": open_onnx, ".pt": open_torchscript}

@@ -14,7 +14,7 @@ from arena.config.run import RunConfig, TableRow
 from arena.envs.interface import Environment
 from arena.evaluation.play import Acting, SeatAgent, play
 from arena.evaluation.players import find_contestant, make_copy, seed_libraries, take_seats
-from arena.learning.samples import ObservationSample
+from arena.experience.samples import ObservationSample
 from arena.records.run_directory import RunDirectory
 
 COPIES = 8

@@ -12,12 +12,12 @@ from arena.common.text import suggestion
 from arena.config.run import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces, Environment
 from arena.evaluation.play import Acting, SeatAgent
-from arena.group.stand_ins import PlaceholderError, SingleWorkerGroup, placeholder_env
-from arena.learning.weights import read_metadata, read_state
+from arena.group.placeholders import PlaceholderError, SingleWorkerGroup, placeholder_env
 from arena.plan.seats import check_seats
 from arena.protocol.wire import Block
 from arena.records.checkpoints import Checkpoints
 from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import read_metadata, read_state
 from arena.worker.custom_player import CustomPlayer
 
 logger = logging.getLogger(__name__)

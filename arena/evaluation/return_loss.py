@@ -10,7 +10,7 @@ from arena.common.seeding import derive_seed
 from arena.config.run import RunConfig, TableRow
 from arena.evaluation.observed import COPIES, match_of
 from arena.evaluation.play import Acting, play
-from arena.export.about import ExportMetadata
+from arena.export.metadata import ExportMetadata
 from arena.export.policy import ExportedPolicy
 from arena.export.runtimes import Run
 from arena.records.run_directory import RunDirectory

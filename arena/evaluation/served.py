@@ -7,8 +7,8 @@ from arena.common.errors import ConfigError
 from arena.config.run import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces
 from arena.evaluation.players import Contestant, PolicyMaker, find_contestant, make_copy, newest_version
+from arena.experience.entity_json import read_entity
 from arena.gateway.models import LoadedPlayer
-from arena.learning.entity_json import read_entity
 from arena.protocol.wire import Block, blocks_of
 from arena.records.run_directory import RunDirectory
 

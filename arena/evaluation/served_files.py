@@ -9,13 +9,13 @@ from arena.common.errors import ConfigError
 from arena.config.run import RunConfig
 from arena.evaluation.exported import find_sample, inference_of_player
 from arena.evaluation.served import RunVersions, SeatSpaces
-from arena.export.about import ExportError, ExportMetadata, check_file, read_check_file
+from arena.experience.samples import ObservationSample, sample_of
 from arena.export.formats import OPSET, onnx_bytes, put_weights, quantized, to_onnx
 from arena.export.gate import Tolerance, answers_from, check, run_policy
+from arena.export.metadata import ExportError, ExportMetadata, check_file, read_check_file
 from arena.export.policy import ExportedPolicy
 from arena.export.runtimes import onnx_runner, open_onnx
 from arena.gateway.models import LoadedPlayer
-from arena.learning.samples import ObservationSample, sample_of
 from arena.records.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from arena.config.run import RunConfig
 from arena.evaluation.players import find_contestant, newest_version
 from arena.gateway.remote_seats import ServedModel
 from arena.gateway.training.remote_agents import make_remote_model
-from arena.learning.weights import read_state
 from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import read_state
 
 TRAINER = "trainer."  # in front of a trainer's own state in a checkpoint
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.common.registry import missing_package
-from arena.export.about import KEY, ExportMetadata
+from arena.export.metadata import KEY, ExportMetadata
 
 OPSET = 20
 TALKATIVE = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")

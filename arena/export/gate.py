@@ -8,9 +8,9 @@ from gymnasium import spaces
 
 from arena.common.trees import map_tree, named_leaves, tree_leaves
 from arena.envs.interface import EntitySpaces
-from arena.export.about import ExportError, ExportMetadata
+from arena.experience.samples import ObservationSample
+from arena.export.metadata import ExportError, ExportMetadata
 from arena.export.runtimes import Run
-from arena.learning.samples import ObservationSample
 
 BATCHES = (1, 7)  # beside all lanes at once: a file may be right for one batch size alone
 FEWEST = 64  # observations that say enough

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from arena.common.trees import nest, tree_leaves
-from arena.export.about import ExportMetadata
+from arena.experience.rollout import Decision
+from arena.export.metadata import ExportMetadata
 from arena.export.runtimes import Run
-from arena.learning.rollout import Decision
 
 
 class ExportedPolicy:

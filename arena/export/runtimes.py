@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from arena.export.about import KEY, ExportError, ExportMetadata, about_from_json
 from arena.export.formats import NEWEST_OPSET, OLDEST_OPSET, export_packages
+from arena.export.metadata import KEY, ExportError, ExportMetadata, about_from_json
 
 Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 """Takes the inputs ``[N, ...]`` of a file in their order and returns its outputs ``[N, ...]``."""

@@ -15,11 +15,11 @@ from arena.gateway.actors.seats import SeatAssigner
 from arena.gateway.answers import Answer, Refusal, json_answer, shown
 from arena.gateway.games.step import Steps, kind_of
 from arena.gateway.inference import Inference
+from arena.gateway.loop_watchdog import LoopWatchdog
 from arena.gateway.metrics import Levels, Metrics
 from arena.gateway.models import Model
 from arena.gateway.players import Player
 from arena.gateway.request import UNKNOWN, WHOLE_ANSWER, Receive, Request, Scope
-from arena.gateway.watch import LoopWatchdog
 from arena.gateway.workers.peers import Peers
 
 LAST_WORDS = 0.5

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from arena.common.errors import ConfigError
 from arena.config.gateway import GatewayConfig
-from arena.export.about import ExportError
+from arena.export.metadata import ExportError
 from arena.gateway.metrics import Metrics
 from arena.gateway.models import LoadedPlayer
 from arena.gateway.players import ModelMaker, Player

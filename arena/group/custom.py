@@ -7,7 +7,7 @@ from typing import Any
 from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.group.member import PlayerProcess
-from arena.learning.weights import read_state
+from arena.tensors.weights import read_state
 
 
 def keywords_of(process: PlayerProcess) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from typing import Any
 
 from arena.common.waiting import Pacer
 from arena.group.context import Context
-from arena.learning.weights import write_tensors
 from arena.protocol.messages import Job, Published
 from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import write_tensors
 
 
 class LeaguePlayer:

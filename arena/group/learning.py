@@ -14,19 +14,19 @@ from arena.common.files import write_text
 from arena.common.seeding import derive_seed
 from arena.comms import GroupChannel
 from arena.envs.interface import EntitySpaces
+from arena.experience.entity_json import entity_to_json
+from arena.experience.samples import SampleKeeper
 from arena.group.context import Context
 from arena.group.league_player import LeaguePlayer
 from arena.group.member import Member, device_of
-from arena.learning.entity_json import entity_to_json
-from arena.learning.samples import SampleKeeper
-from arena.learning.weights import read_state, read_tensors
 from arena.plan.layout import lanes_of_group
 from arena.protocol.messages import Job, Restart, WriteCheckpoint
 from arena.records.metric_rows import ALL_UPDATES
 from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import read_state, read_tensors
 
 if TYPE_CHECKING:  # it brings Numba along, which only those who learn need
-    from arena.learning.rollout import Rollout
+    from arena.experience.rollout import Rollout
 
 
 class LearningMember(Member):

@@ -15,7 +15,6 @@ from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.waiting import Pacer
 from arena.comms import GroupChannel
 from arena.group.context import Context
-from arena.learning.weights import read_state, write_tensors
 from arena.plan.layout import Plan
 from arena.protocol.messages import (
     CheckpointPart,
@@ -33,6 +32,7 @@ from arena.protocol.messages import (
     WriteCheckpoint,
 )
 from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import read_state, write_tensors
 
 HOUSEKEEPING_EVERY = 0.2
 """Seconds between two looks into the mailbox."""

@@ -183,8 +183,8 @@ class Roles:
 
     def _serve_runner(self, context: Context) -> None:
         """Have the environment and all seats of a match, by turns."""
-        from arena.environment.by_turns import run_cooperatively
-        from arena.learning import rollout  # noqa: F401 (see below)
+        from arena.environment.cooperative import run_cooperatively
+        from arena.experience import rollout  # noqa: F401 (see below)
 
         assert context.me.match is not None
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
-from arena.league.founding import check, initial_history, initial_players
+from arena.league.initial_players import check, initial_history, initial_players
 from arena.league.payoff import BattleSharedPayoff, create_payoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, HistoricalPlayer
 from arena.league.settings import LeagueConfig, changes, checked

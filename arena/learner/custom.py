@@ -10,8 +10,8 @@ from arena.comms import GroupChannel
 from arena.group.context import Context
 from arena.group.custom import keywords_of, restore_custom, state_of_custom
 from arena.group.member import Member
+from arena.group.placeholders import SingleWorkerGroup, placeholder_env
 from arena.group.published import PublishedWeights, VersionHeader
-from arena.group.stand_ins import SingleWorkerGroup, placeholder_env
 from arena.learner.workers import Workers
 from arena.protocol.messages import LoggedScalar
 

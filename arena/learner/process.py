@@ -23,7 +23,7 @@ class Learner(LearningMember):
 
     def __init__(self, context: Context, channel: GroupChannel) -> None:
         """Meet the workers, build the policy, and publish its first weights."""
-        from arena.learning.rollout import Rollout  # which brings Numba along
+        from arena.experience.rollout import Rollout  # which brings Numba along
 
         super().__init__(context, channel)
         self._workers = Workers(self)
@@ -113,7 +113,7 @@ class Learner(LearningMember):
         Raises:
           RuntimeError: a rollout is another one than expected, or older weights than allowed have acted in it.
         """
-        from arena.learning.rollout import SEQUENCE, SPENT, TAKEN, VERSION, WAITED
+        from arena.experience.rollout import SEQUENCE, SPENT, TAKEN, VERSION, WAITED
 
         began, lane, taken = time.perf_counter(), 0, 0
         places = [each.wait_for_rollout(number) for each in self._channels]

@@ -91,7 +91,7 @@ class ActLearnWorker(LearningMember):
             self.report(pooled=False)
 
     def _learn(self) -> None:
-        from arena.learning.rollout import Rollout  # which brings Numba along
+        from arena.experience.rollout import Rollout  # which brings Numba along
 
         policy = self.policy
         offer = self.seat.offer

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arena.common.trees import Tree, map_tree
-from arena.learning.rollout import Decision
+from arena.experience.rollout import Decision
 from arena.protocol.wire import STEADY, ObservationMessage
 from arena.worker.opponents import Opponents
 from arena.worker.seat import Seat
 
 if TYPE_CHECKING:  # it brings Numba along, which only those who learn need
-    from arena.learning.rollout import Rollout
+    from arena.experience.rollout import Rollout
 
 
 def _lanes(tree: Tree) -> Tree:

@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from arena.learning.rollout import Decision
+from arena.experience.rollout import Decision
 
 
 class CustomPlayer:

@@ -12,7 +12,7 @@ from arena.comms import GroupChannel
 if TYPE_CHECKING:  # a policy that does without torch is not made to load it
     import torch
 
-    from arena.learning.gradients import FlatGradient
+    from arena.tensors.gradients import FlatGradient
 
 
 class Group:
@@ -47,7 +47,7 @@ class Group:
         """
         flat = self._gradients.get(model)
         if flat is None:
-            from arena.learning.gradients import FlatGradient
+            from arena.tensors.gradients import FlatGradient
 
             flat = self._gradients[model] = FlatGradient(model.parameters())
         else:

@@ -12,8 +12,8 @@ from arena.worker.opponents import Opponents
 from arena.worker.seat import Seat
 
 if TYPE_CHECKING:  # they bring Numba along, which only those who learn need
-    from arena.learning.lanes import LaneColumns
-    from arena.learning.rollout import Rollout
+    from arena.experience.lanes import LaneColumns
+    from arena.experience.rollout import Rollout
 
 
 class LaneCollector(Collector):
@@ -57,7 +57,7 @@ class LaneCollector(Collector):
           MatchOver: the match has ended.
         """
         if self._columns is None:
-            from arena.learning.lanes import LaneColumns
+            from arena.experience.lanes import LaneColumns
 
             spaces, extras = self._seat.offer.entities[0], self._policies[0].extras
             lanes = self._blocks[0][0].count

@@ -10,8 +10,8 @@ from arena.common.errors import ConfigError, MatchOver
 from arena.comms import GroupChannel
 from arena.group.context import Context
 from arena.group.member import Member
-from arena.learning.weights import read_state
 from arena.protocol.messages import LoggedScalar, RemoteWeights, Replays
+from arena.tensors.weights import read_state
 from arena.worker.group import Group
 from arena.worker.seat import take_seat
 

@@ -37,7 +37,7 @@ class Sampler(PlayerProcess):
 
     def __init__(self, context: Context, environment_rank: int) -> None:
         """Take the seat, and meet the learner."""
-        from arena.learning.rollout import Rollout  # which brings Numba along
+        from arena.experience.rollout import Rollout  # which brings Numba along
 
         super().__init__(context)
         plan, me = context.plan, context.me
@@ -122,7 +122,7 @@ class Sampler(PlayerProcess):
                 rollout.begin(self._rollouts[(self.sent - 1) % len(self._rollouts)])
             taken = self._collect(rollout)
             complete(self.policy, rollout)
-            words = self.sent, self._loaded, taken, waited, clock() - began  # as arena.learning.rollout names them
+            words = self.sent, self._loaded, taken, waited, clock() - began  # as arena.experience.rollout names them
             for number, word in enumerate(words):
                 rollout.header[number] = word
             self._channel.post(self.sent)

@@ -12,7 +12,7 @@ import torch
 from mpi4py import MPI
 
 from arena.common.waiting import Waiter
-from arena.comms.places import RingBuffer, SharedMemoryReceiver, SharedMemorySender, bytes_of_places
+from arena.comms.ring_buffer import RingBuffer, SharedMemoryReceiver, SharedMemorySender, bytes_of_places
 from arena.group.published import PublishedWeights, VersionHeader
 from arena.system.shared_memory import find_memory, offer_memory
 

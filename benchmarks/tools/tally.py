@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
-from arena.learning.rollout import Decision, Rollout
+from arena.experience.rollout import Decision, Rollout
 
 OBSERVATION = spaces.Box(0, 2**40, (2,), np.int64)
 ACTION = spaces.Discrete(1000)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from arena.common.registry import make_environment
 from arena.config.run import load_config
-from arena.learning.weights import write_tensors
 from arena.policies.loader import build
 from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import write_tensors
 
 POLE = """
 name: pole

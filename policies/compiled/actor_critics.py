@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from arena.learning.numba_jit import compiled
-from arena.learning.row_layout import FOLLOWING, OBSERVATION
-from arena.policies.compiled.chains import CompiledPerceptrons
+from arena.experience.row_layout import FOLLOWING, OBSERVATION
 from arena.policies.compiled.layers import tanh
+from arena.policies.compiled.perceptrons import CompiledPerceptrons
+from arena.tensors.numba_jit import compiled
 
 _F = np.float32
 LEAST, MOST = _F(-20), _F(2)  # log standard deviations, as in SAC's own code

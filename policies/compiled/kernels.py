@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from arena.learning.numba_jit import compiled
+from arena.tensors.numba_jit import compiled
 
 _F = np.float32
 _TINY = np.finfo(np.float32).tiny

@@ -5,7 +5,7 @@ Arrays are C-contiguous, float32, and written in place.
 
 import numpy as np
 
-from arena.learning.numba_jit import compiled, njit
+from arena.tensors.numba_jit import compiled, njit
 
 LINEAR, TANH, RELU = 0, 1, 2
 """What follows a layer."""

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from arena.learning.numba_jit import compiled
-from arena.learning.row_layout import FOLLOWING, OBSERVATION
-from arena.policies.compiled.chains import CompiledPerceptrons
+from arena.experience.row_layout import FOLLOWING, OBSERVATION
+from arena.policies.compiled.perceptrons import CompiledPerceptrons
+from arena.tensors.numba_jit import compiled
 
 _F = np.float32
 NO_WEIGHTS = np.zeros(0, np.float32)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from arena.learning.numba_jit import compiled
 from arena.policies.compiled.layers import tanh
+from arena.tensors.numba_jit import compiled
 
 _F = np.float32
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from arena.envs.interface import EntitySpaces
-from arena.policies.compiled.chains import CompiledPerceptrons, serves
+from arena.policies.compiled.perceptrons import CompiledPerceptrons, serves
 from arena.policies.compiled.q_learning import QLearning
 from arena.policies.off_policy.actions import DiscreteActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of

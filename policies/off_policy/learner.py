@@ -14,9 +14,8 @@ from torch import nn
 from arena.common.seeding import derive_seed
 from arena.common.trees import map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
-from arena.learning.feed import ReplayFeed
-from arena.learning.gradients import FlatGradient
-from arena.learning.rollout import Rollout
+from arena.experience.feed import ReplayFeed
+from arena.experience.rollout import Rollout
 from arena.policies.compiled.adam import FlatAdam, flattened, length
 from arena.policies.compiled.kernels import mix
 from arena.policies.generator import generator_state, new_generator, set_generator_state
@@ -25,6 +24,7 @@ from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import copy_tensors
 from arena.policies.off_policy.actions import Actions
 from arena.policies.settings import settings_of_job
+from arena.tensors.gradients import FlatGradient
 
 ACTING = ("pace", "progress")  # what acting needs besides the network
 NUMBERS = ("updates", "gradient_steps", "progress")

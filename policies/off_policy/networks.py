@@ -10,7 +10,7 @@ from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.common.trees import nest
-from arena.learning.row_layout import FOLLOWING, OBSERVATION
+from arena.experience.row_layout import FOLLOWING, OBSERVATION
 from arena.policies.networks import ACTIVATIONS, Encoder, is_image, leaf_spaces
 from arena.policies.settings import EncoderSettings
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.actor_critics import CompiledSAC
 from arena.policies.compiled.actor_critics import squash as squash_to
-from arena.policies.compiled.chains import CompiledPerceptrons, serves
+from arena.policies.compiled.perceptrons import CompiledPerceptrons, serves
 from arena.policies.off_policy.actions import BoxActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
 from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers

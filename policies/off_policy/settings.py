@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from arena.common.validation import found
 from arena.envs.interface import EntitySpaces
-from arena.learning.row_layout import row_dtype
+from arena.experience.row_layout import row_dtype
 from arena.policies.off_policy.spaces import check_box, check_discrete
 from arena.policies.settings import Activation, EncoderSettings, Schedule, Width
 

@@ -7,7 +7,7 @@ import torch
 
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.actor_critics import CompiledTD3
-from arena.policies.compiled.chains import CompiledPerceptrons, serves
+from arena.policies.compiled.perceptrons import CompiledPerceptrons, serves
 from arena.policies.off_policy.actions import BoxActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
 from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers

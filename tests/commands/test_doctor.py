@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.commands.doctor import judge, storage
+from arena.commands.doctor import checks, storage
 from arena.commands.doctor.machine import Graphics, Machine
 from arena.commands.doctor.measured import Library, Pings
 from arena.launch import mpirun_probe
@@ -24,70 +24,70 @@ def verdicts(findings):
 
 
 def test_ranks_with_cores_of_their_own_are_fine():
-    (finding,) = judge.cores([[rank(n) for n in range(8)], [rank(8, "b")]])
+    (finding,) = checks.cores([[rank(n) for n in range(8)], [rank(8, "b")]])
     assert finding.verdict == "ok"
     assert "9 ranks on 2 nodes" in finding.found
 
 
 def test_a_quota_of_a_container_counts_like_missing_cores():
     """Eight cores to be seen, two cores' worth of time: ranks stand still for most of each period."""
-    (finding,) = judge.cores([[rank(n, quota=2.0) for n in range(6)]])
+    (finding,) = checks.cores([[rank(n, quota=2.0) for n in range(6)]])
     assert finding.verdict == "warning"
     assert "6 ranks share 2 cores by the control group's quota, 3.0 ranks a core" in finding.found
 
 
 def test_ranks_bound_to_the_same_core_are_told_from_too_many_ranks():
-    (finding,) = judge.cores([[rank(0, cores=(3,)), rank(1, cores=(3,)), rank(2, cores=(4,))]])
+    (finding,) = checks.cores([[rank(0, cores=(3,)), rank(1, cores=(3,)), rank(2, cores=(4,))]])
     assert "2 ranks bound to 1 core (3) of 8" in finding.found
-    (finding,) = judge.cores([[rank(n) for n in range(9)]])
+    (finding,) = checks.cores([[rank(n) for n in range(9)]])
     assert "oversubscribed" in finding.found
 
 
 def test_only_the_node_with_the_fault_is_named():
-    (finding,) = judge.cores([[rank(0)], [rank(n, "b") for n in range(1, 10)], [rank(10, "c")]])
+    (finding,) = checks.cores([[rank(0)], [rank(n, "b") for n in range(1, 10)], [rank(10, "c")]])
     assert finding.found.startswith("b is oversubscribed")
 
 
 def test_memory_of_the_control_group_decides():
     plenty, tight = rank(), rank(host="b", memory=300_000_000, memory_limit=400_000_000)
-    assert verdicts(judge.memory([[plenty], [tight]])) == ["ok"]
-    assert verdicts(judge.memory([[plenty], [tight, tight]])) == ["warning"]
-    (finding,) = judge.memory([[plenty], [tight] * 8])
+    assert verdicts(checks.memory([[plenty], [tight]])) == ["ok"]
+    assert verdicts(checks.memory([[plenty], [tight, tight]])) == ["warning"]
+    (finding,) = checks.memory([[plenty], [tight] * 8])
     assert finding.verdict == "problem"
     assert "b: 0.3 GB free of the 0.4 GB that the control group allows" in finding.found
 
 
 def test_a_container_with_little_shared_memory_is_found():
-    assert [f.subject for f in judge.memory([[rank(shared_memory=6_000_000)] * 2])] == ["shared memory"]
+    assert [f.subject for f in checks.memory([[rank(shared_memory=6_000_000)] * 2])] == ["shared memory"]
 
 
 def test_machines_with_other_versions_are_a_problem():
     other = rank(1, "b", software="Python 3.12, arena 1")
-    software, library = judge.software([rank(), other], [LIBRARY, LIBRARY._replace(name="Open MPI 4.1.6")])
+    software, library = checks.software([rank(), other], [LIBRARY, LIBRARY._replace(name="Open MPI 4.1.6")])
     assert software.verdict == library.verdict == "problem"
     assert "b" in software.found and "another one on b" in library.found
 
 
 def test_the_slowest_pair_is_named():
     slow = ("a and c", Pings(900e-6, 110e6, -2.0))
-    (finding,) = judge.messages([], [LAN, slow], crowded=False)
+    (finding,) = checks.messages([], [LAN, slow], is_oversubscribed=False)
     assert finding.verdict == "warning"
     assert "900.0 us" in finding.found and "a and c, the slowest of 2" in finding.found
-    (finding,) = judge.clocks([LAN, slow])
+    (finding,) = checks.clocks([LAN, slow])
     assert finding.verdict == "warning" and "2000.0 ms apart" in finding.found
 
 
-def test_a_local_network_and_crowded_cores_are_no_fault_of_the_messages():
+def test_a_local_network_and_oversubscribed_cores_are_no_fault_of_the_messages():
     busy = ("a", Pings(400e-6, 100e6, 0.0))
-    assert verdicts(judge.messages([busy], [LAN], crowded=True)) == ["ok", "ok"]
-    assert verdicts(judge.messages([busy], [], crowded=False)) == ["warning"]
+    assert verdicts(checks.messages([busy], [LAN], is_oversubscribed=True)) == ["ok", "ok"]
+    assert verdicts(checks.messages([busy], [], is_oversubscribed=False)) == ["warning"]
 
 
 def test_cards_that_pytorch_cannot_use_are_found():
     blind = Graphics(("H200",) * 2, 0, "None")
-    (finding,) = judge.graphics([("a", blind)], gpu_aware=None)
+    (finding,) = checks.graphics([("a", blind)], gpu_aware=None)
     assert finding.verdict == "warning" and "CUDA" in finding.remedy
-    (finding,) = judge.graphics([("a", blind._replace(usable=2))], gpu_aware=False)
+    (finding,) = checks.graphics([("a", blind._replace(usable=2))], gpu_aware=False)
     assert finding.verdict == "ok" and "not CUDA-aware" in finding.found
 
 
@@ -97,15 +97,15 @@ def test_cards_that_pytorch_cannot_use_are_found():
 )
 def test_slow_and_full_disks_are_found(changes, verdict):
     found = storage.Storage("nfs4", 10**12, 3e8, 0.004, 0.01)._replace(**changes)
-    assert judge.storage("runs", found).verdict == verdict
+    assert checks.storage("runs", found).verdict == verdict
 
 
 def test_fault_tolerance():
-    assert judge.fault_tolerance("MPICH 5.0.2", None, None, tested=False).verdict == "ok"
-    dummy = judge.fault_tolerance("Open MPI 4.1.6", True, None, tested=True)
+    assert checks.fault_tolerance("MPICH 5.0.2", None, None, tested=False).verdict == "ok"
+    dummy = checks.fault_tolerance("Open MPI 4.1.6", True, None, tested=True)
     assert dummy.verdict == "warning" and dummy.found.startswith("a dummy")
-    assert judge.fault_tolerance("Open MPI 5.0.11", False, 0.1, tested=True).verdict == "warning"
-    assert judge.fault_tolerance("Open MPI 5.0.11", True, 0.1, tested=True).verdict == "ok"
+    assert checks.fault_tolerance("Open MPI 5.0.11", False, 0.1, tested=True).verdict == "warning"
+    assert checks.fault_tolerance("Open MPI 5.0.11", True, 0.1, tested=True).verdict == "ok"
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from arena.commands.league import all_met, most_informative
 from arena.common.registry import make_environment
 from arena.config.run import load_config
 from arena.launch import main
-from arena.learning.weights import write_tensors
 from arena.policies.loader import build
 from arena.records.database import SCHEMA
 from arena.records.league_reader import read_league
 from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import write_tensors
 from benchmarks.tools.trained import POLE, make_run
 
 PSRO = """

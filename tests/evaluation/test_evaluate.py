@@ -19,9 +19,9 @@ from arena.evaluation.play import Result
 from arena.evaluation.players import newest_weights
 from arena.evaluation.results import pairings, standard_error, tally
 from arena.launch import main
-from arena.learning.weights import write_tensors
 from arena.records.checkpoints import Checkpoints
 from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import write_tensors
 from benchmarks.tools.trained import give_weights, make_run
 
 CARTPOLE = """
@@ -294,7 +294,7 @@ def test_a_policy_that_cannot_be_evaluated_says_why(tmp_path, balancer, capsys, 
 
 
 def test_stable_baselines3_players_can_be_evaluated(tmp_path):
-    from arena.group.stand_ins import SingleWorkerGroup, placeholder_env
+    from arena.group.placeholders import SingleWorkerGroup, placeholder_env
     from arena.policies.sb3 import StableBaselines3
 
     text = (

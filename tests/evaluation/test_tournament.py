@@ -12,9 +12,9 @@ from arena.common.registry import make_environment
 from arena.config.run import RunConfig, load_config
 from arena.evaluation.tournament import Game, find_contestants, judge, play_tournament, sides_of
 from arena.launch import main
-from arena.learning.weights import write_tensors
 from arena.policies.loader import build
 from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import write_tensors
 
 KUHN = """
 name: {name}

@@ -20,14 +20,14 @@ from arena.common.registry import make_environment
 from arena.common.space_json import space_from_json, space_to_json
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
-from arena.export.about import ExportError, ExportMetadata, check_file
+from arena.experience.entity_json import entity_to_json
+from arena.experience.samples import ObservationSample
 from arena.export.formats import OPSET, onnx_bytes, quantized, to_onnx, to_torchscript
 from arena.export.gate import Tolerance, check, run_policy
+from arena.export.metadata import ExportError, ExportMetadata, check_file
 from arena.export.runtimes import open_onnx, open_torchscript
 from arena.launch import main
-from arena.learning.entity_json import entity_to_json
-from arena.learning.samples import ObservationSample
-from arena.learning.weights import read_metadata, read_tensors, write_tensors
+from arena.tensors.weights import read_metadata, read_tensors, write_tensors
 from benchmarks.tools.trained import POLE, give_weights, make_run
 from tests.policies.policy_cases import CASES, ROWS, Case, masks, observed, trained
 

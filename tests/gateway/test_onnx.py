@@ -13,10 +13,10 @@ from arena.common.registry import make_environment
 from arena.config.run import load_config
 from arena.evaluation.observed import record_observations
 from arena.evaluation.served_files import load_file
+from arena.experience.entity_json import entity_to_json
 from arena.launch import main
-from arena.learning.entity_json import entity_to_json
-from arena.learning.weights import read_tensors, write_tensors
 from arena.policies.loader import build, load_weights
+from arena.tensors.weights import read_tensors, write_tensors
 from benchmarks.tools.serving import Served
 from benchmarks.tools.trained import POLE, give_weights, make_run
 

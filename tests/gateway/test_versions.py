@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arena.gateway.client import Address, Connection
-from arena.learning.weights import write_tensors
+from arena.tensors.weights import write_tensors
 from benchmarks.tools.serving import Served
 from benchmarks.tools.trained import give_weights, make_run
 

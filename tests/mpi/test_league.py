@@ -9,8 +9,8 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from arena.learning.weights import read_tensors
 from arena.records.checkpoints import Checkpoints
+from arena.tensors.weights import read_tensors
 from benchmarks.determinism import kill_everything
 
 from .launching import player, run_arena, succeed

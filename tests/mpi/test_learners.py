@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from arena.launch import mpirun
-from arena.learning.weights import read_tensors
 from arena.records.checkpoints import Checkpoints
+from arena.tensors.weights import read_tensors
 from benchmarks.determinism import manifests
 from benchmarks.survival import roles
 from benchmarks.tools.observing import Observed

@@ -6,12 +6,12 @@ import sqlite3
 import pytest
 
 from arena.launch import main, mpirun
-from arena.learning.weights import read_tensors
 from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import read_tensors
 
 from .launching import PLAYERS, player, run_arena, run_mpirun, succeed, write_config
 
-pytestmark = pytest.mark.rooms("learning", "worker", "comms")
+pytestmark = pytest.mark.rooms("experience", "tensors", "worker", "comms")
 
 QUICK = {"hidden": [16, 16], "horizon": 32, "epochs": 2, "minibatches": 2}
 

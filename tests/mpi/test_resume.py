@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from arena.launch.leftovers import PLACE
-from arena.learning.weights import read_tensors
 from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import read_tensors
 from benchmarks.determinism import descendants, kill_everything, manifests
 
 from .launching import failed_to_start, player, run_arena, run_mpirun, succeed, write_config

@@ -8,12 +8,12 @@ from gymnasium.vector.utils import batch_space
 
 from arena.common.errors import ConfigError
 from arena.common.trees import map_tree
-from arena.learning.gradients import FlatGradient
+from arena.policies.compiled.actor_critic import CompiledActorCritic
 from arena.policies.compiled.adam import FlatAdam
-from arena.policies.compiled.mlp import CompiledActorCritic
-from arena.policies.memory import GRU, LSTM
 from arena.policies.networks import ActorCritic, Convolution, Encoder, Tanh, Vector, copy_tensors
+from arena.policies.recurrent import GRU, LSTM
 from arena.policies.settings import NetworkSettings
+from arena.tensors.gradients import FlatGradient
 
 
 @pytest.fixture(autouse=True)

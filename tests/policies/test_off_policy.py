@@ -10,12 +10,12 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from arena.common.errors import ConfigError
 from arena.common.trees import map_space, tree_leaves
 from arena.envs.interface import EntitySpaces
-from arena.learning.rollout import Rollout
-from arena.learning.weights import write_tensors
+from arena.experience.rollout import Rollout
 from arena.policies.loader import build, load_weights
 from arena.policies.local import Alone, Lockstep, train
 from arena.policies.off_policy.noise import PinkNoise
 from arena.policies.off_policy.sac import squash
+from arena.tensors.weights import write_tensors
 
 VECTOR = gym_spaces.Box(-1, 1, (3,))
 CONTINUOUS = gym_spaces.Box(-2, 2, (2,))

@@ -12,13 +12,13 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from arena.common.errors import ConfigError
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
-from arena.learning.rollout import Rollout
-from arena.learning.weights import write_tensors
+from arena.experience.rollout import Rollout
 from arena.policies.compiled.adam import FlatAdam, length
 from arena.policies.loader import build, load_weights
 from arena.policies.local import Alone, Lockstep, train
 from arena.policies.ppo import PPO
 from arena.policies.settings import PPOSettings
+from arena.tensors.weights import write_tensors
 
 VECTOR = gym_spaces.Box(-1, 1, (3,))
 SPACES = EntitySpaces("a", VECTOR, gym_spaces.Discrete(3))

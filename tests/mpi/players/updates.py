@@ -4,7 +4,7 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.envs.interface import EntitySpaces
-from arena.learning.rollout import Rollout
+from arena.experience.rollout import Rollout
 from arena.policies.ppo import PPO
 
 SPACES = EntitySpaces("x", spaces.Box(-1, 1, (5,), np.float32), spaces.Discrete(3))

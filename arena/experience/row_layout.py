@@ -13,7 +13,7 @@ OBSERVATION, FOLLOWING = "observation.", "next."
 
 
 def row_dtype(spaces: EntitySpaces, extras: Mapping[str, tuple[tuple[int, ...], Any]]) -> np.dtype:
-    """Return the dtype of a row; see ``arena.learning.rows.Transitions``."""
+    """Return the dtype of a row; see ``arena.experience.rows.Transitions``."""
     leaves = tree_leaves(map_space(spaces.observation, lambda leaf: [leaf_dtype(leaf), leaf_shape(leaf)]))
     columns: list[tuple[str, Any, tuple[int, ...]]] = []
     columns += [(f"{OBSERVATION}{number}", *leaf) for number, leaf in enumerate(leaves)]

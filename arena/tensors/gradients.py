@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import torch
 
-from arena.learning.reducer import Reducer
+from arena.tensors.reducer import Reducer
 
 
 class FlatGradient:

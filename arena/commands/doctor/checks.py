@@ -170,7 +170,9 @@ def graphics(nodes: Sequence[tuple[str, Graphics]], gpu_aware: bool | None) -> l
     return [ok("GPUs", f"{count_of(cards, 'card')} ({names}); {says}")]
 
 
-def messages(local: Sequence[tuple[str, Pings]], remote: Sequence[tuple[str, Pings]], crowded: bool) -> list[Finding]:
+def messages(
+    local: Sequence[tuple[str, Pings]], remote: Sequence[tuple[str, Pings]], is_oversubscribed: bool
+) -> list[Finding]:
     """Judge round trips and bandwidths inside nodes and between them; the texts name who was measured."""
     findings = []
     if local:
@@ -178,7 +180,9 @@ def messages(local: Sequence[tuple[str, Pings]], remote: Sequence[tuple[str, Pin
             _worst(
                 "inside a node",
                 local,
-                lambda pings: crowded or (pings.round_trip < LOCAL_ROUND_TRIP and pings.bandwidth > LOCAL_BANDWIDTH),
+                lambda pings: (
+                    is_oversubscribed or (pings.round_trip < LOCAL_ROUND_TRIP and pings.bandwidth > LOCAL_BANDWIDTH)
+                ),
                 "shared memory is not used, or something else keeps the cores busy: see /dev/shm, and variables such "
                 "as OMPI_MCA_btl, UCX_TLS or I_MPI_FABRICS that choose the transport",
             )

@@ -6,8 +6,8 @@ from gymnasium import spaces
 
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
-from arena.learning.rollout import Decision, Rollout
-from arena.learning.samples import ENOUGH, SampleKeeper, read_sample
+from arena.experience.rollout import Decision, Rollout
+from arena.experience.samples import ENOUGH, SampleKeeper, read_sample
 
 MASKED = EntitySpaces("e", spaces.Dict({"time": spaces.Box(0, 1e9, (1,))}), spaces.Discrete(2), 2)
 IMAGES = EntitySpaces("e", spaces.Box(0, 255, (512, 512, 4), np.uint8), spaces.Discrete(2))

@@ -7,8 +7,8 @@ import numpy as np
 
 from arena.common.trees import map_tree, put, tree_leaves
 from arena.envs.interface import EntitySpaces
-from arena.learning.numba_jit import compiled
 from arena.protocol.wire import BufferLayout, steady_view
+from arena.tensors.numba_jit import compiled
 
 NO_SLOT = -1
 HEADER_WORDS = 8
@@ -202,7 +202,7 @@ class Rollout:
         """Store the values ``[N]`` of the observations of slot T (``Policy.bootstrap``)."""
         self.extras["value"][self.horizon, lanes] = values
 
-    # Columns of lanes that go at their own pace (``arena.learning.lanes``), instead of all of the above
+    # Columns of lanes that go at their own pace (``arena.experience.lanes``), instead of all of the above
 
     def clear(self) -> None:
         """Leave no transition in any lane."""

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from arena.policies.compiled.actor_critic import KNOWN, Layer, Plan
 from arena.policies.compiled.layers import LINEAR, OBSERVATIONS, backward, backward_to_inputs, forward
-from arena.policies.compiled.mlp import KNOWN, Layer, Plan
 from arena.policies.networks import Encoder, Vector
 
 

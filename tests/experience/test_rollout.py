@@ -5,7 +5,7 @@ import pytest
 from gymnasium import spaces as gym_spaces
 
 from arena.envs.interface import EntitySpaces
-from arena.learning.rollout import Rollout
+from arena.experience.rollout import Rollout
 from arena.policies.interface import Decision
 
 SPACES = EntitySpaces("a", gym_spaces.Box(-9, 99, (1,)), gym_spaces.Discrete(9))

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.comms.places import RingBuffer, SharedMemoryReceiver, SharedMemorySender
+from arena.comms.ring_buffer import RingBuffer, SharedMemoryReceiver, SharedMemorySender
 
 
 class Sampler:

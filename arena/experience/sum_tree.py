@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from arena.learning.numba_jit import compiled
+from arena.tensors.numba_jit import compiled
 
 
 class SumTree:

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from arena.envs.interface import EntitySpaces
-from arena.learning.pace import UpdateRatio
-from arena.learning.reducer import Reducer
-from arena.learning.replay import Replay
-from arena.learning.rollout import Rollout
-from arena.learning.rows import Transitions
+from arena.experience.replay import Replay
+from arena.experience.rollout import Rollout
+from arena.experience.rows import Transitions
+from arena.experience.update_ratio import UpdateRatio
+from arena.tensors.reducer import Reducer
 
 DRAWN_AT_ONCE = 1024  # gradient steps whose rows are drawn by one call
 

@@ -8,11 +8,11 @@ from gymnasium import spaces as gym_spaces
 
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
-from arena.learning.feed import ReplayFeed
-from arena.learning.pace import UpdateRatio
-from arena.learning.replay import Replay
-from arena.learning.rollout import Rollout
-from arena.learning.sum_tree import SumTree
+from arena.experience.feed import ReplayFeed
+from arena.experience.replay import Replay
+from arena.experience.rollout import Rollout
+from arena.experience.sum_tree import SumTree
+from arena.experience.update_ratio import UpdateRatio
 from arena.policies.interface import Decision
 from arena.policies.local import Alone, Lockstep
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from arena.common.trees import leaf_dtype, leaf_shape, map_space, map_tree, put
 from arena.envs.interface import EntitySpaces
-from arena.learning.rollout import Decision, Rollout
+from arena.experience.rollout import Decision, Rollout
 
 
 class LaneColumns:

@@ -10,8 +10,8 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
-from arena.learning.entity_json import entity_from_json, entity_to_json
-from arena.learning.weights import read_metadata, read_tensors, write_tensors
+from arena.experience.entity_json import entity_from_json, entity_to_json
+from arena.tensors.weights import read_metadata, read_tensors, write_tensors
 
 KEY = "arena"  # of the text in a file's metadata
 SHA256 = "sha256"

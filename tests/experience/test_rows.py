@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.envs.interface import EntitySpaces
-from arena.learning.rollout import Rollout
-from arena.learning.rows import Transitions
+from arena.experience.rollout import Rollout
+from arena.experience.rows import Transitions
 from arena.policies.interface import Decision
 
 SPACES = EntitySpaces("a", gym_spaces.Box(-9, 9e9, (1,), np.float64), gym_spaces.Discrete(9), mask_size=2)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from arena.learning.gradients import FlatGradient
 from arena.policies.local import Alone, Lockstep
+from arena.tensors.gradients import FlatGradient
 
 
 def network(seed: int = 0) -> nn.Sequential:

@@ -9,10 +9,10 @@ import numpy as np
 from arena.common.errors import ConfigError
 from arena.common.trees import Tree, leaf_names, map_tree, named_leaves, nest, tree_leaves
 from arena.envs.interface import EntitySpaces
-from arena.learning.weights import read_tensors, write_tensors
+from arena.tensors.weights import read_tensors, write_tensors
 
 if TYPE_CHECKING:  # it brings Numba along
-    from arena.learning.rollout import Rollout
+    from arena.experience.rollout import Rollout
 
 LARGEST = 8 * 2**20  # bytes of a sample
 ENOUGH = 256  # observations that are kept of rollouts that are shorter

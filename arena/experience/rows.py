@@ -7,9 +7,9 @@ import numpy as np
 
 from arena.common.trees import tree_leaves
 from arena.envs.interface import EntitySpaces
-from arena.learning.numba_jit import compiled
-from arena.learning.rollout import Rollout
-from arena.learning.row_layout import FOLLOWING, OBSERVATION, row_dtype
+from arena.experience.rollout import Rollout
+from arena.experience.row_layout import FOLLOWING, OBSERVATION, row_dtype
+from arena.tensors.numba_jit import compiled
 
 
 class Transitions:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.envs.interface import EntitySpaces
-from arena.learning.lanes import LaneColumns
-from arena.learning.rollout import Decision, Rollout
-from arena.learning.rows import Transitions
+from arena.experience.lanes import LaneColumns
+from arena.experience.rollout import Decision, Rollout
+from arena.experience.rows import Transitions
 from arena.policies.loader import build
 from arena.policies.returns import advantages
 

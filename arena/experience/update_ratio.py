@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arena.common.trees import even_slices
-from arena.learning.reducer import Reducer
+from arena.tensors.reducer import Reducer
 
 ROUNDING = 1e-6  # of a step: more than a product of float64 is off, so that 100 transitions at 0.29 pay for 29
 

@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import numpy as np
-from arena.learning.numba_jit import compiled
+from arena.tensors.numba_jit import compiled
 
 @compiled("float64(float64[::1])")
 def total(array):
@@ -56,7 +56,7 @@ def test_nothing_needs_to_be_kept(tmp_path):
 def test_another_text_or_another_processor_has_a_folder_of_its_own(tmp_path, monkeypatch):
     from llvmlite import binding
 
-    from arena.learning.numba_jit import _folder
+    from arena.tensors.numba_jit import _folder
 
     module = tmp_path / "module.py"
     module.write_text("one", "utf-8")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from arena.common.errors import ConfigError
-from arena.learning.sum_tree import SumTree
+from arena.experience.sum_tree import SumTree
 
 LEAST_ERROR = 1e-6
 """What is added to every error, so that no row is lost for good."""
