@@ -21,7 +21,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from arena.comms.ring_buffer import RingBuffer, bytes_of_places
+from arena.comms.ring_buffer import RingBuffer, ring_bytes
 from arena.envs.interface import EntitySpaces
 from arena.experience.rollout import Rollout
 from arena.launch import mpirun
@@ -130,7 +130,7 @@ def experience() -> None:
         for workers in (1, 2):
             lanes = COPIES // workers
             size = Rollout(entity, extras, horizon=slots, lanes=lanes).buffer.nbytes
-            links = [RingBuffer(size, 2, memoryview(bytearray(bytes_of_places(size, 2) + 64))) for _ in range(workers)]
+            links = [RingBuffer(size, 2, memoryview(bytearray(ring_bytes(size, 2) + 64))) for _ in range(workers)]
             sent = [Rollout(entity, extras, horizon=slots, lanes=lanes, memory=link.buffers[0]) for link in links]
             joined = Rollout(entity, extras, horizon=slots, lanes=COPIES)
             places = [np.empty_like(rollout.buffer) for rollout in sent]

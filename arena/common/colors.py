@@ -28,14 +28,14 @@ NAMED = {
 """Softer than the names' pure values, so that they read well on white paper and in a dark terminal."""
 
 CYCLE = tuple(NAMED[name] for name in ("blue", "orange", "green", "violet", "red", "teal", "pink", "yellow", "brown"))
-"""What players without a colour get, in order; neighbours are easy to tell apart."""
+"""Colours of players without one of their own, in order; neighbours are easy to distinguish."""
 
 
 def to_hex(color: str) -> str:
     """Return a colour as ``#rrggbb``.
 
     Args:
-      color: ``#rgb``, ``#rrggbb``, a name of ``NAMED`` or any name that matplotlib knows (CSS names, ``tab:blue``).
+      color: ``#rgb``, ``#rrggbb``, a name of ``NAMED`` or any name of matplotlib (CSS names, ``tab:blue``).
 
     Raises:
       ConfigError: it is none of these.
@@ -59,15 +59,16 @@ def resolve(colors: Mapping[str, str | None]) -> dict[str, str]:
     """Return a colour ``#rrggbb`` for each player.
 
     Args:
-      colors: what the configuration says for each player, None where it says nothing. A player called after a
-        colour (``blue``) then gets that colour, the others get those of ``CYCLE`` that nobody has.
+      colors: configured colour of each player, None without one. A player named after a colour (``blue``) then gets
+        that colour, the others get the unused ones of ``CYCLE``.
 
     Raises:
       ConfigError: a colour is unknown.
     """
     chosen = {player: to_hex(color) for player, color in colors.items() if color is not None}
     for player in colors:
-        # "red_2" is red's sibling: it is called after no colour, two lines of one colour could not be told apart.
+        # "red_2" is a sibling of "red" and is named after no colour: two lines of one colour could not be
+        # distinguished.
         if player not in chosen and player.lower() in NAMED:
             chosen[player] = NAMED[player.lower()]
     taken = set(chosen.values())

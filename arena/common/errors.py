@@ -2,40 +2,40 @@
 
 
 class ConfigError(Exception):
-    """What the user asked for cannot be done. Shown as it is, without a traceback; the exit code is 2.
+    """A configuration that cannot be run. Shown without a traceback; the exit code is 2.
 
-    The message says what was expected, what was found and what to do.
+    The message states what was expected, what was found and what to do.
     """
 
 
 class ContractError(Exception):
-    """An environment breaks the contract of its library, and does so in each call.
+    """An environment breaks the contract of its library in each call.
 
-    The message says what the method must return or accept, and what it does instead.
+    The message states what the method must return or accept, and what it does instead.
     """
 
 
 class GivenUpError(RuntimeError):
-    """Something failed for good, and the message says all of it: no traceback of ours adds anything."""
+    """A permanent failure; the message describes it in full, and a traceback of the arena would add nothing."""
 
 
 class RankLostError(RuntimeError):
-    """Another rank has died: what this one was doing with it, and with all the others, has ended."""
+    """Another rank has died; every collective operation with it has ended."""
 
 
 class MatchOver(Exception):
-    """Raised by a proxy inside a policy's ``run`` when the match it sits in has ended; the worker catches it."""
+    """Raised by a proxy inside a policy's ``run`` when its match has ended; the worker catches it."""
 
 
 class PolicyGoesOnError(BaseException):
-    """A policy with a loop of its own steps on and on after ``MatchOver``.
+    """A custom-loop policy continues to step after ``MatchOver``.
 
-    No ``Exception``: a policy that takes no notice of those would take none of this one, and never end.
+    Not an ``Exception``: a policy that ignores those would ignore this one, and never end.
     """
 
 
 class MatchGivenUpError(MatchOver):
-    """The match has ended since its environment has failed too often; the other matches of the run go on."""
+    """The match has ended because its environment has failed too often; the other matches of the run continue."""
 
 
 GO_ON = "the last checkpoint stands: continue with --resume"

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, synchronised, then renamed."""
+"""Files that are whole or absent: written under a temporary name, synchronised, then renamed."""
 
 import os
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Let ``write`` fill a file beside ``path``, and give it its name once it is on disk.
+    """Let ``write`` fill a temporary file beside ``path``, and rename it once it is on disk.
 
     Raises:
-      OSError: the disk is full or refuses; ``path`` is as it was before.
+      OSError: the disk is full or the write fails; ``path`` is unchanged.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -1,4 +1,4 @@
-"""Where each process writes what it has to say: a file under ``log/``, of its own or of its node."""
+"""Log files of the processes of a run under ``log/``, one for each process or node."""
 
 import logging
 from pathlib import Path

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 
 class NoActionError(ValueError):
-    """An entity that is to act has no allowed action."""
+    """An entity that acts has no allowed action."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"no action is allowed: the environment returned an action mask of zeros for entity {name!r}")
@@ -27,7 +27,7 @@ def emptiness_check(space: spaces.Space) -> Callable[[Any], bool]:
 
 
 def mask_runs(space: spaces.Space, mask: np.ndarray) -> list[np.ndarray]:
-    """Split a mask into the flags of each of the space's choices: MultiDiscrete has several, Discrete has one."""
+    """Split a mask into the flags of each of the space's choices: a MultiDiscrete has several, a Discrete one."""
     if isinstance(space, spaces.MultiDiscrete):
         return np.split(mask, np.cumsum(space.nvec.ravel())[:-1])
     return [mask]
@@ -37,8 +37,8 @@ def sample_action(space: spaces.Space, mask: np.ndarray | None) -> Any:
     """Return a random action that the mask allows, from the space's own generator.
 
     Args:
-      space: Discrete or MultiDiscrete, of any shape, where there is a mask; else any.
-      mask: flags; None allows everything. Of a choice that allows nothing, as of who does not act, the first is taken.
+      space: Discrete or MultiDiscrete, of any shape, if there is a mask; else any.
+      mask: flags; None allows everything. A choice without an allowed action yields 0.
     """
     if mask is None:
         return space.sample()

@@ -1,4 +1,4 @@
-"""Names to code: the engine reaches environments and policies only through here."""
+"""Registered names and references to code: the engine's only access to environments and policies."""
 
 import ast
 import contextlib
@@ -22,7 +22,7 @@ ENVIRONMENTS = {
 
 
 class PolicyEntry(NamedTuple):
-    """A built-in policy: where its class is, and its settings model in a module that does not import torch."""
+    """A built-in policy: the location of its class, and of its settings model in a module without torch."""
 
     reference: str
     settings: str
@@ -62,7 +62,7 @@ EXTRAS = {
 
 
 def missing_package(error: ImportError, wanted_by: str) -> ConfigError:
-    """Turn a failed import into an error that says what to install."""
+    """Return a ConfigError that names the package to install for a failed import."""
     package = (error.name or "").split(".")[0]
     if package in EXTRAS:
         remedy = f"pip install 'arena-mpi[{EXTRAS[package]}]'"
@@ -75,7 +75,7 @@ def missing_package(error: ImportError, wanted_by: str) -> ConfigError:
 
 @contextlib.contextmanager
 def packages_for(wanted_by: str) -> Iterator[None]:
-    """Say what to install where an import fails.
+    """Turn failed imports in a block into errors that name the package to install.
 
     Raises:
       ConfigError: a package is missing.
@@ -87,10 +87,10 @@ def packages_for(wanted_by: str) -> Iterator[None]:
 
 
 def load(reference: str) -> Any:
-    """Return what ``package.module:name`` or ``path/to/file.py:name`` points to.
+    """Return the object that ``package.module:name`` or ``path/to/file.py:name`` points to.
 
     Raises:
-      ConfigError: there is no such module, file or name, or a package it imports is missing.
+      ConfigError: there is no such module, file or name, or a package that it imports is missing.
     """
     place, _, name = reference.partition(":")
     if not name:
@@ -115,7 +115,7 @@ def _load_file(path: Path, reference: str) -> Any:
     path = path.resolve()
     if not path.is_file():
         raise ConfigError(f"{reference!r}: there is no file {path}")
-    # One module per file, however often it is named, so that classes compare equal and pickles resolve.
+    # One module per file, however often it is loaded, so that classes compare equal and pickles resolve.
     module_name = f"arena_user_{path.stem}_{derive_seed(0, str(path))}"
     if module_name not in sys.modules:
         spec = importlib.util.spec_from_file_location(module_name, path)
@@ -134,9 +134,9 @@ def _load_file(path: Path, reference: str) -> Any:
 
 
 def check_reference(reference: str) -> None:
-    """Check that a module or file exists and has a name, without running it.
+    """Check that a module or file exists and defines a name, without running it.
 
-    Names that a module makes in another way than by a statement at its top level are not checked.
+    Names that a module binds other than by a statement at its top level are not checked.
 
     Raises:
       ConfigError: it does not.
@@ -152,7 +152,7 @@ def check_reference(reference: str) -> None:
         except ImportError as error:
             spec = None
             if error.name and not place.startswith(error.name):
-                return  # a package around it fails for another reason, which its import reports
+                return  # a package around it fails for another reason, which importing it reports
         except ValueError:
             return
         if spec is None:
@@ -169,7 +169,7 @@ def check_reference(reference: str) -> None:
 
 
 def _names_of(module: ast.Module) -> list[str] | None:
-    """Return the names that a module binds at its top level, None if that cannot be told from its text."""
+    """Return the names that a module binds at its top level, None if its source does not determine them."""
     names: list[str] = []
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -184,19 +184,19 @@ def _names_of(module: ast.Module) -> list[str] | None:
 
 
 def is_reference(use: str) -> bool:
-    """Whether ``use`` names a place in code (``module:name``) rather than a registered name."""
+    """Return whether ``use`` is a reference to code (``module:name``) rather than a registered name."""
     return ":" in use
 
 
 def policy_class(use: str) -> type:
     """Return the policy class that ``use`` names; imports torch for most.
 
-    A class with ``act`` and ``learn`` that knows nothing of the arena gets one that drives it.
+    A class with ``act`` and ``learn`` that does not implement the arena's interface is wrapped in an adapter.
     """
     found = load(POLICIES[use].reference if use in POLICIES else _reference(use, "policy", POLICIES))
-    own = ("run", "Settings", "make_model")  # what policies of the arena have
+    own = ("run", "Settings", "make_model")  # defined by policies written for the arena
     if hasattr(found, "act") and hasattr(found, "learn") and not any(hasattr(found, name) for name in own):
-        return load("arena.policies.agent:driven")(found)
+        return load("arena.policies.agent:adapt_agent")(found)
     return found
 
 
@@ -218,7 +218,7 @@ def _reference(use: str, kind: str, valid: dict) -> str:
 
 
 def make_environment(use: str, settings: Any, wrappers: Any = (), *, render: bool = False) -> Any:
-    """Return the environment that ``use`` names, behind the one contract (``arena.envs.interface``)."""
+    """Return the environment that ``use`` names, behind the common interface (``arena.envs.interface``)."""
     return importlib.import_module("arena.envs.factory").make_environment(use, settings, wrappers, render=render)
 
 

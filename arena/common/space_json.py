@@ -1,4 +1,4 @@
-"""Spaces as JSON, so that a file can say what it reads and gives without the environment."""
+"""Spaces as JSON, for files that describe their inputs and outputs without the environment."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from arena.common.errors import ConfigError
 
 
 def space_to_json(space: spaces.Space) -> dict[str, Any]:
-    """Return a space as an object of JSON; bounds that are equal everywhere are one number, infinite ones a text.
+    """Return a space as a JSON object; a bound that is equal everywhere is one number, an infinite one a string.
 
     Raises:
-      TypeError: it is none of Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of them.
+      TypeError: it is not a Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.
     """
     if isinstance(space, spaces.Box):
         bounds = {"low": _numbers(space.low), "high": _numbers(space.high)}
@@ -23,7 +23,7 @@ def space_to_json(space: spaces.Space) -> dict[str, Any]:
         numbers = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
         return {"type": "MultiDiscrete", **numbers, "dtype": str(space.dtype)}
     if isinstance(space, spaces.MultiBinary):
-        n = space.n  # a number or a shape: spaces compare it
+        n = space.n  # a number or a shape, either of which spaces compare
         return {"type": "MultiBinary", "n": int(n) if isinstance(n, (int, np.integer)) else list(map(int, n))}
     if isinstance(space, spaces.Dict):
         return {"type": "Dict", "spaces": {key: space_to_json(sub) for key, sub in space.spaces.items()}}
@@ -66,7 +66,7 @@ def _space(found: dict[str, Any]) -> spaces.Space:
 
 
 def _numbers(bound: np.ndarray) -> Any:
-    """Return bounds as JSON, which knows no infinite numbers."""
+    """Return bounds as JSON, which has no infinite numbers."""
     if bound.size and (bound == bound.flat[0]).all():
         return _number(bound.flat[0].item())
     return [_number(value) for value in bound.ravel().tolist()]

@@ -1,4 +1,4 @@
-"""Numbers and names as messages say them."""
+"""Numbers and names formatted for messages."""
 
 import difflib
 import math
@@ -20,7 +20,7 @@ def compact(value: float) -> str:
 
 
 def number(value: float) -> str:
-    """Return a result with its sign where that tells something, and three or four digits."""
+    """Return a result with three or four digits, and its sign where it is informative."""
     if not math.isfinite(value):
         return str(value)
     size = abs(value)
@@ -37,7 +37,7 @@ def duration(seconds: float) -> str:
 
 
 def count_of(number: int, what: str, many: str | None = None) -> str:
-    """Return for example ``1 node`` or ``2,000 nodes``; ``many`` is the plural where it is not ``what`` and an s."""
+    """Return for example ``1 node`` or ``2,000 nodes``; ``many`` is the plural unless it is ``what`` with an s."""
     return f"{number:,} {what if number == 1 else many or what + 's'}"
 
 
@@ -51,23 +51,23 @@ def ranges(numbers: Iterable[int], dash: str = "-") -> str:
 
 
 def percentages(counts: Sequence[float]) -> str:
-    """Return for example ``60% / 10% / 30%``, the part of all that each count is; empty where nothing was counted."""
+    """Return for example ``60% / 10% / 30%``, the share of each count in the total; empty if the total is zero."""
     total = sum(counts)
     return " / ".join(f"{count / total:.0%}" for count in counts) if total else ""
 
 
 def nearest(name: Any, valid: Iterable[str]) -> list[str]:
-    """Return the valid name that is most like ``name``, if one is."""
+    """Return the valid name most similar to ``name`` in a list, or an empty list."""
     return difflib.get_close_matches(str(name), list(valid), n=1)
 
 
 def suggestion(name: Any, valid: Iterable[str]) -> str:
-    """Return `` (did you mean 'x'?)`` for the nearest valid name, or an empty text where none is near."""
+    """Return `` (did you mean 'x'?)`` for the most similar valid name, or an empty string if none is similar."""
     return "".join(f" (did you mean {close!r}?)" for close in nearest(name, valid))
 
 
 def did_you_mean(name: Any, valid: Sequence[str]) -> str:
-    """Return ``did you mean 'x'?`` for the nearest valid name, or all valid names where none is near."""
+    """Return ``did you mean 'x'?`` for the most similar valid name, or all valid names if none is similar."""
     for close in nearest(name, valid):
         return f"did you mean {close!r}?"
     return f"expected one of {', '.join(valid)}" if valid else "expected no keys here"

@@ -1,4 +1,4 @@
-"""Trees: observations, actions and spaces that consist of others, and their leaves."""
+"""Trees (nested dicts and tuples) of observations, actions and spaces, and their leaves."""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ Tree = Any
 
 
 def map_space(space: spaces.Space, leaf: Callable[[spaces.Space], Any]) -> Tree:
-    """Return a tree of the space's nesting with ``leaf(subspace)`` in the place of each leaf."""
+    """Return a tree of the space's nesting with ``leaf(subspace)`` at each leaf."""
     if isinstance(space, spaces.Dict):
         return {key: map_space(sub, leaf) for key, sub in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -21,8 +21,8 @@ def map_space(space: spaces.Space, leaf: Callable[[spaces.Space], Any]) -> Tree:
 
 
 def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
-    """Return a tree with ``function`` applied to each leaf (and the leaves at the same place of ``others``)."""
-    if isinstance(tree, (np.ndarray, np.generic)):  # as most are
+    """Return a tree with ``function`` applied to each leaf (and the corresponding leaves of ``others``)."""
+    if isinstance(tree, (np.ndarray, np.generic)):  # the most frequent case
         return function(tree, *others)
     if isinstance(tree, Mapping):
         return {key: map_tree(function, sub, *(other[key] for other in others)) for key, sub in tree.items()}
@@ -33,7 +33,7 @@ def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
 
 def put(tree: Tree, where: Any, values: Tree) -> None:
     """Write values into the leaves of a tree: ``leaf[where] = value``."""
-    if isinstance(tree, np.ndarray):  # as most are
+    if isinstance(tree, np.ndarray):  # the most frequent case
         tree[where] = values
     else:
         map_tree(lambda leaf, value: leaf.__setitem__(where, value), tree, values)
@@ -49,7 +49,7 @@ def tree_leaves(tree: Tree) -> list[Any]:
 
 
 def leaf_dtype(space: spaces.Space) -> np.dtype:
-    """Return the dtype in which a leaf space travels."""
+    """Return the dtype in which values of a leaf space are sent."""
     if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         return np.dtype(space.dtype)
     raise TypeError(f"no wire format for the space {space}; expected Box, Discrete, MultiDiscrete or MultiBinary")
@@ -64,7 +64,7 @@ class NamedLeaf(NamedTuple):
     """A leaf of a space, as one named tensor of a request or of a file.
 
     Attributes:
-      name: the space's own, and behind it the keys and indices that lead to the leaf: ``observation.camera``.
+      name: the space's own, followed by the keys and indices that lead to the leaf: ``observation.camera``.
       shape, dtype: of one value.
       space: the leaf.
     """
@@ -85,7 +85,7 @@ def named_leaves(space: spaces.Space, name: str) -> list[NamedLeaf]:
 
 
 def leaf_names(tree: Tree, name: str) -> list[str]:
-    """Return the names that ``named_leaves`` gives the leaves of a tree of the same nesting."""
+    """Return the names that ``named_leaves`` would give to the leaves of a tree of the same nesting."""
     if isinstance(tree, Mapping):
         return [found for key, sub in tree.items() for found in leaf_names(sub, f"{name}.{key}")]
     if isinstance(tree, tuple):
@@ -100,6 +100,6 @@ def nest(space: spaces.Space, leaves: Iterable[Any]) -> Tree:
 
 
 def even_slices(items: int, parts: int) -> tuple[slice, ...]:
-    """Split so many items into contiguous parts that differ by at most one item."""
+    """Split a number of items into contiguous parts that differ by at most one item."""
     edges = [round(i * items / parts) for i in range(parts + 1)]
     return tuple(slice(start, stop) for start, stop in itertools.pairwise(edges))

@@ -1,4 +1,4 @@
-"""Where code of a user lies: file and line, for messages."""
+"""Locations in a user's code (file and line), for messages."""
 
 import inspect
 import os
@@ -15,27 +15,27 @@ _LIBRARIES = tuple(f"{os.path.realpath(sysconfig.get_path(name))}{os.sep}" for n
 
 
 def source_of(method: Any) -> str:
-    """Return `` (games.py, line 30)`` for a method or function of a user; an empty string for one without a source."""
+    """Return `` (games.py, line 30)`` for a user's method or function; an empty string for one without a source."""
     code = getattr(inspect.unwrap(getattr(method, "__func__", method)), "__code__", None)
     return f" ({short_path(code.co_filename)}, line {code.co_firstlineno})" if code else ""
 
 
 def short_path(path: str) -> str:
-    """Return a path from the working folder where it lies in there, else the whole path."""
+    """Return a path relative to the working directory if it lies inside, else the absolute path."""
     relative = os.path.relpath(path) if os.path.exists(path) else path
     return path if relative.startswith("..") else relative
 
 
 def source_of_error(error: BaseException) -> str:
-    """Return `` (games.py, line 66)`` for where an exception was raised in code of a user, else in a library.
+    """Return `` (games.py, line 66)``: where a user's code, else a library, raised an exception.
 
-    An empty string if all frames are the arena's own.
+    Return an empty string if all frames are the arena's own.
     """
     return source_of_stack(traceback.extract_tb(error.__traceback__))
 
 
 def source_of_stack(stack: traceback.StackSummary) -> str:
-    """Return the same for the innermost frame of a stack, innermost last, that is in code of a user or a library."""
+    """Return the same for the innermost frame of a stack (innermost last) in a user's code or a library."""
     frames = [frame for frame in stack if not _lies_in(frame.filename, _OWN)]
     users = [frame for frame in frames if not _lies_in(frame.filename, _LIBRARIES)]
     if not frames:

@@ -1,4 +1,4 @@
-"""Pydantic's findings in the arena's words: what was expected, what was found, the nearest valid name."""
+"""Pydantic's validation errors reworded: what was expected, what was found, the nearest valid name."""
 
 import json
 import math
@@ -23,7 +23,7 @@ Place = tuple[str | int, ...]  # keys and list indices from the top of the file 
 
 
 def found(value: Any) -> str:
-    """Describe a value as an error message names it."""
+    """Describe a value for an error message."""
     if value is None:
         return "nothing (null)"
     if isinstance(value, bool):
@@ -42,11 +42,11 @@ def found(value: Any) -> str:
 
 
 def is_integral(value: Any) -> bool:
-    """Whether ``value`` is a float that stands for a whole number, such as ``1e6``."""
+    """Return whether ``value`` is a float with an integral value, such as ``1e6``."""
     return isinstance(value, float) and math.isfinite(value) and value.is_integer()
 
 
-# Numbers as people write them: 1e6 is a whole number, "12" and true are not numbers.
+# Numbers as people write them: 1e6 is an integer, "12" and true are not numbers.
 _WHOLE = BeforeValidator(lambda value: int(value) if is_integral(value) else value)
 Count = Annotated[int, Strict(), Field(ge=1), _WHOLE]
 Index = Annotated[int, Strict(), Field(ge=0), _WHOLE]
@@ -62,16 +62,16 @@ def _one_or_auto(value: Any) -> Any:
 
 CountOrAuto = Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(_one_or_auto)]
 
-_OURS = "arena"  # type of the errors that are in our words already
+_OURS = "arena"  # type of the errors that are reworded already
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong.
+    """One validation error.
 
     Attributes:
-      place: the key it is at, from the top of what was validated.
-      text: what is wrong, ready to print behind the key.
-      value: what was found there.
+      place: path of the key, from the top of the validated mapping.
+      text: what is wrong, ready to be printed behind the key.
+      value: the value found there.
     """
 
     place: Place
@@ -80,7 +80,7 @@ class Problem(NamedTuple):
 
 
 class Model(BaseModel):
-    """What all models of the file share: frozen, an unknown key is an error, errors are in our words."""
+    """Base of all models of the file: frozen, unknown keys are errors, errors are reworded."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -94,12 +94,12 @@ class Model(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_nulls(self, handler: Any) -> dict[str, Any]:
-        """Leave out null fields: null is always the default."""
+        """Drop null fields: null always means the default."""
         return {key: value for key, value in handler(self).items() if value is not None}
 
 
 def refusal(found_problems: Iterable[Problem]) -> ValidationError:
-    """Return the problems as an error that pydantic passes on with the place of the model put before each of them."""
+    """Return the problems as an error to which pydantic prepends the place of the model."""
     lines = [
         InitErrorDetails(type=PydanticCustomError(_OURS, "{text}", {"text": text}), loc=place, input=value)
         for place, text, value in found_problems
@@ -108,7 +108,7 @@ def refusal(found_problems: Iterable[Problem]) -> ValidationError:
 
 
 def problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Return what ``error``, raised by ``model``, says, in our words."""
+    """Return the reworded problems of an ``error`` that ``model`` has raised."""
     lines = error.errors(include_url=False)
     valid = [field.alias or name for name, field in model.model_fields.items()]
     misspelt = {
@@ -179,12 +179,12 @@ def _literal(value: Any, expected: str) -> str:
 
 
 def check_settings(model: type[BaseModel], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return a built-in policy's settings with its defaults filled in.
+    """Return a built-in policy's settings with defaults filled in.
 
-    The model itself may be lenient (pydantic's default); a file is not: text is no number and a number no truth value.
+    The model itself may be lenient (pydantic's default); a file is not: text is no number and a number no boolean.
 
     Raises:
-      ValidationError: in our words.
+      ValidationError: a setting is wrong.
     """
     wrong: list[Problem] = []
     checked = None
@@ -192,7 +192,7 @@ def check_settings(model: type[BaseModel], settings: dict[str, Any]) -> dict[str
         checked = model.model_validate(settings)
     except ValidationError as error:
         wrong = problems(error, model)
-    # Only pydantic's JSON mode is strict about scalars and still takes a list for a tuple.
+    # Only pydantic's JSON mode is strict about scalars and still accepts a list for a tuple.
     try:
         model.model_validate_json(json.dumps(settings, default=str), strict=True)
     except ValidationError as error:

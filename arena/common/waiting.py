@@ -1,4 +1,4 @@
-"""Bounded and polite waiting: spin while the answer is microseconds away, then yield, then sleep for ever longer."""
+"""Bounded waits: poll without a pause for microseconds, then yield the core, then sleep with growing pauses."""
 
 import contextlib
 import os
@@ -11,30 +11,30 @@ from typing import Any, NamedTuple
 
 
 class HangError(RuntimeError):
-    """Something that this rank waits for did not come within ``abort_after``."""
+    """An awaited event did not happen within ``abort_after``."""
 
 
 def do_nothing() -> None:
-    """What a rank with nothing to look after does while it waits."""
+    """Do nothing: the default callback of a waiting rank."""
 
 
 TELL_AFTER = 0.5
-"""Seconds after which a wait is worth telling who asks."""
+"""Seconds after which a wait is worth reporting in an answer to a query."""
 
 
 ALONE = 0.999
-"""Cores from which on a rank has one for itself (three thirds of a core are one)."""
+"""Share of a core from which a rank counts as having one to itself (three thirds of a core are one)."""
 
 
 LATE = 0.01
-"""Share of the time that a wait has lasted by which its end may be noticed late."""
+"""Largest delay in detecting the end of a wait, as a share of the time waited."""
 
 LONGEST_SLEEP = 0.01
-"""Seconds that this comes to at most."""
+"""Upper bound of that delay in seconds."""
 
 
 class Waits(NamedTuple):
-    """Seconds that a rank tests without a pause, then with its core given away each time; then sleeps between tests."""
+    """Seconds of polling without a pause, and of polling that yields the core each time, before the first sleep."""
 
     spin: float
     yielding: float
@@ -42,11 +42,11 @@ class Waits(NamedTuple):
 
 
 def usual_waits(cores_share: float) -> Waits:
-    """Return how a rank waits that has so many cores for itself: one that shares its core gives it away at once.
+    """Return the waits of a rank with this share of a core; one that shares its core yields immediately.
 
-    A sleep is over some 100 microseconds too late, so that giving the core away is better, while few ranks want it. The
-    more ranks a core has, the sooner and the longer they sleep: looking takes microseconds, which must not fill the
-    core. A rank that is about to be answered may give its core away for longer (``Waiter.until``).
+    A sleep ends some 100 microseconds late, so yielding the core is better while few ranks need it. The more ranks a
+    core has, the sooner and the longer they sleep: a poll takes microseconds, and polls must not fill the core. A rank
+    that expects a reply soon may yield for longer (``Waiter.until``).
     """
     if cores_share >= ALONE:
         return Waits(spin=2e-4, yielding=5e-4, max_sleep=2e-4)
@@ -55,11 +55,11 @@ def usual_waits(cores_share: float) -> Waits:
 
 
 class CurrentWait:
-    """What a rank waits for just now.
+    """The event that a rank currently waits for.
 
     Attributes:
-      what: it; None while its own code runs.
-      since: when that began, on the monotonic clock.
+      what: description of it; None while the rank's own code runs.
+      since: start of the wait, on the monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -68,24 +68,24 @@ class CurrentWait:
         self.since = 0.0
 
     def __str__(self) -> str:
-        """Say it in a line."""
+        """Describe the wait in a line."""
         what = self.what
         return "does not wait" if what is None else f"waits for {what}, {time.monotonic() - self.since:.0f} s"
 
 
 class Waiter:
-    """How one rank waits.
+    """Bounded waiting of one rank.
 
     Attributes:
-      spin: seconds of testing without a pause.
-      yielding: seconds of testing after that, each test giving the core away once.
-      max_sleep: longest pause between two tests, seconds, while nothing is known of how long it will take.
-      late: share of the time waited so far that a pause may last where that is more; 10 ms at most.
-      warn_after: seconds after which ``on_warn`` is told what this rank waits for (again after each doubling).
-      abort_after: seconds after which waiting ends with a HangError.
+      spin: seconds of polling without a pause.
+      yielding: seconds of polling after that, yielding the core after each poll.
+      max_sleep: longest pause between two polls, in seconds, at the beginning of a wait.
+      late: pauses may also last this share of the time waited so far, but at most 10 ms.
+      warn_after: seconds after which ``on_warn`` gets a description of the wait (again after each doubling).
+      abort_after: seconds after which a wait raises a HangError.
       on_idle: called before each sleep; may raise to end the wait.
-      check: the same, in every wait: lets MPI get on, which not every test does, and raises where a rank has died.
-      current_wait: what this rank waits for just now; another thread may read it.
+      check: called in every wait; makes MPI progress, which not every test does, and raises if a rank has died.
+      current_wait: the event that this rank currently waits for; another thread may read it.
     """
 
     def __init__(
@@ -113,22 +113,22 @@ class Waiter:
         self.current_wait = CurrentWait()
 
     def like(self, **changes: Any) -> "Waiter":
-        """Return another way for this rank to wait, with these attributes changed."""
+        """Return a copy with these attributes changed."""
         other = copy(self)
         for name, value in changes.items():
             setattr(other, name, value)
         return other
 
     def until(self, test: Callable[[], bool], what: Callable[[], str], yielding: float = 0.0) -> None:
-        """Return once ``test()`` is true; ``what()`` names what is waited for.
+        """Return once ``test()`` is true.
 
         Args:
-          test: says whether it is there.
-          what: names it.
-          yielding: at least so many seconds of testing, each test giving the core away, before the first sleep.
+          test: returns whether the awaited event has happened.
+          what: returns a description of the event, for warnings and errors.
+          yielding: least seconds of polling that yields the core before the first sleep.
 
         Raises:
-          HangError: ``abort_after`` seconds went by.
+          HangError: it was false for ``abort_after`` seconds.
         """
         clock = time.perf_counter
         until = clock() + self.spin
@@ -143,10 +143,10 @@ class Waiter:
         self._sleep_until(test, what, self.max_sleep, self.late)
 
     def until_acquired(self, acquire: Callable[[], bool], what: Callable[[], str]) -> None:
-        """Return once ``acquire()`` is true, which sleeps for a while itself; ``what()`` names what is waited for.
+        """Return once ``acquire()`` is true, which sleeps for a while itself; ``what()`` describes the event.
 
         Raises:
-          HangError: ``abort_after`` seconds went by.
+          HangError: it was false for ``abort_after`` seconds.
         """
         if not acquire():
             self._sleep_until(acquire, what, max_sleep=0.0, late=0.0)
@@ -160,7 +160,7 @@ class Waiter:
             self.on_idle()
             time.sleep(pause)
             waited = time.monotonic() - began
-            # Who has waited for long looks less often: each look takes the core from those that are waited for.
+            # After a long wait polls become rarer: each takes the core from the ranks that are waited for.
             pause = max(min(pause * 1.2, max_sleep), min(late * waited, LONGEST_SLEEP))
             if waited > tell_at:
                 self.current_wait.since, self.current_wait.what = began, what()
@@ -174,10 +174,10 @@ class Waiter:
 
     @contextlib.contextmanager
     def watching(self, what: str) -> Iterator[None]:
-        """Bound a wait that cannot be asked in between: after ``abort_after`` seconds this process ends.
+        """Bound a call that blocks: after ``abort_after`` seconds this process exits.
 
         Args:
-          what: is waited for.
+          what: description of the awaited event.
         """
         self.current_wait.since, self.current_wait.what = time.monotonic(), what
 
@@ -196,14 +196,14 @@ class Waiter:
 
 
 class Pacer:
-    """Says when something that is done now and then is due."""
+    """Timer of an action that recurs at an interval."""
 
     def __init__(self, every: float) -> None:
-        """Be due ``every`` so many seconds, the first time at once."""
+        """Create a timer that is due now, and then ``every`` so many seconds."""
         self._every, self._next = every, 0.0
 
     def due(self) -> bool:
-        """Whether it is time; the next time is counted from now."""
+        """Return whether the action is due; the next interval begins now."""
         now = time.monotonic()
         if now < self._next:
             return False

@@ -1,9 +1,9 @@
-"""The only room that speaks MPI: the world, the mailbox to the root, the channels of a match, experience, and groups.
+"""The only room that uses MPI: the world, the mailbox to the root, match channels, experience channels, and groups.
 
-Each kind of traffic has a communicator of its own, so that no message can be taken for another. Every wait is
-bounded (``arena.common.waiting``). Collectives are entered through a rendezvous, in shared memory or
-by a small non-blocking reduction: once all have arrived, they are about to do the same, and the collective waits for
-finished members only, which look at the rendezvous with every exchange.
+Each kind of traffic has a communicator of its own, so that no message can be taken for another. Every wait is bounded
+(``arena.common.waiting``). Collectives are entered through a rendezvous, in shared memory or by a small non-blocking
+reduction: once all members have arrived, they are about to call the same collective, which then waits only for finished
+members; these poll the rendezvous with every exchange.
 """
 
 from arena.comms.channels import MatchChannel, SeatChannel

@@ -1,10 +1,10 @@
-"""Between a worker that only acts and its learner: rollouts one way, published weights the other.
+"""Channels between a sampler and its learner: rollouts one way, published weights the other.
 
-One update takes one rollout of each worker. So two counters are all that both need to know: rollout e is learned from
-in update e, which makes version e + 1 of the weights, and a worker begins rollout e with version e - L or a newer one,
-where L is ``max_lag``. While it is at rollout e it reads a version from e - L to e, and no version after e can be made
-without that rollout. So L + 1 places for rollouts, and as many for versions, are enough that nobody ever writes what
-another one may read (Cleanba, Huang et al. 2023, has the same arrangement with queues).
+One update takes one rollout of each worker, so two counters describe the whole exchange: update e learns from rollout e
+and makes version e + 1 of the weights, and a worker begins rollout e with version e - L or a newer one, where L is
+``max_lag``. During rollout e it reads a version from e - L to e, and no version after e can be made without that
+rollout. So L + 1 slots for rollouts, and as many for versions, suffice: no slot is written while the other end may read
+it (Cleanba, Huang et al. 2023, has the same arrangement with queues).
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from arena.common.waiting import Waiter
-from arena.comms.mpi import MPI, take
+from arena.comms.mpi import MPI, receive
 from arena.comms.ring_buffer import (
     MpiReceiver,
     MpiSender,
@@ -23,54 +23,54 @@ from arena.comms.ring_buffer import (
     RingSender,
     SharedMemoryReceiver,
     SharedMemorySender,
-    bytes_of_places,
+    ring_bytes,
 )
 from arena.comms.world import World
 from arena.protocol.experience import CheckOut, LearnerAnswer, SamplerOffer, SamplerReady
 from arena.system.shared_memory import OfferedMemory, find_memory, offer_memory
 
 _TALK, _ROLLOUTS, _VERSIONS, _THINGS, _TAGS = 0, 1, 2, 3, 4
-_FIRST_TAG = 1000  # above those of seats
+_FIRST_TAG = 1000  # above the tags of seats
 
 
 def _tag(worker: int, what: int) -> int:
-    """Return the tag of what goes between a player's worker and its learner: a rank may have several workers."""
+    """Return the tag of a stream between a player's worker and its learner; one rank may have several workers."""
     return _FIRST_TAG + worker * _TAGS + what
 
 
 class SamplerChannel:
-    """A worker's end.
+    """The worker's end of the channel to its learner.
 
     Attributes:
-      rollouts: the places of rollouts, bytes.
-      versions: the places of published weights, bytes.
+      rollouts: ring buffer of rollouts, bytes.
+      versions: ring buffer of published weights, bytes.
     """
 
     def __init__(
         self, world: World, learner: int, waiter: Waiter, offer: SamplerOffer, max_lag: int, name: str
     ) -> None:
-        """Meet the learner.
+        """Connect to the learner.
 
         Args:
           world: all ranks.
-          learner: its rank.
+          learner: rank of the learner.
           waiter: how this rank waits.
-          offer: what comes, without memory.
+          offer: description of the rollouts, without memory.
           max_lag: L.
-          name: of the learner, for messages.
+          name: of the learner, for error messages.
         """
         self._comm, self._learner, self._waiter, self._name = world.steps, learner, waiter, name
         self._worker, count = offer.worker, max_lag + 1
         offered = _offered(world, [learner], offer.size, count)
         memory = None if offered is None else offered.name
         self._leaving = [self._comm.isend(offer._replace(memory=memory), learner, _tag(offer.worker, _TALK))]
-        answer: LearnerAnswer = take(self._comm, learner, _tag(offer.worker, _TALK), waiter, f"the answer of {name}")
+        answer: LearnerAnswer = receive(self._comm, learner, _tag(offer.worker, _TALK), waiter, f"the answer of {name}")
         rollouts = RingBuffer(offer.size, count, offered.view if offered is not None and answer.has_memory else None)
         self.rollouts = rollouts.buffers
         self._sender: RingSender = SharedMemorySender(rollouts)
         if not answer.has_memory:
             self._sender = MpiSender(self._comm, learner, _tag(offer.worker, _ROLLOUTS), self.rollouts)
-        found = None if answer.memory is None else find_memory(answer.memory, bytes_of_places(answer.size, count))
+        found = None if answer.memory is None else find_memory(answer.memory, ring_bytes(answer.size, count))
         versions = RingBuffer(answer.size, count, found)
         self.versions = versions.buffers
         self._receiver: RingReceiver = SharedMemoryReceiver(versions)
@@ -82,10 +82,10 @@ class SamplerChannel:
         self.by_message = found is None or not answer.has_memory
 
     def wait_for_version(self, version: int) -> int:
-        """Wait until a version is published, and return the number of the newest.
+        """Wait until a version is published, and return the number of the newest one.
 
         Raises:
-          HangError: it did not come within ``waits.abort_after``.
+          HangError: it was not published within ``waits.abort_after``.
         """
         if self._receiver.posted() <= version:
             self._waiter.until(
@@ -95,35 +95,35 @@ class SamplerChannel:
         return self._receiver.posted() - 1
 
     def version(self, number: int) -> np.ndarray:
-        """Return the bytes of a version that is published and that no other may have covered yet."""
+        """Return the bytes of a published version that cannot have been overwritten yet."""
         return self.versions[number % len(self.versions)]
 
     def release(self, version: int) -> None:
-        """Say that a version and all before it are read."""
+        """Mark a version and all before it as read."""
         self._receiver.release(version)
 
     def wait_for_buffer(self, number: int) -> int:
-        """Return the place for a rollout, once what was there has left."""
-        if not self._sender.free(number):
-            self._waiter.until(lambda: self._sender.free(number), lambda: f"rollouts to leave for {self._name}")
+        """Return the slot for a rollout, once its previous content has been sent."""
+        if not self._sender.is_free(number):
+            self._waiter.until(lambda: self._sender.is_free(number), lambda: f"rollouts to leave for {self._name}")
         return number % len(self.rollouts)
 
     def post(self, number: int) -> None:
-        """Send a rollout, which is in its place."""
+        """Send the rollout in this slot."""
         self._sender.post(number)
 
-    def post_object(self, number: int, thing: Any) -> None:
-        """Send something pickled beside a rollout, and with it the rollout, which may have no bytes."""
+    def post_object(self, number: int, value: Any) -> None:
+        """Send a pickled object along with a rollout, which may have no bytes."""
         self._leaving = [request for request in self._leaving if not request.Test()]
-        self._leaving.append(self._comm.isend(thing, self._learner, _tag(self._worker, _THINGS)))
+        self._leaving.append(self._comm.isend(value, self._learner, _tag(self._worker, _THINGS)))
         self.post(number)
 
     def check_out(self, sent: int) -> None:
-        """Say that nothing more comes."""
+        """Announce that no more rollouts follow."""
         self._leaving.append(self._comm.isend(CheckOut(sent), self._learner, _tag(self._worker, _TALK)))
 
     def close(self) -> None:
-        """Wait until all has left, and give everything back; the last version has come."""
+        """Wait until everything has been sent, and free the requests; the last version has arrived."""
         self._waiter.until(
             lambda: MPI.Request.Testall(self._leaving), lambda: f"the last words to {self._name} to leave"
         )
@@ -132,26 +132,26 @@ class SamplerChannel:
 
 
 class LearnerChannel:
-    """A learner's end: of one of its workers.
+    """The learner's end of the channel to one of its workers.
 
     Attributes:
-      offer: what the worker has said of itself.
-      rollouts: the places of its rollouts, bytes.
-      received: how many of its rollouts are learned from or dropped.
-      checked_out: how many it has sent in all; None while it may send more.
+      offer: the worker's description of itself.
+      rollouts: ring buffer of its rollouts, bytes.
+      received: number of its rollouts that were learned from or dropped.
+      checked_out: number of rollouts it has sent in all; None while it may send more.
     """
 
     def __init__(self, world: World, rank: int, worker: int, waiter: Waiter, name: str) -> None:
-        """Wait for the worker's offer; ``name`` is what messages call it."""
+        """Wait for the worker's offer; error messages call the worker ``name``."""
         self._comm, self._rank, self._worker, self._waiter, self._name = world.steps, rank, worker, waiter, name
-        self.offer: SamplerOffer = take(self._comm, rank, _tag(worker, _TALK), waiter, f"the offer of {name}")
+        self.offer: SamplerOffer = receive(self._comm, rank, _tag(worker, _TALK), waiter, f"the offer of {name}")
         self.received = 0
         self.checked_out: int | None = None
 
     def answer(self, max_lag: int, versions: "Versions") -> None:
-        """Say where versions are, and get ready for rollouts."""
+        """Send the location of the versions, and prepare to receive rollouts."""
         offer, count = self.offer, max_lag + 1
-        found = None if offer.memory is None else find_memory(offer.memory, bytes_of_places(offer.size, count))
+        found = None if offer.memory is None else find_memory(offer.memory, ring_bytes(offer.size, count))
         rollouts = RingBuffer(offer.size, count, found)
         self.rollouts = rollouts.buffers
         self._receiver: RingReceiver = SharedMemoryReceiver(rollouts)
@@ -160,15 +160,15 @@ class LearnerChannel:
         talk = _tag(self._worker, _TALK)
         said = LearnerAnswer(versions.size, versions.name, found is not None)
         self._leaving = self._comm.isend(said, self._rank, talk)
-        ready: SamplerReady = take(self._comm, self._rank, talk, self._waiter, f"the word of {self._name}")
+        ready: SamplerReady = receive(self._comm, self._rank, talk, self._waiter, f"the word of {self._name}")
         if not ready.has_memory:
             versions.send_to(self._rank, _tag(self._worker, _VERSIONS))
 
     def wait_for_rollout(self, number: int) -> int:
-        """Return the place of a rollout, once it is here.
+        """Return the slot of a rollout, once it has arrived.
 
         Raises:
-          HangError: it did not come within ``waits.abort_after``.
+          HangError: it did not arrive within ``waits.abort_after``.
         """
         if self._receiver.posted() <= number:
             self._waiter.until(
@@ -178,7 +178,7 @@ class LearnerChannel:
         return number % len(self.rollouts)
 
     def wait_for_object(self, number: int) -> Any:
-        """Return what comes beside a rollout; None where the worker has checked out without one of this number."""
+        """Return the object sent along with a rollout; None if the worker has checked out without this one."""
 
         def here() -> bool:
             return self._receiver.posted() > number or self.is_out()
@@ -187,22 +187,22 @@ class LearnerChannel:
             self._waiter.until(here, lambda: f"experience {number} of {self._name} (rank {self._rank})")
         if self._receiver.posted() <= number and self.checked_out is not None and self.checked_out <= number:
             return None
-        return take(self._comm, self._rank, _tag(self._worker, _THINGS), self._waiter, f"experience {number}")
+        return receive(self._comm, self._rank, _tag(self._worker, _THINGS), self._waiter, f"experience {number}")
 
     def is_out(self) -> bool:
-        """Whether the worker has checked out."""
+        """Return whether the worker has checked out."""
         if self.checked_out is None and self._comm.iprobe(self._rank, _tag(self._worker, _TALK)):
             name = f"the last word of {self._name}"
-            self.checked_out = take(self._comm, self._rank, _tag(self._worker, _TALK), self._waiter, name).sent
+            self.checked_out = receive(self._comm, self._rank, _tag(self._worker, _TALK), self._waiter, name).sent
         return self.checked_out is not None
 
     def release(self, number: int) -> None:
-        """Say that a rollout is learned from or dropped."""
+        """Mark a rollout as learned from or dropped."""
         self.received = number + 1
         self._receiver.release(number)
 
     def drop_late(self) -> int:
-        """Drop the rollouts that have come; return how many. See whether the worker has checked out."""
+        """Drop the rollouts that have arrived and return their number; also check for the worker's check-out."""
         came = self._receiver.posted() - self.received
         if came:
             self.release(self.received + came - 1)
@@ -210,58 +210,58 @@ class LearnerChannel:
         return came
 
     def close(self) -> None:
-        """Give everything back."""
+        """Free the requests and the memory."""
         self._waiter.until(self._leaving.Test, lambda: f"the answer to {self._name} to leave")
         self._receiver.close()
 
 
 class Versions:
-    """A learner's published weights, for all of its workers.
+    """Published weights of a learner, for all of its workers.
 
     Attributes:
       size: bytes of one version.
-      name: of the memory that workers on this machine find; None where there are none.
+      name: name by which workers on this machine map the segment; None if there are none.
     """
 
     def __init__(self, world: World, ranks: Sequence[int], waiter: Waiter, size: int, max_lag: int) -> None:
-        """Have room for L + 1 versions; ``ranks`` are those of the workers."""
+        """Allocate L + 1 versions; ``ranks`` are those of the workers."""
         self._world, self._waiter, self.size = world, waiter, size
         self._offered = _offered(world, ranks, size, max_lag + 1)
         self.name = None if self._offered is None else self._offered.name
-        self._places = RingBuffer(size, max_lag + 1, None if self._offered is None else self._offered.view)
-        self._senders: list[RingSender] = [SharedMemorySender(self._places)]
+        self._ring = RingBuffer(size, max_lag + 1, None if self._offered is None else self._offered.view)
+        self._senders: list[RingSender] = [SharedMemorySender(self._ring)]
 
     def send_to(self, rank: int, tag: int) -> None:
         """Also send each version to a rank that does not share the memory."""
-        self._senders.append(MpiSender(self._world.steps, rank, tag, self._places.buffers))
+        self._senders.append(MpiSender(self._world.steps, rank, tag, self._ring.buffers))
 
     def all_met(self) -> None:
-        """Offer the memory no longer: all workers have found it, or never will."""
+        """Withdraw the offer of the segment: every worker has mapped it or never will."""
         if self._offered is not None:
             self._offered.withdraw()
             self._offered = None
 
     def place(self, version: int) -> np.ndarray:
-        """Return the bytes to write a version to, once what was there has left."""
+        """Return the bytes to write a version to, once their previous content has been sent."""
         for sender in self._senders:
-            if not sender.free(version):
-                self._waiter.until(partial(sender.free, version), lambda: "an older version to leave")
-        return self._places.buffers[version % len(self._places.buffers)]
+            if not sender.is_free(version):
+                self._waiter.until(partial(sender.is_free, version), lambda: "an older version to leave")
+        return self._ring.buffers[version % len(self._ring.buffers)]
 
     def publish(self, version: int) -> None:
-        """Say that a version is written."""
+        """Publish a version that has been written."""
         for sender in self._senders:
             sender.post(version)
 
     def close(self) -> None:
-        """Give everything back, once the last version has left."""
+        """Free the requests and the memory, once the last version has been sent."""
         for sender in self._senders:
             sender.close(self._waiter)
 
 
 def _offered(world: World, others: Sequence[int], size: int, count: int) -> OfferedMemory | None:
-    """Return memory for so many buffers that ranks of this machine find; None where no such rank needs it."""
+    """Return memory for this many buffers that ranks of this machine can map; None if no such rank needs it."""
     here: Any = world.nodes[world.rank]
     if all(world.nodes[other] != here for other in others):
         return None
-    return offer_memory(bytes_of_places(size, count))
+    return offer_memory(ring_bytes(size, count))

@@ -1,4 +1,4 @@
-"""All workers of one player, and their sub-communicator."""
+"""The group of one player: all of its workers and their sub-communicator."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,13 +12,13 @@ from arena.comms.rendezvous import make_rendezvous
 from arena.comms.shared_reduce import SharedAverage, SharedSum, shared_average, shared_sum
 
 
-class _Meeting(NamedTuple):
-    """What the members of a group agreed on at a rendezvous.
+class _Agreement(NamedTuple):
+    """Agreement of a group's members at a rendezvous.
 
     Attributes:
-      operation, length: what the active ones do together.
-      leaving, all_leaving: whether some, and whether all leave.
-      active: whether any member wants to do something.
+      operation, length: the collective that the active members call.
+      leaving, all_leaving: whether any, and whether every member leaves.
+      active: whether any member calls a collective.
     """
 
     operation: int
@@ -30,13 +30,13 @@ class _Meeting(NamedTuple):
 
 _NOTHING = np.iinfo(np.int64).min
 _PIECE = 2**22
-"""Bytes that are summed at once: MPI passes over its memory more than once, and this much stays in the caches."""
+"""Bytes that are summed in one call: MPI passes over its buffers repeatedly, and this many stay in the caches."""
 
 _TOGETHER = 2e-3
-"""Seconds that a member looks for the others before it sleeps, however many share its core: as a rule they come at
-the same time, and those who sleep are late for the next one."""
+"""Seconds that a member looks for the others before it sleeps, however many share its core: as a rule they arrive at
+the same time, and a member that sleeps is late for the next one."""
 
-# The operations that members can meet for; from the last on, the number of what is averaged is added.
+# The collectives that members can agree on; to the last one, the index of the averaged array is added.
 _SUM32, _SUM64, _BROADCAST, _LEAVE, _ALLOCATE, _AVERAGE = 1, 2, 3, 4, 5, 6
 _SUMS = {np.dtype(np.float32): _SUM32, np.dtype(np.float64): _SUM64}
 _NAMES = {
@@ -49,12 +49,12 @@ _NAMES = {
 
 
 class _Averaged(NamedTuple):
-    """Numbers that are averaged in place again and again.
+    """An array that is averaged in place again and again.
 
     Attributes:
-      array: float32, what a member brings.
-      message: the same and behind it the weight, to be summed by MPI.
-      shared: where the members share their memory.
+      array: float32, this member's contribution.
+      message: the same array followed by the weight, to be summed by MPI.
+      shared: the average in shared memory, if the members share memory.
     """
 
     array: np.ndarray
@@ -65,8 +65,8 @@ class _Averaged(NamedTuple):
 class GroupChannel:
     """All workers of one player and their sub-communicator.
 
-    Members are *active* (their policy runs), *finished* (``run`` returned; they take part with zeros while they keep
-    playing) or *leaving* (their match is over). A member that meets a leaving member gets MatchOver.
+    Members are *active* (their policy runs), *finished* (``run`` returned; they contribute zeros while they continue to
+    act) or *leaving* (their match is over). An active member that meets a leaving one gets MatchOver.
     """
 
     def __init__(self, comm: MPI.Comm, waiter: Waiter) -> None:
@@ -76,17 +76,17 @@ class GroupChannel:
         self._shared_sum = shared_sum(comm)
         self._announced = False
         self._averaged: dict[int, _Averaged] = {}
-        self._numbers: dict[int, int] = {}  # id of an array -> its number there
+        self._numbers: dict[int, int] = {}  # id of an array -> its index there
         self._allocated = 0
         self._finished = self._takes_part = False
 
     # The rendezvous -------------------------------------------------------------------------------------------
 
     def _announce(self, operation: int | None, length: int, leaving: bool) -> None:
-        asked = (_NOTHING,) * 4 if operation is None else (operation, -operation, length, -length)
-        self._rendezvous.arrive((*asked, leaving, -leaving, operation is not None))
+        proposal = (_NOTHING,) * 4 if operation is None else (operation, -operation, length, -length)
+        self._rendezvous.arrive((*proposal, leaving, -leaving, operation is not None))
 
-    def _read(self) -> _Meeting:
+    def _read(self) -> _Agreement:
         operation, minus_operation, length, minus_length, leaving, minus_leaving, active = self._rendezvous.maxima()
         if active and not leaving and (operation != -minus_operation or length != -minus_length):
             raise RuntimeError(
@@ -94,16 +94,16 @@ class GroupChannel:
                 f"{_name(-minus_operation)} of {-minus_length} items, and {_name(operation)} of {length} items; "
                 "every worker of a player must make the same calls of `group` in the same order"
             )
-        return _Meeting(operation, length, bool(leaving), minus_leaving == -1, bool(active))
+        return _Agreement(operation, length, bool(leaving), minus_leaving == -1, bool(active))
 
-    def _meet(self, operation: int, length: int) -> None:
+    def _agree(self, operation: int, length: int) -> None:
         self._announce(operation, length, leaving=False)
         self._await(self._missing)
         if self._read().leaving:
             raise MatchOver
 
-    def _meet_again(self) -> None:
-        """Return once every member has called this; those that meet now have met a moment ago."""
+    def _barrier(self) -> None:
+        """Return once every member has called this, right after a rendezvous of the same members."""
         self._rendezvous.arrive()
         self._await(self._missing)
 
@@ -111,13 +111,13 @@ class GroupChannel:
         if not self._rendezvous.all_arrived():
             self._waiter.until(self._rendezvous.all_arrived, missing, _TOGETHER)
 
-    # What members do together -----------------------------------------------------------------------------------
+    # Collectives of the members ---------------------------------------------------------------------------------
 
     def sum_in_place(self, array: np.ndarray) -> None:
         """Replace a contiguous float32 or float64 array by its sum over the group; all members get the same bits.
 
         Raises:
-          TypeError: it is of another kind.
+          TypeError: the array has another dtype.
         """
         operation = _SUMS.get(array.dtype)
         if operation is None:
@@ -127,14 +127,14 @@ class GroupChannel:
         shared = self._shared_sum_of(array.size, array.dtype)
         if shared is not None:
             shared.contribute(array)
-        self._meet(operation, array.size)
+        self._agree(operation, array.size)
         if shared is not None:
             shared.reduce_sum(array)
         else:
             self._sum(array)
 
     def _shared_sum_of(self, items: int, dtype: np.dtype) -> SharedSum | None:
-        """Return where members add up so many numbers, all of them there or none; None where that is MPI's work."""
+        """Return the shared-memory sum for this many items; None if they are summed by MPI."""
         shared = self._shared_sum
         return shared if shared is not None and shared.has_room(items, dtype) else None
 
@@ -145,9 +145,9 @@ class GroupChannel:
             self._comm.Allreduce(MPI.IN_PLACE, flat[start : start + items])
 
     def zeros(self, items: int) -> np.ndarray:
-        """Return float32 zeros for ``average_in_place``, in memory that the members share, where they have some."""
+        """Return float32 zeros for ``average_in_place``, in memory that the members share if they can."""
         if self.size > 1:
-            self._meet(_ALLOCATE, items)
+            self._agree(_ALLOCATE, items)
         return self._allocate(items).array
 
     def _allocate(self, items: int) -> _Averaged:
@@ -160,14 +160,16 @@ class GroupChannel:
         return averaged
 
     def free(self) -> None:
-        """Forget all that ``zeros`` returned."""
+        """Free every array that ``zeros`` has returned."""
         self._averaged.clear()
         self._numbers.clear()
 
     def average_in_place(self, array: np.ndarray, weight: float) -> float:
-        """Replace what ``zeros`` returned by its mean over the group, each member's counted ``weight`` times.
+        """Replace an array from ``zeros`` by its weighted mean over the group.
 
-        All members get the same bits; where all weights are zero, those of zeros.
+        Each member counts ``weight`` times.
+
+        All members get the same bits; if all weights are zero, these are zeros.
 
         Returns:
           The sum of the weights.
@@ -180,16 +182,16 @@ class GroupChannel:
             return float(weight)
         if averaged.shared is not None:
             averaged.shared.contribute(weight)
-            self._meet(_AVERAGE + number, array.size)
-            return averaged.shared.finish(self._meet_again)
+            self._agree(_AVERAGE + number, array.size)
+            return averaged.shared.finish(self._barrier)
         if weight != 1:
             array *= weight
         averaged.message[-1] = weight
-        self._meet(_AVERAGE + number, array.size)
+        self._agree(_AVERAGE + number, array.size)
         self._sum(averaged.message)
         total = float(averaged.message[-1])
         if total > 0:
-            array *= 1 / total  # half the time of a division
+            array *= 1 / total  # a product takes half the time of a division
         return total
 
     def _missing(self) -> str:
@@ -199,18 +201,18 @@ class GroupChannel:
         """Replace a contiguous array by that of the first member, which must be active."""
         if self.size == 1:
             return
-        self._meet(_BROADCAST, array.nbytes)
+        self._agree(_BROADCAST, array.nbytes)
         self._comm.Bcast(array.view(np.uint8).reshape(-1))
 
     # Finishing and leaving ----------------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """As a finished member, take part with zeros in whatever the active members do; returns at once.
+        """As a finished member, contribute zeros to pending collectives of the active members; return without waiting.
 
         Raises:
-          RuntimeError: the others wait for a broadcast that this member would have to send.
+          RuntimeError: the active members wait for a broadcast that this member would have to send.
         """
-        if self.size == 1 or self._takes_part:  # which waits, and a waiting member may call this
+        if self.size == 1 or self._takes_part:  # a waiting member may call this from its wait
             return
         if not self._finished:
             self._finished = True
@@ -224,27 +226,27 @@ class GroupChannel:
             self._announce(None, 0, leaving=False)
         if self._rendezvous.all_arrived():
             self._announced = False
-            meeting = self._read()
-            if meeting.active and not meeting.leaving:
+            agreement = self._read()
+            if agreement.active and not agreement.leaving:
                 self._takes_part = True
-                self._take_part(meeting)
+                self._take_part(agreement)
                 self._takes_part = False
 
-    def _take_part(self, meeting: _Meeting) -> None:
-        if meeting.operation == _BROADCAST:
+    def _take_part(self, agreement: _Agreement) -> None:
+        if agreement.operation == _BROADCAST:
             if self.rank == 0:
                 raise RuntimeError("a worker called group.broadcast after `run` had returned in the group's worker 0")
-            self._comm.Bcast(np.empty(meeting.length, np.uint8))
-        elif meeting.operation == _ALLOCATE:
-            self._allocate(meeting.length)
-        elif meeting.operation >= _AVERAGE:
-            averaged = self._averaged[meeting.operation - _AVERAGE]
+            self._comm.Bcast(np.empty(agreement.length, np.uint8))
+        elif agreement.operation == _ALLOCATE:
+            self._allocate(agreement.length)
+        elif agreement.operation >= _AVERAGE:
+            averaged = self._averaged[agreement.operation - _AVERAGE]
             if averaged.shared is not None:
-                averaged.shared.finish(self._meet_again, takes=False)
+                averaged.shared.finish(self._barrier, reads_result=False)
             else:
                 self._sum(np.zeros_like(averaged.message))
         else:
-            nothing = np.zeros(meeting.length, np.float32 if meeting.operation == _SUM32 else np.float64)
+            nothing = np.zeros(agreement.length, np.float32 if agreement.operation == _SUM32 else np.float64)
             shared = self._shared_sum_of(nothing.size, nothing.dtype)
             if shared is not None:
                 shared.reduce_sum(nothing)
@@ -252,26 +254,26 @@ class GroupChannel:
             else:
                 self._sum(nothing)
 
-    def leave(self) -> None:
-        """Return once every member is leaving. Active members learn of it by MatchOver at their next collective."""
+    def leave_group(self) -> None:
+        """Return once every member is leaving. Active members get MatchOver at their next collective."""
         if self.size == 1:
             return
         what: Callable[[], str] = lambda: f"the other {self.size - 1} workers of this group to leave"  # noqa: E731
         if self._announced:
             self._announced = False
             self._await(what)
-            meeting = self._read()
-            if meeting.active and not meeting.leaving:
-                self._take_part(meeting)
+            agreement = self._read()
+            if agreement.active and not agreement.leaving:
+                self._take_part(agreement)
         together = False
         while not together:
             self._announce(_LEAVE, 0, leaving=True)
             self._await(what)
             together = self._read().all_leaving
 
-    def share(self, thing: Any) -> Any:
-        """Give every member what the first one has; pickled, for use at the start of a round only."""
-        payload = np.frombuffer(MPI.pickle.dumps(thing), np.uint8).copy()
+    def bcast(self, value: Any) -> Any:
+        """Return the first member's object on every member; pickled, for use at the start of a round only."""
+        payload = np.frombuffer(MPI.pickle.dumps(value), np.uint8).copy()
         length = np.array([payload.size], np.int64)
         self.broadcast_in_place(length)
         if self.rank != 0:
@@ -280,28 +282,28 @@ class GroupChannel:
         return MPI.pickle.loads(payload.tobytes())
 
     def close(self) -> None:
-        """Give the communicator back. All members call it."""
+        """Free the communicators. All members call it."""
         self._comm.Free()
 
 
 class SingleMember(GroupChannel):
-    """A member that plays without learning, and so has nothing to agree on; see ``GroupChannel``.
+    """A member that acts without learning and takes part in no collective; see ``GroupChannel``.
 
-    A rank that has several seats cannot be in the communicators of all their players.
+    A rank with several seats cannot be in the communicators of all their players.
     """
 
     def __init__(self, rank: int, size: int) -> None:
-        """Be one of ``size`` members, number ``rank``."""
+        """Create member ``rank`` of ``size``."""
         self.rank, self.size = rank, size
 
-    def share(self, thing: Any) -> Any:
-        """Return what this member has itself."""
-        return thing
+    def bcast(self, value: Any) -> Any:
+        """Return the member's own object."""
+        return value
 
     def broadcast_in_place(self, array: np.ndarray) -> None:
-        """Do nothing: all have loaded the same weights."""
+        """Do nothing: all members have loaded the same weights."""
 
-    def leave(self) -> None:
+    def leave_group(self) -> None:
         """Do nothing."""
 
     def serve(self) -> None:

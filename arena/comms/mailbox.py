@@ -1,14 +1,14 @@
-"""Small messages between the root and the others."""
+"""Small pickled messages between ranks, off the step path."""
 
 from typing import Any
 
 from arena.common.waiting import Waiter
-from arena.comms.mpi import MPI, take
+from arena.comms.mpi import MPI, receive
 from arena.comms.world import ANSWER, DIRECT, MAIL, TAGS, World
 
 
 class Mailbox:
-    """Small pickled messages between the root and the others, off the step path."""
+    """Small pickled messages between the root and the other ranks, off the step path."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -24,7 +24,7 @@ class Mailbox:
         """Return (sender, message) for the next message that has arrived, or None.
 
         Args:
-          kinds: of message to return; others stay for who asks for theirs. Without them, any.
+          kinds: types of message to return; others stay queued. Without any, every type is returned.
         """
         for place, mail in enumerate(self._put_by):
             if not kinds or isinstance(mail[1], kinds):
@@ -37,28 +37,28 @@ class Mailbox:
             self._put_by.append(mail)
         return None
 
-    def hand(self, rank: int, thing: Any, number: int = 0) -> None:
-        """Send to a rank that will ask for it with ``take``; ``number`` tells things of one rank from each other."""
-        self._under_way.append(self._world.mail.isend(thing, rank, DIRECT + TAGS * number))
+    def deliver(self, rank: int, value: Any, number: int = 0) -> None:
+        """Send to a rank that waits in ``collect``; ``number`` distinguishes several messages to one rank."""
+        self._under_way.append(self._world.mail.isend(value, rank, DIRECT + TAGS * number))
 
-    def take(self, rank: int, waiter: Waiter, what: str, number: int = 0) -> Any:
-        """Return what ``rank`` hands over."""
-        return take(self._world.mail, rank, DIRECT + TAGS * number, waiter, what)
+    def collect(self, rank: int, waiter: Waiter, what: str, number: int = 0) -> Any:
+        """Wait for and return the message that ``rank`` delivers to this one."""
+        return receive(self._world.mail, rank, DIRECT + TAGS * number, waiter, what)
 
-    def answer(self, rank: int, thing: Any, number: int = 0) -> None:
-        """Answer what ``rank`` has handed over; apart from that, since both may be this rank."""
-        self._under_way.append(self._world.mail.isend(thing, rank, ANSWER + TAGS * number))
+    def reply(self, rank: int, value: Any, number: int = 0) -> None:
+        """Reply to a delivery of ``rank``; on a tag of its own, since both ends may be this rank."""
+        self._under_way.append(self._world.mail.isend(value, rank, ANSWER + TAGS * number))
 
-    def take_answer(self, rank: int, waiter: Waiter, what: str, number: int = 0) -> Any:
-        """Return what ``rank`` answers to what was handed to it."""
-        return take(self._world.mail, rank, ANSWER + TAGS * number, waiter, what)
+    def collect_reply(self, rank: int, waiter: Waiter, what: str, number: int = 0) -> Any:
+        """Wait for and return the reply of ``rank`` to a delivery."""
+        return receive(self._world.mail, rank, ANSWER + TAGS * number, waiter, what)
 
     def flush(self, waiter: Waiter) -> None:
-        """Wait until everything that was sent is under way for good."""
+        """Wait until every message has been sent."""
         for request in self._under_way:
             waiter.until(request.Test, lambda: "messages to leave")
         self._under_way = []
 
-    def forget(self) -> None:
-        """Give up on what was sent: the world that it was sent in is gone."""
+    def cancel_all(self) -> None:
+        """Cancel all pending sends; their communicator no longer exists."""
         self._under_way, self._put_by = [], []

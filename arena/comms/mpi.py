@@ -1,4 +1,4 @@
-"""MPI as the arena starts it, and what may be sent where."""
+"""Initialisation of MPI, and receives that never block in it."""
 
 import os
 import sys
@@ -16,25 +16,25 @@ from arena.system.timer_slack import relaxed_timer_slack
 
 def _set_variables() -> None:
     """Set the variables that Open MPI reads in MPI_Init, unless the user or the site has set them."""
-    # Open MPI gives the core away while it waits only where it knows that ranks share cores. It does not know where a
-    # scheduler counts more cores than there are, and then every collective costs a time slice of each rank.
+    # Open MPI yields the core while it waits only where it detects that ranks share cores. It cannot detect that where
+    # a scheduler counts more cores than there are, and then every collective costs each rank a time slice.
     os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
-    # Open MPI's one-sided path over libfabric, which the arena does not use, is looked for in MPI_Init; where it finds
-    # nothing to do it sleeps for a second. A site's own Open MPI is left as the site has set it up, that of PyPI is
-    # not.
+    # Open MPI searches for its one-sided path over libfabric, which the arena does not use, in MPI_Init, and sleeps for
+    # a second if it finds nothing. This is switched off for the Open MPI of PyPI; a site's own is left as the site has
+    # set it up.
     if (Path(sys.prefix) / "lib" / "libmpi.so").exists():
         os.environ.setdefault("OMPI_MCA_btl", "^ofi")
 
 
 _set_variables()
-# Only the main thread of a rank speaks MPI; asking for no more keeps locks out of the step path.
+# Only the main thread of a rank calls MPI; requesting no more keeps locks out of the step path.
 mpi4py.rc.thread_level = "funneled"
 if DEFERRED in os.environ:
     mpi4py.rc.initialize = mpi4py.rc.finalize = False
 with relaxed_timer_slack(), idle_class(aslr.is_oversubscribed(os.environ, cores.given())):
     from mpi4py import MPI
 
-__all__ = ["MPI", "initialize", "take"]
+__all__ = ["MPI", "initialize", "receive"]
 
 
 def initialize() -> None:
@@ -43,9 +43,9 @@ def initialize() -> None:
         MPI.Init_thread(MPI.THREAD_FUNNELED)
 
 
-def take(comm: MPI.Comm, source: int, tag: int, waiter: Waiter, what: str) -> Any:
+def receive(comm: MPI.Comm, source: int, tag: int, waiter: Waiter, description: str) -> Any:
     """Return the next pickled message of a rank, however large, without ever blocking in MPI."""
-    name = f"{what} from rank {source}"
+    name = f"{description} from rank {source}"
     arriving: list[MPI.Message] = []
 
     def begins() -> bool:
@@ -59,8 +59,8 @@ def take(comm: MPI.Comm, source: int, tag: int, waiter: Waiter, what: str) -> An
     arrived: list[Any] = []
 
     def ends() -> bool:
-        done, thing = request.test()
-        arrived.extend([thing] if done else [])
+        done, message = request.test()
+        arrived.extend([message] if done else [])
         return done
 
     if not ends():

@@ -1,7 +1,7 @@
-"""Carries numbered buffers one way: number n lies in place n modulo K, at the sender and at the receiver.
+"""Ring buffers from a sender to a receiver: buffer n lies in slot n modulo K at both ends.
 
-A sender may write number n once nobody needs number n - K any more. Who uses this sees to that by counting: there is no
-word from the receiver to the sender.
+Slot n modulo K may be written once its previous content, number n - K, is no longer read. The users of this module
+guarantee that by counting; the receiver sends no message to the sender.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from arena.system.shared_memory import ORDERED, keep_order
 
 
 class RingBuffer:
-    """K buffers of one size, and a word that says how many numbers were written, for those who have the same memory.
+    """K buffers of one size and a word that counts the buffers written, for processes that share the memory.
 
     Attributes:
-      buffers: the bytes of each.
+      buffers: the bytes of each slot.
     """
 
     def __init__(self, size: int, count: int, memory: memoryview | None = None) -> None:
-        """Lay them out in ``memory``: zeros, as many as ``bytes_of_places`` says; None allocates."""
-        needed = bytes_of_places(size, count)
+        """Lay them out in ``memory``: at least ``ring_bytes`` zeros; None allocates."""
+        needed = ring_bytes(size, count)
         raw = np.zeros(needed + ALIGNMENT, np.uint8) if memory is None else np.frombuffer(memory, np.uint8)
         shift = -raw.ctypes.data % ALIGNMENT
         self._word: memoryview[int] = raw[shift : shift + 8].view(np.int64).data
@@ -32,95 +32,95 @@ class RingBuffer:
         self.buffers = [raw[start : start + size] for start in starts]
 
     def post(self, number: int) -> None:
-        """Say that a number is written."""
+        """Mark a buffer as written."""
         if not ORDERED:
             keep_order()
         self._word[0] = number + 1
 
     def posted(self) -> int:
-        """Return how many numbers were written."""
+        """Return how many buffers have been written."""
         posted = self._word[0]
         if not ORDERED:
             keep_order()
         return posted
 
 
-def bytes_of_places(size: int, count: int) -> int:
-    """Return the bytes that so many buffers of a size take, with the word."""
+def ring_bytes(size: int, count: int) -> int:
+    """Return the bytes that this many buffers of a size take, with the word."""
     return ALIGNMENT + count * aligned(size)
 
 
 class RingSender(Protocol):
-    """A sender's end."""
+    """The sender's end of a ring buffer."""
 
-    def free(self, number: int) -> bool:
-        """Whether what was in the place of a number has left."""
+    def is_free(self, number: int) -> bool:
+        """Return whether the slot of a number may be written: its previous content has been sent."""
 
     def post(self, number: int) -> None:
-        """Send a number, which is written."""
+        """Send a buffer that has been written to its slot."""
 
     def close(self, waiter: Waiter) -> None:
-        """Give back what it needed, once everything has left."""
+        """Free the requests, once everything has been sent."""
 
 
 class RingReceiver(Protocol):
-    """A receiver's end."""
+    """The receiver's end of a ring buffer."""
 
     def posted(self) -> int:
-        """Return how many numbers are here."""
+        """Return how many buffers have arrived."""
 
     def release(self, number: int) -> None:
-        """Say that a number, and all before it, are needed no more; they must be here."""
+        """Mark a number, and all before it, as read; they must have arrived."""
 
     def close(self) -> None:
-        """Give back what it needed; nothing more comes."""
+        """Free the requests; no more buffers arrive."""
 
 
 class SharedMemorySender:
     """A sender that shares its memory with the receivers."""
 
-    def __init__(self, places: RingBuffer) -> None:
-        """Take the memory."""
-        self._places = places
+    def __init__(self, ring: RingBuffer) -> None:
+        """Create the sender of a ring."""
+        self._ring = ring
 
-    def free(self, number: int) -> bool:
-        """Return True: who writes knows that nobody reads."""
+    def is_free(self, number: int) -> bool:
+        """Return True: the caller writes only to slots that are no longer read."""
         return True
 
     def post(self, number: int) -> None:
         """See ``RingSender``."""
-        self._places.post(number)
+        self._ring.post(number)
 
     def close(self, waiter: Waiter) -> None:
-        """Do nothing: the memory goes when nobody refers to it any more."""
+        """Do nothing: the memory is freed with its last reference."""
 
 
 class SharedMemoryReceiver:
     """A receiver that shares the sender's memory."""
 
-    def __init__(self, places: RingBuffer) -> None:
-        """Take the memory."""
-        self._places = places
+    def __init__(self, ring: RingBuffer) -> None:
+        """Create the receiver of a ring."""
+        self._ring = ring
 
     def posted(self) -> int:
         """See ``RingReceiver``."""
-        return self._places.posted()
+        return self._ring.posted()
 
     def release(self, number: int) -> None:
-        """Do nothing: the sender knows by counting."""
+        """Do nothing: the sender counts."""
 
     def close(self) -> None:
         """Do nothing."""
 
 
 class MpiSender:
-    """A sender to a rank anywhere: a persistent request for each place."""
+    """A sender to a rank on any machine: one persistent request for each slot."""
 
     def __init__(self, comm: MPI.Comm, receiver: int, tag: int, buffers: Sequence[np.ndarray]) -> None:
-        """Take the places."""
+        """Create the requests."""
         self._requests = [comm.Send_init(buffer, receiver, tag) for buffer in buffers]
 
-    def free(self, number: int) -> bool:
+    def is_free(self, number: int) -> bool:
         """See ``RingSender``."""
         return self._requests[number % len(self._requests)].Test()
 
@@ -136,10 +136,10 @@ class MpiSender:
 
 
 class MpiReceiver:
-    """A receiver from a rank anywhere. Messages of a rank arrive in the order of the requests that wait for them."""
+    """A receiver from a rank on any machine. MPI matches messages of a rank to requests in the order of both."""
 
     def __init__(self, comm: MPI.Comm, sender: int, tag: int, buffers: Sequence[np.ndarray]) -> None:
-        """Wait for the first numbers."""
+        """Start the requests of the first K numbers."""
         self._requests = [comm.Recv_init(buffer, sender, tag) for buffer in buffers]
         for request in self._requests:
             request.Start()

@@ -1,8 +1,8 @@
-"""How ranks that share a core wake each other: semaphores.
+"""Semaphores by which ranks that share a core wake each other.
 
-MPI knows no wait that sleeps: it asks again and again, or gives its core away and asks when it gets it back. With
-several ranks on a core most of these questions are in vain, and each costs two changes of process. So on such a core
-the sender of a message releases a semaphore, and its receiver sleeps until it has acquired that semaphore.
+An MPI wait never sleeps: it polls, or yields its core and polls again when it gets the core back. With several ranks on
+a core most of these polls are in vain, and each costs two context switches. On such a core the sender of a message
+therefore releases a semaphore, and its receiver sleeps until it has acquired that semaphore.
 """
 
 from typing import NamedTuple
@@ -12,23 +12,23 @@ import posix_ipc
 from arena.common.errors import ConfigError
 
 PATIENCE = 0.02
-"""Seconds between two looks at what else may have happened while a rank sleeps: a death, a deadline."""
+"""Seconds between two checks for other events (a death, a deadline) while a rank sleeps."""
 
 
 class Semaphore:
-    """A semaphore of one machine: released once for each message, and acquired once for each.
+    """A named semaphore of one machine: released once and acquired once for each message.
 
     Attributes:
       name: name by which other processes find it.
-      release: releases it.
+      release: function that releases it.
     """
 
     def __init__(self, name: str | None = None, *, value: int = 0) -> None:
-        """Create a semaphore of this value, or find the one of this name.
+        """Create a semaphore of this value, or open the one of this name.
 
         Raises:
-          OSError, posix_ipc.Error: the machine has no new one to give.
-          ConfigError: this rank finds none of this name.
+          OSError, posix_ipc.Error: the system cannot create another one.
+          ConfigError: there is none of this name on this machine.
         """
         flags = posix_ipc.O_CREX if name is None else 0
         try:
@@ -46,7 +46,7 @@ class Semaphore:
         self._acquire = self._semaphore.acquire
 
     def acquire(self, patience: float = PATIENCE) -> bool:
-        """Return whether it was acquired; sleep for it, but not for longer than ``patience``."""
+        """Sleep until the semaphore is acquired, at most ``patience`` seconds; return whether it was."""
         try:
             self._acquire(patience)
         except (posix_ipc.BusyError, posix_ipc.SignalError):
@@ -54,11 +54,11 @@ class Semaphore:
         return True
 
     def unlink(self) -> None:
-        """Remove its name: once all who need it have found it, nothing is left behind, however they end."""
+        """Remove its name: once all processes have opened it, nothing is left behind, however they end."""
         self._semaphore.unlink()
 
     def close(self) -> None:
-        """Give it back."""
+        """Close it."""
         self._semaphore.close()
 
 
@@ -70,12 +70,12 @@ class SeatSemaphores(NamedTuple):
 
     @classmethod
     def find(cls, names: tuple[str, str]) -> "SeatSemaphores":
-        """Return those of these names."""
+        """Open the semaphores of these names."""
         return cls(Semaphore(names[0]), Semaphore(names[1]))
 
     @property
     def names(self) -> tuple[str, str]:
-        """What ``find`` takes."""
+        """Return the names that ``find`` takes."""
         return self.environment.name, self.worker.name
 
     def unlink(self) -> None:
@@ -84,13 +84,13 @@ class SeatSemaphores(NamedTuple):
             semaphore.unlink()
 
     def close(self) -> None:
-        """Give both back."""
+        """Close both."""
         for semaphore in self:
             semaphore.close()
 
 
 def create_semaphores(seats: int) -> list[SeatSemaphores]:
-    """Return new semaphores for so many seats; an empty list where the machine has none to give."""
+    """Return new semaphores for this many seats; an empty list if the system cannot create any."""
     created: list[SeatSemaphores] = []
     try:
         created.extend(SeatSemaphores(Semaphore(), Semaphore()) for _ in range(seats))

@@ -1,4 +1,4 @@
-"""Averages and sums over a group whose members share memory: each reads what the others bring where it lies."""
+"""Averages and sums over a group that shares memory: each member reads the contributions of the others in place."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
@@ -11,37 +11,37 @@ from arena.system.shared_memory import MemoryName, find_memory, offer_memory, wh
 _T = TypeVar("_T")
 
 _PIECE = 2**20
-"""Numbers that are averaged at once: they stay in the caches from when they are written until they are read."""
+"""Numbers that are averaged in one pass: they stay in the caches between being written and read."""
 
 _IN_PLACE = 4
-"""Largest number of members with which each one reduces in its own memory: one more rendezvous, but fewer copies."""
+"""Largest number of members that reduce in their own arrays: one more barrier, but fewer copies."""
 
 
 _SMALL = 2**15
-"""Numbers up to which every member averages all of them for itself: that takes less time than a second meeting."""
+"""Numbers up to which every member averages all of them: that takes less time than a second barrier."""
 
 
 class SharedAverage(Protocol):
-    """The numbers of every member of a group, to be averaged again and again.
+    """One array of every member of a group, to be averaged again and again.
 
     Attributes:
-      own: float32, what this member brings, and afterwards the average.
+      own: float32, this member's contribution, and afterwards the average.
     """
 
     own: np.ndarray
 
     def contribute(self, weight: float) -> None:
-        """Let the others have ``own`` once all have met, which then counts ``weight`` times."""
+        """Make ``own`` visible to the other members after the next barrier, counted ``weight`` times."""
 
     def withdraw(self) -> None:
-        """Bring nothing to any average that follows."""
+        """Contribute nothing to any average that follows."""
 
-    def finish(self, meet: Callable[[], None], *, takes: bool = True) -> float:
-        """Average what all have brought, once all have met. All get the same bits.
+    def finish(self, barrier: Callable[[], None], *, reads_result: bool = True) -> float:
+        """Average all contributions, once every member has arrived. All members get the same bits.
 
         Args:
-          meet: returns once every member has called it.
-          takes: whether this member wants to have the result; else it has withdrawn.
+          barrier: barrier that returns once every member has called it.
+          reads_result: whether this member reads the result; False if it has withdrawn.
 
         Returns:
           The sum of the weights.
@@ -49,14 +49,14 @@ class SharedAverage(Protocol):
 
 
 class ReplicatedAverage:
-    """A copy of every member's numbers in memory that all have mapped: each works out the whole average.
+    """The average of copies that all members have mapped: each member computes the whole average.
 
-    There is room for two copies, which take turns: who is ahead by one average leaves alone what others still read.
-    Nobody is ahead by two, since each average begins with a meeting.
+    There are two copies, used alternately: a member one average ahead does not overwrite values that others still read.
+    No member is two ahead, since each average begins with a barrier.
     """
 
     def __init__(self, memory: memoryview, items: int, rank: int, size: int) -> None:
-        """Take the memory: the members' weights, float64, twice, and their numbers, twice."""
+        """Lay out the memory: the members' weights, float64, twice, and their arrays, twice."""
         self.own = np.zeros(items, np.float32)
         self._rank, self._turn = rank, 0
         weights = memory[: 16 * size].cast("d")
@@ -66,7 +66,7 @@ class ReplicatedAverage:
 
     @staticmethod
     def bytes_for(members: int, items: int) -> int:
-        """Return how much memory it takes."""
+        """Return the bytes that it takes."""
         return whole_pages(16 * members) + 2 * members * whole_pages(4 * items)
 
     def contribute(self, weight: float) -> None:
@@ -78,45 +78,46 @@ class ReplicatedAverage:
         """See ``SharedAverage``."""
         self._weights[self._turn][self._rank] = 0.0
 
-    def finish(self, meet: Callable[[], None], *, takes: bool = True) -> float:
-        """See ``SharedAverage``; nobody needs to meet again."""
-        weights, brought = list(self._weights[self._turn]), self._brought[self._turn]
+    def finish(self, barrier: Callable[[], None], *, reads_result: bool = True) -> float:
+        """See ``SharedAverage``; no second barrier is needed."""
+        weights, contributions = list(self._weights[self._turn]), self._brought[self._turn]
         self._turn = 1 - self._turn
-        if not takes:
+        if not reads_result:
             self.withdraw()
         total = sum(weights)
-        if takes and total:
-            # What counts for nothing may be left from earlier, and is not looked at: it may be NaN.
+        if reads_result and total:
+            # An array with weight 0 may be left from an earlier average and hold NaN: skip it.
             shares = [weight / total for weight in weights if weight]
-            _average(self.own, [mine for mine, weight in zip(brought, weights, strict=True) if weight], shares)
-        elif takes:
+            _average(self.own, [mine for mine, weight in zip(contributions, weights, strict=True) if weight], shares)
+        elif reads_result:
             self.own.fill(0.0)
         return total
 
 
 class _Partition(NamedTuple):
-    """Numbers of which a member averages a part.
+    """The part of the average that one member computes.
 
     Attributes:
-      mean: where its part of the average comes to lie.
-      brought: the same part of what each member brings; where the mean takes the place of its own, that comes first.
-      copied: what it takes from others, or from what all have worked out: where to, and from where.
+      mean: target of this part of the average.
+      contributions: the same part of each member's array; if the mean overwrites its own part, that comes first.
+      copied: (target, source) pairs to copy from the other members, or from the common average, afterwards.
     """
 
     mean: np.ndarray
-    brought: list[np.ndarray]
+    contributions: list[np.ndarray]
     copied: list[tuple[np.ndarray, np.ndarray]]
 
 
 class PartitionedAverage:
-    """The numbers of every member in memory that all have mapped: each works out a part of the average.
+    """The average of arrays that all members have mapped: each member computes a part of the average.
 
-    With more than ``_IN_PLACE`` members their average lies there, too: then nobody reads a member's numbers any more
-    once all have met behind working it out, and the next one begins with a meeting, before which all have taken this.
+    With more than ``_IN_PLACE`` members the average lies there, too. The arrays are then free once all members have
+    passed the barrier behind the computation, and the next average begins with a barrier that comes after all have
+    copied this one.
     """
 
     def __init__(self, memory: memoryview, items: int, rank: int, size: int) -> None:
-        """Take the memory: the members' weights, float64, their numbers, the average; each from a new page on."""
+        """Lay out the memory: the members' weights, float64, their arrays, the average; each begins on a new page."""
         self._rank = rank
         self._in_place = size <= _IN_PLACE
         self._weights = memory[: 8 * size].cast("d")
@@ -129,7 +130,7 @@ class PartitionedAverage:
 
     @staticmethod
     def bytes_for(members: int, items: int) -> int:
-        """Return how much memory it takes."""
+        """Return the bytes that it takes."""
         return whole_pages(8 * members) + _rows(members) * whole_pages(4 * items)
 
     def contribute(self, weight: float) -> None:
@@ -141,7 +142,7 @@ class PartitionedAverage:
         self.contribute(0.0)
         self.own.fill(0.0)
 
-    def finish(self, meet: Callable[[], None], *, takes: bool = True) -> float:
+    def finish(self, barrier: Callable[[], None], *, reads_result: bool = True) -> float:
         """See ``SharedAverage``."""
         weights = list(self._weights)
         total = sum(weights)
@@ -149,14 +150,14 @@ class PartitionedAverage:
         if self._in_place:
             shares = _own_first(shares, self._rank)
         for piece in self._pieces:
-            _average(piece.mean, piece.brought, shares)
-            meet()
-            for mine, mean in piece.copied if takes else ():
+            _average(piece.mean, piece.contributions, shares)
+            barrier()
+            for mine, mean in piece.copied if reads_result else ():
                 mine[:] = mean
         if self._in_place:
-            meet()  # nobody still reads what is written next
-            if not takes:
-                self.own.fill(0.0)  # nothing again, not even times its weight of zero: the average may be NaN
+            barrier()  # no member still reads what is written next
+            if not reads_result:
+                self.own.fill(0.0)  # multiplying by the weight of zero would not do: the average may be NaN
         return total
 
 
@@ -169,22 +170,22 @@ def _rows(members: int) -> int:
 
 
 def _piece(rows: np.ndarray, rank: int, size: int, *, in_place: bool) -> _Partition:
-    """Lay out a piece in its part of all rows: of the members, then of the average where that lies apart."""
+    """Lay out one member's part of all rows: of the members, then of the average if it is stored apart."""
     edges = [rows.shape[1] * place // size for place in range(size + 1)]
     parts = list(map(slice, edges, edges[1:]))
     own = rows[rank]
-    brought = [row[parts[rank]] for row in rows[:size]]
+    contributions = [row[parts[rank]] for row in rows[:size]]
     if in_place:
         copied = [(own[part], rows[place, part]) for place, part in enumerate(parts) if place != rank]
-        return _Partition(own[parts[rank]], _own_first(brought, rank), copied)
+        return _Partition(own[parts[rank]], _own_first(contributions, rank), copied)
     mean = rows[size]
-    return _Partition(mean[parts[rank]], brought, [(own, mean)])
+    return _Partition(mean[parts[rank]], contributions, [(own, mean)])
 
 
-def _average(mean: np.ndarray, brought: list[np.ndarray], shares: list[float]) -> None:
-    """Average what members have brought; ``mean`` may be the first of it."""
-    first, *others = brought
-    if min(shares) == max(shares):  # then one multiplication will do
+def _average(mean: np.ndarray, contributions: list[np.ndarray], shares: list[float]) -> None:
+    """Average contributions; ``mean`` may be the first of them."""
+    first, *others = contributions
+    if min(shares) == max(shares):  # one multiplication suffices
         for theirs in others:
             np.add(first, theirs, out=mean)
             first = mean
@@ -196,7 +197,7 @@ def _average(mean: np.ndarray, brought: list[np.ndarray], shares: list[float]) -
 
 
 def shared_memory(comm: MPI.Comm, size: int) -> memoryview | None:
-    """Return so many zero bytes; None where the members have no memory in common. All call it."""
+    """Return this many zero bytes of shared memory; None if the members share none. All members call it."""
     offered = offer_memory(size) if comm.rank == 0 else None
     try:
         name: MemoryName | None = comm.bcast(None if offered is None else offered.name)
@@ -212,24 +213,25 @@ def shared_memory(comm: MPI.Comm, size: int) -> memoryview | None:
 
 
 def shared_average(comm: MPI.Comm, items: int) -> SharedAverage | None:
-    """Return what the members of a communicator average by; None where they have no memory in common. All call it."""
+    """Return the shared average of a communicator; None if the members share no memory. All members call it."""
     kind = ReplicatedAverage if items <= _SMALL else PartitionedAverage
     memory = shared_memory(comm, kind.bytes_for(comm.size, items))
     return None if memory is None else kind(memory, items, comm.rank, comm.size)
 
 
 ROOM = 4096
-"""Bytes that a member can bring."""
+"""Bytes that one member can contribute."""
 
 
 class SharedSum:
-    """Room for what every member brings, twice: who is ahead by one sum leaves alone what others still read.
+    """The sum of small arrays of all members, with two buffers used alternately.
 
-    Nobody is ahead by two, since between bringing and adding up all must have met.
+    A member one sum ahead does not overwrite values that others still read; none is two ahead, since a barrier
+    separates contribution and reduction.
     """
 
     def __init__(self, memory: memoryview, rank: int, size: int) -> None:
-        """Take zeros, as many as ``bytes_for`` says."""
+        """Lay out zeroed memory of at least ``bytes_for`` bytes."""
         rows = np.frombuffer(memory, np.uint8).reshape(2, size, ROOM)
         self._own = list(rows[:, rank])
         self._brought = {dtype: list(rows.view(dtype)) for dtype in map(np.dtype, (np.float32, np.float64))}
@@ -237,33 +239,33 @@ class SharedSum:
 
     @staticmethod
     def bytes_for(members: int) -> int:
-        """Return how much memory it takes."""
+        """Return the bytes that it takes."""
         return 2 * members * ROOM
 
     @staticmethod
     def has_room(items: int, dtype: np.dtype) -> bool:
-        """Whether so many numbers can be brought."""
+        """Return whether this many numbers fit."""
         return items * dtype.itemsize <= ROOM
 
     def contribute(self, array: np.ndarray) -> None:
-        """Let the others have float32 or float64 numbers once all have met."""
+        """Make float32 or float64 numbers visible to the other members after the next barrier."""
         self._own[self._turn][: array.nbytes] = array.reshape(-1).view(np.uint8)
 
     def withdraw(self) -> None:
-        """Bring zeros."""
+        """Contribute zeros."""
         self._own[self._turn].fill(0)
 
     def reduce_sum(self, array: np.ndarray) -> None:
-        """Replace numbers, as many and of the kind that all have brought, by their sums, once all have met.
+        """Replace an array by the sum of all contributions (of its length and dtype), after the barrier.
 
-        All get the same bits.
+        All members get the same bits.
         """
-        brought = self._brought[array.dtype][self._turn]
-        array[...] = np.add.reduce(brought[:, : array.size]).reshape(array.shape)
+        contributions = self._brought[array.dtype][self._turn]
+        array[...] = np.add.reduce(contributions[:, : array.size]).reshape(array.shape)
         self._turn = 1 - self._turn
 
 
 def shared_sum(comm: MPI.Comm) -> SharedSum | None:
-    """Return what the members of a communicator add up by; None where they have no memory in common. All call it."""
+    """Return the shared sum of a communicator; None if the members share no memory. All members call it."""
     memory = shared_memory(comm, SharedSum.bytes_for(comm.size)) if comm.size > 1 else None
     return None if memory is None else SharedSum(memory, comm.rank, comm.size)

@@ -1,7 +1,7 @@
-"""How the matches of a core take turns.
+"""Time slices for matches that share a core.
 
 A rank that finds its memory in the core's caches is several times faster than one that does not. So where several
-matches share a core, one plays for a while and then lets the next one play.
+matches share a core, one of them runs for a while before the next one does.
 """
 
 import resource
@@ -15,54 +15,58 @@ from arena.comms.mailbox import Mailbox
 from arena.comms.semaphores import Semaphore
 
 TIME_SLICE = 0.01
-"""Seconds that a match plays in one go: hundreds of exchanges, beside which filling the caches counts little."""
+"""Seconds that a match runs without a break: hundreds of exchanges, beside which filling the caches costs little."""
 
 GAP = 1e-4
-"""Seconds that nobody plays after a turn. Ranks that do nothing but wake each other seem to some kernels (Linux 6.18)
-like a single one that never rests: without a gap, another process that wants the core may wait for many seconds."""
+"""Idle seconds after a time slice. Some kernels (Linux 6.18) treat ranks that only wake each other like a single one
+that never rests: without a gap, another process that needs the core may wait for many seconds."""
 
 SOON = 0.002
-"""Seconds that a match waits for its seats before it lets others play: they may be learning."""
+"""Seconds that a match waits for its seats before it yields the core to other matches: the seats may be learning."""
 
 FREQUENT = 20
-"""Turns in a row in whose first step the environment slept, after which it counts as one that waits for others."""
+"""Consecutive slices in which the environment slept in the first step, after which it counts as waiting for other
+resources."""
 
 
 class TimeSlice:
-    """The right to play, which the matches of a core pass round. Not a lock: all goes on, slower, without it.
+    """A token that the matches pinned to one core pass around, so that one of them runs at a time.
+
+    Advisory: without it everything still works, only slower.
 
     Attributes:
-      held: whether this match has it.
+      held: whether this match holds the token.
     """
 
     def __init__(self, semaphore: Semaphore, *, shared: bool) -> None:
-        """Take a semaphore that is released while no match plays; ``shared``: with other matches."""
+        """Create the token from a semaphore that is released while no match runs; ``shared``: with other matches."""
         self._semaphore, self._shared = semaphore, shared
         self.held = False
         self._until = 0.0
-        self._slept: int | None = None  # how often this thread had, when the first step of the turn began
+        # number of voluntary context switches of this thread when the slice's first step began
+        self._slept: int | None = None
         self._sleepy = 0
 
-    def take(self) -> bool:
-        """Whether it has become this match's turn; sleep for it, but not for long."""
+    def acquire(self) -> bool:
+        """Sleep until this match holds the token, for a bounded time; return whether it does."""
         self.held = self._semaphore.acquire()
         if self.held:
             self._begin()
         return self.held
 
-    def give(self) -> None:
-        """Let the next match play, where this one had its turn."""
+    def release(self) -> None:
+        """Pass the token on, if this match holds it."""
         if self.held:
             self.held = False
             self._semaphore.release()
 
-    def give_if_over(self) -> None:
-        """Let the next match play if the time of this one is over; other processes that need the core come first."""
+    def release_if_over(self) -> None:
+        """Pass the token on if the slice has ended; other processes that need the core come first."""
         if self.held and time.monotonic() > self._until:
             time.sleep(GAP)
             if self._shared:
-                self.give()
-                time.sleep(GAP)  # or this match would take it again before the next one wakes up
+                self.release()
+                time.sleep(GAP)  # without a pause this match would acquire the token again before the next one wakes up
             else:
                 self._begin()
 
@@ -70,10 +74,11 @@ class TimeSlice:
         self._until = time.monotonic() + TIME_SLICE
         self._slept = _sleeps()
 
-    def suits(self) -> bool:
-        """Whether it still helps to take turns; to be asked after each step.
+    def is_useful(self) -> bool:
+        """Return whether time slices still help; to be called after each step.
 
-        An environment that sleeps while it steps waits for something else than this core, and lets others play.
+        An environment that sleeps while it steps waits for something else than this core, and should not hold the
+        token.
         """
         if self._slept is not None:
             self._sleepy = self._sleepy + 1 if _sleeps() > self._slept else 0
@@ -81,34 +86,34 @@ class TimeSlice:
         return self._sleepy < FREQUENT
 
     def close(self) -> None:
-        """Let the next match play, for good."""
-        self.give()
+        """Pass the token on for good."""
+        self.release()
         self._semaphore.close()
 
 
 def agree_on_time_slice(mailbox: Mailbox, waiter: Waiter, rank: int, ranks: Sequence[int]) -> TimeSlice | None:
-    """Return the turn that environment processes pass round; None where there is none to have.
+    """Return the token that the environment processes of a core share; None if there is nothing to share.
 
     Args:
-      mailbox: among all ranks.
+      mailbox: mailbox of all ranks.
       waiter: how this rank waits.
       rank: this one.
-      ranks: of all environment processes that share the core, this one among them; all of them call this.
+      ranks: all environment processes of the core, this one included; all of them call this.
     """
     first, others = ranks[0], [other for other in ranks if other != rank]
     if rank != first:
-        name = mailbox.take(first, waiter, "whose turn it is on its core")
+        name = mailbox.collect(first, waiter, "the time slices of its core")
         turn = None if name is None else TimeSlice(Semaphore(name), shared=True)
-        mailbox.hand(first, "found")
+        mailbox.deliver(first, "found")
         return turn
     try:
         semaphore = Semaphore(value=1)
     except (OSError, posix_ipc.Error):
         semaphore = None
     for other in others:
-        mailbox.hand(other, semaphore and semaphore.name)
+        mailbox.deliver(other, semaphore and semaphore.name)
     for other in others:
-        mailbox.take(other, waiter, "that it knows whose turn it is on its core")
+        mailbox.collect(other, waiter, "that it has found the time slices of its core")
     if semaphore is None:
         return None
     semaphore.unlink()
@@ -116,5 +121,5 @@ def agree_on_time_slice(mailbox: Mailbox, waiter: Waiter, rank: int, ranks: Sequ
 
 
 def _sleeps() -> int:
-    """Return how often this thread has given its core away because it waited for something."""
+    """Return the number of voluntary context switches of this thread."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw

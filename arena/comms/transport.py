@@ -1,4 +1,4 @@
-"""How the messages of a seat and of its environment process get across: one each way, in turns."""
+"""Transports of a seat's messages: one action message, one observation message, alternately."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
@@ -15,43 +15,43 @@ ACTIONS, OBSERVATIONS, ACTIONS_SIDE, OBSERVATIONS_SIDE, STREAMS = 0, 1, 2, 3, 4
 
 
 class Transport(Protocol):
-    """One end of what carries the two messages of a batch, which lie in memory that the transport knows of."""
+    """One end of the transport of a batch's two messages, which lie in memory known to the transport."""
 
     def send(self) -> None:
-        """Send this end's message, and be ready for the answer."""
+        """Send this end's message, and prepare to receive the other's."""
 
     def arrived(self) -> bool:
-        """Whether the other end's message is there."""
+        """Return whether the other end's message has arrived."""
 
     def close(self, waiter: Waiter) -> None:
-        """Give back what it needed, once the last message has left."""
+        """Free the requests, once the last message has been sent."""
 
 
 class MpiTransport:
-    """A transport between ranks anywhere: persistent requests."""
+    """A transport between ranks on any machines: persistent requests."""
 
     def __init__(self, send: MPI.Prequest, receive: MPI.Prequest, *, first: bool) -> None:
-        """Take a request of each direction; ``first`` says which end begins."""
+        """Create a transport of two requests; ``first``: whether this end sends first."""
         self._send, self._receive, self._first = send, receive, first
         if not first:
             receive.Start()
 
     def send(self) -> None:
-        """Start both. Whether the message has left is not asked: often it has not, and MPI then gives the core away."""
+        """Start both requests; a pending send is not tested, since MPI would then yield the core."""
         self._send.Start()
         self._receive.Start()
 
     def arrived(self) -> bool:
-        """Ask MPI."""
+        """Test the receive request."""
         if not self._receive.Test():
             return False
-        self._send.Wait()  # it has left: this is the answer
+        self._send.Wait()  # the reply implies that the message has been sent
         return True
 
     def close(self, waiter: Waiter) -> None:
-        """Wait until the last message has left, and free the requests."""
+        """Wait until the last message has been sent, and free the requests."""
         waiter.until(self._send.Test, lambda: "the last message to leave")
-        if not self._first:  # a rank that answers is ready for one more message
+        if not self._first:  # the end that replies has one more receive pending
             self._receive.Cancel()
             self._receive.Wait()
         self._send.Free()
@@ -59,24 +59,24 @@ class MpiTransport:
 
 
 class SharedMemoryTransport:
-    """A transport within a machine: both messages lie where both ends have them, and a word says whose turn it is.
+    """A transport within one machine: both messages lie in shared memory, and a word holds which end sends next.
 
-    Each end raises the word by one when it has written its message.
+    Each end increments the word when it has written its message.
     """
 
     def __init__(self, turn: "memoryview[int]", *, first: bool) -> None:
-        """Take the word, which is zero; ``first`` says which end begins."""
+        """Create a transport from a zeroed word; ``first``: whether this end sends first."""
         self._turn, self._awaited = turn, 0 if first else 1
 
     def send(self) -> None:
-        """Say that it is the other end's turn."""
+        """Increment the word: the other end sends next."""
         self._awaited += 2
         if not ORDERED:
             keep_order()
         self._turn[0] = self._awaited - 1
 
     def arrived(self) -> bool:
-        """Whether it is this end's turn."""
+        """Return whether the other end has sent."""
         if self._turn[0] != self._awaited:
             return False
         if not ORDERED:
@@ -84,11 +84,11 @@ class SharedMemoryTransport:
         return True
 
     def close(self, waiter: Waiter) -> None:
-        """Do nothing: the memory goes when nobody refers to it any more."""
+        """Do nothing: the memory is freed with its last reference."""
 
 
 class CarriedBatch(NamedTuple):
-    """One batch of a seat, at one of its ends: its two messages, and what carries them."""
+    """One end of one batch of a seat: its two messages, and their transport."""
 
     message: ActionMessage
     record: ObservationMessage
@@ -96,7 +96,7 @@ class CarriedBatch(NamedTuple):
 
 
 def memory_needed(blocks: Sequence[Block], batch_copies: Sequence[int], *, marked: bool = False) -> int:
-    """Return the bytes that the messages of a seat take in memory that both ends have, whose turn it is included."""
+    """Return the bytes that the messages of a seat take in shared memory, with their words."""
     sizes = [
         buffer.nbytes
         for n in batch_copies
@@ -118,13 +118,13 @@ def open_transports(
     """Yield the batches of a seat.
 
     Args:
-      comm: for messages.
-      peer: the rank at the other end.
-      blocks: of the seat.
-      batch_copies: of each batch.
-      memory: zeros that both ends have mapped, as many as ``memory_needed`` says; None where they have none.
-      at_seat: which end this is: of the seat's worker, which begins, or of its environment process.
-      marked: whether records have marks.
+      comm: communicator of the messages.
+      peer: rank of the other end.
+      blocks: the seat's entities, grouped by spaces.
+      batch_copies: number of copies of each batch.
+      memory: at least ``memory_needed`` zeros that both ends have mapped; None if they share none.
+      at_seat: whether this is the worker's end, which sends first, or the environment process's.
+      marked: whether observation messages have marks.
     """
     place = 0
     for batch, copies in enumerate(batch_copies):

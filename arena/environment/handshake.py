@@ -41,7 +41,7 @@ def connect_seats(
     worker_ranks: Sequence[int],
     seats: SeatOffers,
     *,
-    in_turn: bool,
+    in_order: bool,
     core_ranks: Sequence[int],
 ) -> tuple[MatchChannel, list[SeatAnswer]]:
     """Offer each worker its seat, with memory for both ends where that is possible, and wait for the answers.
@@ -53,7 +53,7 @@ def connect_seats(
       match: whose seats they are.
       worker_ranks: who is to take them.
       seats: what they are like.
-      in_turn: whether to take batches in their order, not as they come.
+      in_order: whether to take batches in their order, not as they come.
       core_ranks: of all environment processes that keep to this one's core, if they do.
 
     Returns:
@@ -74,7 +74,7 @@ def connect_seats(
         semaphores = create_semaphores(len(worker_ranks)) if core_ranks and None not in memories else []
         for each in semaphores:
             offers.callback(each.unlink)
-        turn = agree_on_time_slice(mailbox, waiter, world.rank, core_ranks) if core_ranks else None
+        time_slice = agree_on_time_slice(mailbox, waiter, world.rank, core_ranks) if core_ranks else None
         for i, (rank, entities, memory) in enumerate(zip(worker_ranks, seats.entities, memories, strict=True)):
             offer = SeatOffer(
                 match=match.index,
@@ -89,9 +89,10 @@ def connect_seats(
                 semaphores=semaphores[i].names if semaphores else None,
                 acts_on_request=seats.acts_on_request,
             )
-            mailbox.hand(rank, offer, i)
+            mailbox.deliver(rank, offer, i)
         answers: list[SeatAnswer] = [
-            mailbox.take_answer(rank, waiter, "the answer to a seat's offer", i) for i, rank in enumerate(worker_ranks)
+            mailbox.collect_reply(rank, waiter, "the answer to a seat's offer", i)
+            for i, rank in enumerate(worker_ranks)
         ]
     channel = MatchChannel(
         world,
@@ -103,9 +104,9 @@ def connect_seats(
             None if memory is None or not answer.has_memory else memory.view
             for memory, answer in zip(memories, answers, strict=True)
         ],
-        in_turn=in_turn,
+        in_order=in_order,
         semaphores=semaphores,
-        turn=turn if semaphores else None,
+        time_slice=time_slice if semaphores else None,
         marked=seats.acts_on_request,
     )
     return channel, answers

@@ -31,7 +31,7 @@ from arena.environment.stepping import InProcessStepper, SubprocessStepper
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.plan.layout import Match
 from arena.plan.seats import check_seats
-from arena.protocol.messages import CloseMatch, Job, MatchGivenUp, Note
+from arena.protocol.messages import CloseMatch, Job, LogLine, MatchGivenUp
 from arena.protocol.seat import ResetRequest
 from arena.protocol.wire import (
     DONE,
@@ -135,7 +135,7 @@ class EnvironmentProcess:
             match,
             worker_ranks,
             SeatOffers(seats, seat_blocks, self._slices, self._same_step, self._manager.turn_based),
-            in_turn=deterministic and env.manager == "serial",  # copies apart do not touch each other
+            in_order=deterministic and env.manager == "serial",  # copies apart do not touch each other
             core_ranks=core_ranks,
         )
         places = [(b, copy) for b, s in enumerate(self._slices) for copy in range(s.stop - s.start)]
@@ -187,7 +187,7 @@ class EnvironmentProcess:
         unclaimed = [e.name for e, player in zip(self._entities, players, strict=True) if not player]
         if unclaimed:
             text = f"match {self._match.index}: nobody plays {', '.join(unclaimed)}; random actions are taken there"
-            self._mailbox.post(0, Note(self._world.rank, "WARNING", text))
+            self._mailbox.post(0, LogLine(self._world.rank, "WARNING", text))
         return tuple(player or "(random)" for player in players)
 
     def _entity_readers(self, batch: int, copy: int) -> list[Callable[[], Any]]:
@@ -229,11 +229,11 @@ class EnvironmentProcess:
             batch = -1
             try:
                 batch = self._next_batch()
-                asked = self._channel.asked(batch)
-                if self._closing or (asked and self._all_done(asked)):
+                commands = self._channel.commands(batch)
+                if self._closing or (commands and self._all_done(commands)):
                     open_batches = self._end(batch)
                     continue
-                if asked and self._wants_reset(batch, asked):
+                if commands and self._wants_reset(batch, commands):
                     if not self._reset(batch):
                         continue
                 else:
@@ -270,13 +270,13 @@ class EnvironmentProcess:
         self._closing = True
         self._ending = MATCH_OVER | GIVEN_UP
 
-    def _all_done(self, asked: Sequence[int]) -> bool:
+    def _all_done(self, commands: Sequence[int]) -> bool:
         """Whether no seat needs another step of the batch."""
-        return self._ends_by_seats and bool(asked) and all(command == DONE for command in asked)
+        return self._ends_by_seats and bool(commands) and all(command == DONE for command in commands)
 
-    def _wants_reset(self, batch: int, asked: Sequence[int]) -> bool:
+    def _wants_reset(self, batch: int, commands: Sequence[int]) -> bool:
         """Whether a seat asks for a reset that is more than what a step does where every copy's episode is over."""
-        if RESET not in asked:
+        if RESET not in commands:
             return False
         numbers = [number for _, number in self._numbers[batch]]
         return (
@@ -313,8 +313,8 @@ class EnvironmentProcess:
 
     def _dispatch(self, batch: int) -> bool:
         """Have the copies of a batch, which are elsewhere, do what the seats ask; False where that is no plain step."""
-        asked = self._channel.asked(batch)
-        if self._closing or self._all_done(asked) or self._wants_reset(batch, asked):
+        commands = self._channel.commands(batch)
+        if self._closing or self._all_done(commands) or self._wants_reset(batch, commands):
             return False
         for copy, number in self._numbers[batch]:
             if number in self._late:
@@ -394,7 +394,7 @@ class EnvironmentProcess:
         if job.id > self._announced:
             self._announced = job.id
             for rank in self._workers:
-                self._mailbox.hand(rank, job)
+                self._mailbox.deliver(rank, job)
         if running.settings != job.settings:
             running.settings = job.settings
             settings = {**self._source.settings, **job.settings}
@@ -462,7 +462,7 @@ class EnvironmentProcess:
             self._told.add(text)
             self._log.warning("%s: %s", told, fault.text)
         self._first.check(number, fault)
-        self._mailbox.post(0, Note(self._world.rank, "WARNING", f"{told}: {text}"))
+        self._mailbox.post(0, LogLine(self._world.rank, "WARNING", f"{told}: {text}"))
 
     # The records ----------------------------------------------------------------------------------------------
 

@@ -219,7 +219,7 @@ class LearningMember(Member):
 
     def _restart_together(self) -> None:
         """Begin again in the midst of learning, all ranks at the same update."""
-        restart: Restart | None = self.channel.share(self.restart_asked)
+        restart: Restart | None = self.channel.bcast(self.restart_asked)
         assert restart is not None
         self.restart_asked = None
         self.channel.free()  # what the old one's gradients were averaged in
@@ -236,7 +236,7 @@ class LearningMember(Member):
         self.league.forget_configuration()
 
     def _write_together(self, order: WriteCheckpoint | None) -> None:
-        order = self.channel.share(order)
+        order = self.channel.bcast(order)
         assert order is not None
         failures = np.array([0.0 if self.write_part(order) else 1.0])
         self.channel.sum_in_place(failures)

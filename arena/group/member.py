@@ -21,7 +21,7 @@ from arena.protocol.messages import (
     Finished,
     Gather,
     LoggedScalar,
-    Note,
+    LogLine,
     NotWritten,
     Progress,
     RankReady,
@@ -99,7 +99,7 @@ class PlayerProcess:
 
     def note(self, level: str, text: str) -> None:
         """Put a line into the run's log."""
-        self.context.mailbox.post(0, Note(self.context.world.rank, level, text))
+        self.context.mailbox.post(0, LogLine(self.context.world.rank, level, text))
 
 
 class Member(PlayerProcess, ABC):
@@ -148,7 +148,7 @@ class Member(PlayerProcess, ABC):
         Raises:
           ConfigError: they differ.
         """
-        first = self.channel.share(mine)
+        first = self.channel.bcast(mine)
         if first != mine:
             raise ConfigError(
                 f"player {self.player!r} sits on seats with different spaces: {first} and {mine}; "

@@ -44,7 +44,7 @@ class FaultTolerance:
             if why is not None:
                 text = f"warning: fault_tolerance: ulfm: {why}; the job ends if a rank dies"
                 print(text, file=sys.stderr, flush=True)
-        self.tolerant = world.share(why, waiter) is None
+        self.tolerant = world.bcast(why, waiter) is None
         if self.tolerant:
             self._waiter.check = world.check
             if world.rank:
@@ -63,7 +63,7 @@ class FaultTolerance:
             self._waiter.on_idle = do_nothing
             try:
                 self._world.shrink(self._waiter)
-                self._mailbox.forget()
+                self._mailbox.cancel_all()
                 if 0 in self._world.dead:
                     self._end_without_root()
                 save()
@@ -96,8 +96,8 @@ class FaultTolerance:
             return len(survivors) == self._world.size - 1
 
         self._waiter.until(have_told, lambda: "what the survivors have")
-        recovery = self._world.share(root.order_recovery(survivors), self._waiter)
-        self._world.meet(self._waiter, "what the survivors write")
+        recovery = self._world.bcast(root.order_recovery(survivors), self._waiter)
+        self._world.barrier(self._waiter, "what the survivors write")
         root.complete_recovery(recovery)
 
     def recover_as_member(self, worker: Any, log: logging.Logger) -> None:
@@ -105,11 +105,11 @@ class FaultTolerance:
         world = self._world
         log.warning("ranks %s have died; this is rank %d of %d now", world.dead, world.rank, world.size)
         self._mailbox.post(0, SurvivorState(world.rank) if worker is None else worker.survivor_state())
-        recovery: RecoveryOrder = world.share(None, self._waiter)
+        recovery: RecoveryOrder = world.bcast(None, self._waiter)
         if worker is not None and recovery.writers.get(worker.player) == world.rank:
             worker.write_recovered(recovery.order)
         self._mailbox.flush(self._waiter)
-        world.meet(self._waiter, "what the survivors write")
+        world.barrier(self._waiter, "what the survivors write")
 
     def planned(self, round_: Round) -> Plan:
         """Return who does what in a round with the ranks that there are."""
@@ -123,7 +123,7 @@ class FaultTolerance:
         """Meet the others at the end of the run; after a death, end this process there."""
         try:
             # The root draws its plots first. What MPI itself waits with, some libraries fill with spinning.
-            self._world.meet(self._waiter, "the root's summary")
+            self._world.barrier(self._waiter, "the root's summary")
         except Exception as error:
             if not self.is_rank_failure(error):
                 raise

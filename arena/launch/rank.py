@@ -23,7 +23,7 @@ from arena.launch.fault_tolerance import FaultTolerance
 from arena.launch.roles import Roles
 from arena.plan.layout import Role, describe_part, plan
 from arena.plan.pinning import ANYWHERE, place_of
-from arena.protocol.messages import Failure, Note, RoundOver, RoundStart, SaveState, SurvivorState, WriteCheckpoint
+from arena.protocol.messages import Failure, LogLine, RoundOver, RoundStart, SaveState, SurvivorState, WriteCheckpoint
 from arena.records.lease import LeaseLostError
 from arena.records.run_directory import Resume, RunDirectory
 from arena.system.control_groups import memory_for_job
@@ -93,7 +93,7 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
 
     def warn(text: str) -> None:
         log.warning(text)
-        mailbox.post(0, Note(world.rank, "WARNING", text))
+        mailbox.post(0, LogLine(world.rank, "WARNING", text))
 
     rank = Rank(world, mailbox, _waiter(world, config.waits, warn), config, run, log)
     rank.start_stack_reporter(setup_waiter)
@@ -170,7 +170,7 @@ def _agree_on_config(
             if run is not None:
                 run.release_lease()
             print(f"error: {error}", file=sys.stderr, flush=True)
-    return world.share(config, waiter), run, continues
+    return world.bcast(config, waiter), run, continues
 
 
 def _plan_as_data(planned: Any) -> dict[str, Any]:
@@ -244,9 +244,9 @@ class Rank:
         world, current_wait = self.world, self.waiter.current_wait
         if world.rank == 0:
             self.stack_collector = StackCollector(socket.gethostname())
-            world.share(self.stack_collector.address, waiter)
+            world.bcast(self.stack_collector.address, waiter)
         else:
-            address = world.share(None, waiter)
+            address = world.bcast(None, waiter)
             StackReporter(address, world.rank, world.nodes[world.rank] == world.nodes[0], lambda: str(current_wait))
 
     # The root -------------------------------------------------------------------------------------------------
@@ -322,15 +322,15 @@ class Rank:
 
     def _lead_round(self, root: Any, reading: Waiter) -> bool:
         """Play a round, or a stretch of it; False where there was none left."""
-        start: RoundStart = self.world.share(root.next_round(), reading)
+        start: RoundStart = self.world.bcast(root.next_round(), reading)
         if start.number < 0:
             return False
         planned = self.fault_tolerance.planned(self.rounds[start.number])
         self.world.split_group(None, reading)
         root.supervise(planned)
         order = root.order_last_checkpoint()
-        self.world.share(order, reading)
-        self.world.meet(reading, "all ranks at the end of the round")
+        self.world.bcast(order, reading)
+        self.world.barrier(reading, "all ranks at the end of the round")
         root.end_round(order)
         return True
 
@@ -381,7 +381,7 @@ class Rank:
             self._report_failure(error)
 
     def _follow_round(self) -> bool:
-        start: RoundStart = self.world.share(None, self.waiter)
+        start: RoundStart = self.world.bcast(None, self.waiter)
         self.roles.forget()  # only now: what it has is on disk once the root has begun another round
         if start.number < 0:
             return False
@@ -404,7 +404,7 @@ class Rank:
         if me.role != "idle":
             self.mailbox.post(0, RoundOver(self.world.rank, me.role, "torch" in sys.modules))
         self.mailbox.flush(self.waiter)
-        order: WriteCheckpoint = self.world.share(None, self.waiter)
+        order: WriteCheckpoint = self.world.bcast(None, self.waiter)
         if self.roles.worker is not None:
             self.roles.worker.write_part(order)
             if order.last:
@@ -413,7 +413,7 @@ class Rank:
             seat.close()
         if channel is not None:
             channel.close()
-        self.world.meet(self.waiter, "all ranks at the end of the round")
+        self.world.barrier(self.waiter, "all ranks at the end of the round")
         return True
 
     # Failing --------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""What crosses a process: messages, byte layouts, seats, line-ups.
+"""Types and layouts of what crosses a process: messages, byte layouts, seats, line-ups.
 
-Here belong the types and layouts that both ends must agree on; all of it is pure.
-Not here: how they are carried (comms), and what either end does with them.
+Here belongs what both ends must agree on; all of it is pure.
+Not here: how it is carried (comms), and what either end does with it.
 """

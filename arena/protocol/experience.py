@@ -1,4 +1,4 @@
-"""What workers that only act and their learner tell each other besides rollouts and weights; once per round."""
+"""Messages between samplers and their learner besides rollouts and weights; each is sent once per round."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,15 +15,15 @@ update (a float64; NaN before any)."""
 
 
 class SamplerOffer(NamedTuple):
-    """Worker to learner: whose experience it is, and how it comes.
+    """Worker to learner: the player whose experience it sends, and the layout of its rollouts.
 
     Attributes:
-      player: whose it is.
+      player: name of the player.
       worker: number of the worker in the player's group.
       entities: names and spaces of the entities of its seat.
       lanes: copies times entities.
       size: bytes of a rollout.
-      memory: where rollouts are, if both ranks are on one machine.
+      memory: the segment that holds the rollouts, if both ranks are on one machine.
     """
 
     player: str
@@ -39,12 +39,12 @@ class SamplerOffer(NamedTuple):
 
 
 class LearnerAnswer(NamedTuple):
-    """Learner to worker.
+    """Learner to worker: the layout of published weights.
 
     Attributes:
       size: bytes of published weights, with their header.
-      memory: where they are, if both ranks are on one machine.
-      has_memory: whether the learner has found the worker's memory.
+      memory: the segment that holds them, if both ranks are on one machine.
+      has_memory: whether the learner could map the worker's segment.
     """
 
     size: int
@@ -53,16 +53,16 @@ class LearnerAnswer(NamedTuple):
 
 
 class SamplerReady(NamedTuple):
-    """Worker to learner: whether it has found the learner's memory."""
+    """Worker to learner: whether it could map the learner's segment."""
 
     has_memory: bool
 
 
 class CheckOut(NamedTuple):
-    """Worker to learner: it sends nothing more.
+    """Worker to learner: it sends no more rollouts.
 
     Attributes:
-      sent: rollouts that it has sent in all.
+      sent: number of rollouts sent in the round.
     """
 
     sent: int

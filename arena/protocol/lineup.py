@@ -1,4 +1,4 @@
-"""The numbers of line-ups: who plays which side of a job in an episode."""
+"""Numbers of line-ups: the assignment of a job's sides to seats in one episode."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ MAX_SIDES = 64
 
 
 def lineup_number(job: int, turn: int) -> int:
-    """Return the number of the line-up in which the sides of a job have moved on by ``turn`` places."""
+    """Return the number of the line-up in which the sides of a job are rotated by ``turn`` seats."""
     return job * MAX_SIDES + turn
 
 
@@ -17,10 +17,10 @@ def lineup_of(number: Any) -> tuple[Any, Any]:
 
 
 def seats_of_sides(sides: int, turn: int) -> list[int]:
-    """Return for each side of a job the seat that it has: they change places from episode to episode."""
+    """Return the seat of each side of a job; sides rotate through the seats from episode to episode."""
     return [(side + turn) % sides for side in range(sides)]
 
 
 def side_on_seat(seat: int, sides: int, turn: int) -> int:
-    """Return the side of a job that has a seat."""
+    """Return the side of a job that plays on a seat."""
     return (seat - turn) % sides

@@ -1,4 +1,4 @@
-"""What processes tell the root, and what the root answers: small, pickled, never on the step path."""
+"""Messages between the root and the other ranks: small, pickled, never on the step path."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,22 +9,22 @@ class Episode(NamedTuple):
 
     Attributes:
       match: index of the match in the plan.
-      copy: index of the environment copy inside the match.
+      copy: index of the environment copy within the match.
       length: environment steps.
       seconds: wall time from its first to its last step.
       players: name of the player of each entity, in entity order.
       returns: undiscounted return of each entity, in entity order.
       lengths: transition steps of each entity (turn-based entities act less often than the episode is long).
       outcomes: ``info["outcome"]`` of each entity where the environment gave one, else None.
-      truncated: whether the episode was cut rather than terminated.
-      cause: why it was cut, where that is not the environment's own limit: ``"reset_by:<seat>"``, ``"fault:<what>"``.
+      truncated: whether the episode was truncated rather than terminated.
+      cause: reason of a truncation that is not the environment's own limit: ``"reset_by:<seat>"``, ``"fault:<kind>"``.
       ended_at: Unix time of its last step.
-      job: id of the league's job that it was played for; None in a table, and where it was played to fill time.
+      job: id of the league's job that the episode belongs to; None in a table, and for an episode that fills time.
       sides: for each side of the job, its entities in this episode.
-      steps: of each player, the transition steps that it has taken in the match by the end of the exchange in which the
-        episode ended; a league's opponents, which the match does not know, are not there.
-      late: whether the league leaves it out, since one of its players has started anew meanwhile (the root finds out).
-      metrics: ``info["metrics"]`` of each entity, numbers by name; empty where the environment gave none to anybody.
+      steps: player -> the transition steps that it has taken in the match by the end of the exchange in which the
+        episode ended; without the opponents of a league, which the match does not count.
+      late: whether the league ignores it because one of its players was restarted meanwhile (set by the root).
+      metrics: ``info["metrics"]`` of each entity, numbers by name; empty where the environment returned none.
     """
 
     match: int
@@ -46,12 +46,12 @@ class Episode(NamedTuple):
 
     @property
     def faulted(self) -> bool:
-        """Whether an accident has ended it: such an episode is recorded and counts nowhere."""
+        """Whether a fault ended the episode: it is recorded and counts nowhere."""
         return self.cause is not None and self.cause.startswith("fault")
 
     @property
     def counted(self) -> bool:
-        """Whether it is in the league's payoff."""
+        """Whether the episode enters the league's payoff."""
         return self.job is not None and not self.faulted and not self.late
 
 
@@ -64,13 +64,13 @@ class Episodes(NamedTuple):
 
 
 class LoggedScalar(NamedTuple):
-    """What one worker of a policy that runs itself has logged under one name.
+    """A scalar that one worker of a custom-loop policy has logged.
 
     Attributes:
       name: of the scalar.
-      call: the how manieth call with this name it was in the worker's round, from 1.
+      call: number of the worker's calls with this name in the round, from 1.
       value: the number.
-      steps: transition steps of the player in the run, taking the other workers to be as far as this one.
+      steps: transition steps of the player in the run, assuming that its other workers are as far as this one.
       updates: gradient updates of the player so far.
       time: Unix time of the call.
     """
@@ -84,7 +84,7 @@ class LoggedScalar(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Worker to root: how far a player is. Learning groups report once per update, through their first worker.
+    """Worker to root: the progress of a player. Learning groups report once per update, through their first worker.
 
     Attributes:
       player: name of the player.
@@ -93,7 +93,7 @@ class Progress(NamedTuple):
       updates: gradient updates so far.
       pooled: whether ``steps`` counts the whole group.
       metrics: scalars of the update, by name (``loss/policy``, ``kl``, ...).
-      logged: what a policy that runs itself has logged since the last report.
+      logged: scalars that a custom-loop policy has logged since the last report.
     """
 
     player: str
@@ -121,7 +121,7 @@ class CheckpointPart(NamedTuple):
     updates: int
 
 
-class Note(NamedTuple):
+class LogLine(NamedTuple):
     """Any rank to root: a line for ``arena.log``. ``level`` is a name of the ``logging`` module."""
 
     rank: int
@@ -130,12 +130,12 @@ class Note(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Any rank to root: this rank cannot go on.
+    """Any rank to root: this rank cannot continue.
 
     Attributes:
       user_error: True for a ConfigError: ``text`` is shown alone and the exit code is 2.
       text: the message, or the traceback.
-      hang: whether it has waited in vain.
+      hang: whether a wait has timed out.
     """
 
     rank: int
@@ -148,11 +148,11 @@ class Failure(NamedTuple):
 
 
 class RankReady(NamedTuple):
-    """First worker of a group to root, once per round: how its player takes part.
+    """First worker of a group to root, once per round: the way in which its player takes part.
 
     Attributes:
       learns: whether it learns in this round (a match lasts until all its learning players have finished).
-      act_learn: whether the worker drives it update by update (so that it can stop together at an update).
+      act_learn: whether the worker drives the policy update by update (so that the group can stop at an update).
     """
 
     player: str
@@ -165,14 +165,14 @@ class RoundStart(NamedTuple):
     """Root to all, at the start of a round.
 
     Attributes:
-      number: of the round; -1 says that there is none left and the run is over.
+      number: index of the round; -1 if no round is left and the run is over.
       checkpoint: directory to load players from, or None.
-      sources: player -> the player whose weights it starts from, where that is not itself.
+      sources: player -> the player that provides its initial weights, where it is another one.
       steps: transition steps that each player has taken in this round already (a resumed round).
       steps_before: transition steps that each player took in earlier rounds.
       updates: gradient updates that each player has made so far.
-      restarts: how often the league has restarted each player, and after how many steps the last time.
-      pending_restarts: player -> the restart that it was told of and has not carried out yet.
+      restarts: player -> number of its restarts by the league, and its steps at the latest one.
+      pending_restarts: player -> the restart that was ordered and is not carried out yet.
     """
 
     number: int
@@ -186,18 +186,18 @@ class RoundStart(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Root to environment process, and from there to the match's workers: what the league has the match play next.
+    """Root to environment process, and from there to the match's workers: what the match plays next for the league.
 
     Attributes:
       id: of the job in the league; each later job of a match has a greater one.
-      player: the active player whose match it is.
+      player: the active player that owns the match.
       sides: the players of each side; place i of a side belongs to its player i (and round again).
-      weights: player -> its weights file, for everybody on the sides who is not ``player`` itself.
-      policies: player -> the name of its policy in ``RunConfig.policies``, for the same ones.
-      train: whether ``player`` learns from it; where it does not, it is played from ``weights`` like the other ones.
-      episodes: how many count.
-      num_envs: how many copies of the environment play; None for all.
-      settings: over the environment's settings.
+      weights: player -> weights file, for every player of the sides but ``player`` itself.
+      policies: player -> name of its policy in ``RunConfig.policies``, for the same players.
+      train: whether ``player`` learns from the job; otherwise it acts from ``weights`` like the others.
+      episodes: number of episodes that count.
+      num_envs: number of environment copies that play; None for all.
+      settings: overrides of the environment's settings.
       options: for the environment's resets, or None.
       forward: settings of acting (``eps``: of exploration).
       data: settings of data handling.
@@ -218,19 +218,19 @@ class Job(NamedTuple):
 
 
 class JobOfWorker(NamedTuple):
-    """Worker to its learner: the job that its episodes are played for from here on."""
+    """Worker to its learner: the job that its episodes belong to from here on."""
 
     job: Job
 
 
 class Published(NamedTuple):
-    """First worker of a league player's group to root: its present weights are in a file.
+    """First worker of a league player's group to root: its current weights are in a file.
 
     Attributes:
       path: the file, relative to the run directory.
-      steps: transition steps of the player in the run, when they were written.
-      restarts: how often the player had been restarted by then.
-      finished: whether its budget is spent: it is neither frozen nor restarted after that.
+      steps: transition steps of the player in the run when they were written.
+      restarts: number of the player's restarts by then.
+      finished: whether its budget is spent: no more snapshots or restarts follow.
     """
 
     player: str
@@ -241,11 +241,11 @@ class Published(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """Root to the first worker of a league player's group: begin anew from these weights at the next update.
+    """Root to the first worker of a league player's group: restart from these weights at the next update.
 
     Attributes:
       path: of the weights, relative to the run directory or absolute.
-      number: how many restarts the player will then have seen.
+      number: the player's number of restarts once this one is carried out.
     """
 
     path: str
@@ -253,15 +253,15 @@ class Restart(NamedTuple):
 
 
 class SurvivorState(NamedTuple):
-    """Any rank to root, after another one has died: what could be saved from it.
+    """Any rank to root, after another rank has died: the state that this rank could save.
 
     Attributes:
-      round: the number of the round that it was in; -1 for none.
-      player: whose replica of weights and optimizer it has; None for none.
+      round: index of the round that the rank was in; -1 for none.
+      player: the player of which it holds a replica of weights and optimizer; None for none.
       learns: whether that player learns.
       act_learn: whether ``steps`` counts those of the whole group.
-      steps, updates: of the player, as far as this rank knows.
-      metrics: of the last update, whose report may be lost.
+      steps, updates: of the player, as counted by this rank.
+      metrics: of the last update; its report may have been lost.
     """
 
     rank: int
@@ -275,11 +275,11 @@ class SurvivorState(NamedTuple):
 
 
 class RecoveryOrder(NamedTuple):
-    """Root to all, after a rank has died: who writes what into the checkpoint that the others go on from.
+    """Root to all, after a rank has died: the ranks that write the checkpoint from which the run continues.
 
     Attributes:
-      order: the checkpoint; None where there cannot be one.
-      writers: player -> the rank whose replica counts.
+      order: the checkpoint; None if none can be written.
+      writers: player -> the rank that writes its replica.
     """
 
     order: "WriteCheckpoint | None"
@@ -290,24 +290,24 @@ class SaveState(NamedTuple):
     """Root to a member of a group, in a run that is about to end early: send its state, or write it.
 
     Attributes:
-      order: the checkpoint to write the player's state into; None asks for a ``SurvivorState``.
+      order: the checkpoint to write the player's state into; None requests a ``SurvivorState``.
     """
 
     order: "WriteCheckpoint | None" = None
 
 
 class StateSaved(NamedTuple):
-    """Member of a group to root: the state of its player is written, as ``SaveState`` has asked."""
+    """Member of a group to root: the state of its player is written, as ordered by ``SaveState``."""
 
     player: str
 
 
 class NotWritten(NamedTuple):
-    """Member of a group to root: something could not be written.
+    """Member of a group to root: a file could not be written.
 
     Attributes:
-      what: a phrase for it.
-      reason: of the system.
+      what: phrase that names the file's content.
+      reason: text of the system's error.
     """
 
     what: str
@@ -318,7 +318,7 @@ class MatchGivenUp(NamedTuple):
     """Environment process to root: its environment has failed too often, and the match has ended.
 
     Attributes:
-      text: what has failed.
+      text: description of the last failure.
     """
 
     match: int
@@ -333,7 +333,7 @@ class WriteCheckpoint(NamedTuple):
     """Root to the first worker of each group: write checkpoint ``number`` after the next update.
 
     Attributes:
-      last: whether the players rest after it, so that their weights are kept for good.
+      last: whether no update follows, so that the weights are kept as a snapshot.
     """
 
     number: int
@@ -342,16 +342,16 @@ class WriteCheckpoint(NamedTuple):
 
 
 class ExperienceTotals(NamedTuple):
-    """Learner to root, once at its end: what has become of its workers' rollouts in the round.
+    """Learner to root, once at the end of the round: the fate of its workers' rollouts.
 
     Attributes:
-      player: whose they are.
+      player: name of the player.
       learner: number of the learner.
-      learners: how many the player has.
+      learners: number of learners of the player.
       sent: rollouts that the workers have sent.
-      learned: those that were learned from.
-      dropped: the others: they came after the last update, or from before a restart.
-      greatest_lag: the most versions by which the weights that acted were behind, of what was learned from.
+      learned: rollouts that updates have used.
+      dropped: the rest, which arrived after the last update or stem from before a restart.
+      greatest_lag: largest lag, in versions, among the rollouts that updates have used.
     """
 
     player: str
@@ -364,10 +364,10 @@ class ExperienceTotals(NamedTuple):
 
 
 class Gather(NamedTuple):
-    """Worker to a worker of its group whose games are outside: all others are ready for an update.
+    """Worker to the worker of its group that has external games: all other workers are ready for an update.
 
-    A worker steps its environment until it has enough to learn from, and so do the others of its group. But a game
-    outside comes when it comes: its worker takes part with what it has.
+    A worker steps its environment until its rollout is full. External games arrive at a pace of their own, so their
+    worker takes part with the experience that it has.
 
     Attributes:
       update: the number of the update.
@@ -377,11 +377,11 @@ class Gather(NamedTuple):
 
 
 class GatewayOpen(NamedTuple):
-    """Environment process to root: games outside may come.
+    """Environment process to root: the gateway accepts external games.
 
     Attributes:
       match: index of the match in the plan.
-      url: where its port is.
+      url: address that it listens on.
     """
 
     match: int
@@ -389,7 +389,7 @@ class GatewayOpen(NamedTuple):
 
 
 class Replays(NamedTuple):
-    """Gateway to a worker whose policy is a ``RemoteTrainer``: what actors have pushed.
+    """Gateway to a worker with a ``RemoteTrainer``: replays that actors have pushed.
 
     Attributes:
       arrays: ``[N, ...]`` by name.
@@ -399,12 +399,12 @@ class Replays(NamedTuple):
 
 
 class RemoteWeights(NamedTuple):
-    """Such a worker to its gateway, after each update.
+    """Worker with a ``RemoteTrainer`` to its gateway: its weights after an update.
 
     Attributes:
-      player: whose they are.
-      version: how many replays the player has learned from.
-      taken: replays of this gateway that the trainer has taken.
+      player: name of the player.
+      version: number of replays that the player has learned from.
+      taken: number of this gateway's replays that the trainer has taken.
       weights: arrays by name.
     """
 
@@ -415,15 +415,15 @@ class RemoteWeights(NamedTuple):
 
 
 class RunFailed(NamedTuple):
-    """Root to gateways: the run is about to be aborted; clients that wait are to be told."""
+    """Root to gateways: the run is about to be aborted; notify clients that wait."""
 
 
 class StopLearning(NamedTuple):
-    """Root to the first worker of each group: stop learning together at the next update, and play on."""
+    """Root to the first worker of each group: stop learning together at the next update, and continue to act."""
 
 
 class RoundOver(NamedTuple):
-    """Any busy rank to root: its part in the round is over; nothing more comes from it in this round.
+    """Any busy rank to root: it has finished the round and sends no more messages in it.
 
     Attributes:
       loaded_torch: whether torch is among its modules (root and environment processes must stay without).

@@ -1,4 +1,4 @@
-"""What an environment process and a seat tell each other outside the messages of a step."""
+"""Messages between an environment process and a seat, apart from those of a step."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class SeatOffer(NamedTuple):
-    """Environment process to worker, once per round: what the seat is.
+    """Environment process to worker, once per round: description of the seat.
 
     Attributes:
       match: index of the match in the plan.
@@ -21,9 +21,9 @@ class SeatOffer(NamedTuple):
       batches: number of parts that the copies are split into.
       same_step: whether finished episodes restart within the same step (else on the next one).
       turn_based: whether entities may skip steps.
-      memory: what its messages go through, where the worker is on the same machine.
-      semaphores: names of the seat's semaphores, where the ranks of the match take turns on a core.
-      acts_on_request: whether each entity of each copy acts when it asks to: those of games outside.
+      memory: the segment that carries its messages, if the worker is on the same machine.
+      semaphores: names of the seat's semaphores, if the ranks of the match share one core.
+      acts_on_request: whether entities act on request (external games) and not in lock-step.
     """
 
     match: int
@@ -44,11 +44,11 @@ class SeatOffer(NamedTuple):
 
 
 class SeatAnswer(NamedTuple):
-    """Worker to environment process.
+    """Worker to environment process: reply to the offer of a seat.
 
     Attributes:
-      needs_infos: whether it reads infos (they cost a pickled message).
-      has_memory: whether it has found the memory.
+      needs_infos: whether the worker reads infos (they cost a pickled message).
+      has_memory: whether the worker could map the segment.
     """
 
     needs_infos: bool
@@ -56,11 +56,11 @@ class SeatAnswer(NamedTuple):
 
 
 class StepInfos(NamedTuple):
-    """What travels beside a record, for those who read infos; keys are copies of the batch.
+    """Infos that accompany an observation message, for seats that read them; keys are copies of the batch.
 
     Attributes:
-      infos: for each copy that has any, the info of each entity of the seat.
-      finals: in same-step mode, for each copy whose episode ended, the final observation and info of each entity.
+      infos: copy -> the info of each entity of the seat, where any is not empty.
+      finals: in same-step mode, copy -> the final observation and info of each entity, where an episode ended.
     """
 
     infos: dict[int, list[dict]]
@@ -68,7 +68,7 @@ class StepInfos(NamedTuple):
 
 
 class ResetRequest(NamedTuple):
-    """What travels beside a reset.
+    """Arguments of a reset, beside its action message.
 
     Attributes:
       seeds: one per copy of the batch, or None.

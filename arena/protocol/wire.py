@@ -1,4 +1,4 @@
-"""From spaces to bytes: the fixed layout of the two messages that a seat exchanges with its environment process.
+"""Byte layout of the two messages that a seat exchanges with its environment process, derived from spaces.
 
 Both ends derive the same layout from the same spaces, so that nothing but raw arrays travels per step.
 
@@ -12,12 +12,12 @@ Observation message (environment process to worker)::
     header      int64 [2]                  flags, bytes of the side message that follows
     rewards     float64 [copies, entities]
     terminated, truncated, acting  bool [copies, entities]
-    started, over, void  bool [copies]     void: an accident ended the episode
-    lineup      int32 [copies]             who plays in the copy's episode: a number that a job explains (leagues)
+    started, over, void  bool [copies]     void: a fault ended the episode
+    lineup      int32 [copies]             line-up of the copy's episode (leagues), see ``protocol.lineup``
     observations, action masks  one block per kind of entity: each leaf [copies, entities of that kind, ...]
 
-Every array starts at a multiple of 64 bytes, a cache line. Records of games outside, whose entities act when they ask,
-also have ``marks``, int8 [copies, entities], in front of the observations: BEGINS, WITHDRAWN and VOID.
+Every array starts at a multiple of 64 bytes, a cache line. Observation messages of external games, where entities act
+on request, also have ``marks``, int8 [copies, entities], before the observations: BEGINS, WITHDRAWN and VOID.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,27 +34,27 @@ ALIGNMENT = 64
 HEADER_WORDS = 2
 ACTION_HEADER_WORDS = 3
 
-# What a worker asks for.
-STEP, RESET, DONE = 0, 1, 2  # done: a step too, but this seat needs no more of them
-# What an environment process says besides the step itself: bits of the flags. Plain: in all copies everybody acts, as
-# before, and no episode begins or ends; a shorter way to say what the record's arrays say, too.
+# Commands of a worker.
+STEP, RESET, DONE = 0, 1, 2  # DONE is a step after which this seat requests no more.
+# Flags of an observation message, besides its arrays. STEADY: every entity of every copy acts, as in the step before,
+# and no episode begins or ends; the arrays hold that too, and the flag saves reading them.
 # GIVEN_UP, with MATCH_OVER: the environment has failed too often.
 MATCH_OVER, STEADY, GIVEN_UP = 1, 2, 4
-# Bits of the marks of a game outside: an episode of the entity begins here; its last action was never carried out; an
-# accident has ended its episode.
+# Marks of an external game: an episode of the entity begins here; its last action was not carried out; a fault has
+# ended its episode.
 BEGINS, WITHDRAWN, VOID = 1, 2, 4
 
 
 class ShapeError(ValueError):
-    """An observation or an action has another shape than its space."""
+    """The shape of an observation or action differs from that of its space."""
 
 
 class Block(NamedTuple):
-    """The entities of one seat that share their spaces, and so lie in common arrays.
+    """The entities of one seat that have equal spaces, and so share arrays.
 
     Attributes:
-      positions: their places among the seat's entities.
-      spaces: what each of them sees and does.
+      positions: their indices among the seat's entities.
+      spaces: their observation and action spaces.
     """
 
     positions: tuple[int, ...]
@@ -76,19 +76,19 @@ def blocks_of(entities: Sequence[EntitySpaces]) -> tuple[Block, ...]:
 
 
 class BufferLayout:
-    """Lays arrays one behind the other into a buffer that is allocated once all of them are known.
+    """Layout of consecutive arrays in a buffer that is allocated once all of them are declared.
 
     Attributes:
-      size: bytes of what is wanted so far.
+      size: bytes declared so far.
     """
 
     def __init__(self) -> None:
-        """Begin with an empty buffer."""
+        """Create an empty layout."""
         self.size = 0
         self._wanted: list[tuple[int, tuple[int, ...], np.dtype]] = []
 
     def want(self, shape: tuple[int, ...], dtype: Any) -> int:
-        """Want one more array, at a whole cache line; return its number."""
+        """Declare one more array, aligned to a cache line; return its index."""
         dtype = np.dtype(dtype)
         start = aligned(self.size)
         self.size = start + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -96,14 +96,14 @@ class BufferLayout:
         return len(self._wanted) - 1
 
     def add_leaves(self, space: spaces.Space, *leading: int) -> Tree:
-        """Want an array ``[*leading, ...]`` for each leaf of a space; return the tree of their numbers."""
+        """Declare an array ``[*leading, ...]`` for each leaf of a space; return the tree of their indices."""
         return map_space(space, lambda leaf: self.want((*leading, *leaf_shape(leaf)), leaf_dtype(leaf)))
 
     def allocate(self, memory: np.ndarray | None) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the buffer and views of it, the arrays by their numbers.
+        """Return the buffer and views of it, in the order of their indices.
 
         Args:
-          memory: bytes, aligned, enough of them; None allocates zeros.
+          memory: aligned bytes, at least ``size``; None allocates zeros.
         """
         buffer = _new_buffer(self.size) if memory is None else memory[: self.size]
         arrays = []
@@ -114,7 +114,7 @@ class BufferLayout:
 
 
 def aligned(size: int) -> int:
-    """Return the bytes of whole cache lines that hold so many."""
+    """Round a number of bytes up to whole cache lines."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
@@ -129,13 +129,13 @@ class ActionMessage:
     """The action message of one batch of a seat: a buffer and views of it.
 
     Attributes:
-      buffer: the bytes that travel.
+      buffer: the bytes that are sent.
       header: int64 [3], see the module's text; a ``steady_view``.
       actions: for each block, a tree of arrays ``[copies, entities of the block, ...]``.
     """
 
     def __init__(self, blocks: Sequence[Block], copies: int, memory: np.ndarray | None = None) -> None:
-        """Lay the message out in ``memory`` (bytes, aligned, enough of them), or in memory of its own."""
+        """Lay the message out in ``memory`` (aligned bytes, enough of them), or in a buffer of its own."""
         carver = BufferLayout()
         header = carver.want((ACTION_HEADER_WORDS,), np.int64)
         wanted = [carver.add_leaves(block.spaces.action, copies, len(block.positions)) for block in blocks]
@@ -145,7 +145,7 @@ class ActionMessage:
 
 
 class ObservationMessage(NamedTuple):
-    """The record of one batch of a seat: a buffer and views of it; see the module's text for shapes."""
+    """The observation message of one batch of a seat: a buffer and views of it; the module gives the shapes."""
 
     buffer: np.ndarray
     header: "memoryview[int]"
@@ -165,13 +165,13 @@ class ObservationMessage(NamedTuple):
 def make_observation_message(
     blocks: Sequence[Block], copies: int, memory: np.ndarray | None = None, *, marked: bool = False
 ) -> ObservationMessage:
-    """Lay out the record of a seat with these blocks, for one batch of ``copies`` environment copies.
+    """Lay out the observation message of a seat for one batch of ``copies`` environment copies.
 
     Args:
-      blocks: the kinds of entities.
-      copies: in the batch.
-      memory: where to (bytes, aligned, enough of them); None allocates.
-      marked: whether it has marks; else there is no room for any.
+      blocks: the entities of the seat, grouped by spaces.
+      copies: number of copies in the batch.
+      memory: aligned bytes, enough of them; None allocates.
+      marked: whether to reserve space for marks.
     """
     entities = sum(len(block.positions) for block in blocks)
     carver = BufferLayout()
@@ -209,17 +209,17 @@ def make_observation_message(
 
 
 def steady_view(array: np.ndarray) -> Any:
-    """Return a flat memory view of a contiguous array: it gives and takes plain numbers, faster than NumPy its own."""
+    """Return a flat memory view of a contiguous array: plain numbers, read and written faster than array items."""
     return array.reshape(-1).data
 
 
 class SlotWriter:
-    """Writes one entity's observations into its place in a record, for one copy; built once, called every step.
+    """Writer of one entity's observations into the observation message of one copy; built once, called every step.
 
-    Actions into their place in a message, likewise.
+    Writes actions into an action message likewise.
 
     Attributes:
-      plain: that place, where it is a single array; ``shape`` is its shape.
+      plain: the target, if it is a single array; ``shape`` is its shape.
     """
 
     __slots__ = ("_name", "_views", "_what", "plain", "shape")
@@ -233,7 +233,7 @@ class SlotWriter:
     def write(self, observation: Any) -> None:
         """Write one observation.
 
-        Raises:
+        ShapeError: its shape differs from that of its space (the message states both).
           ShapeError: its shape differs from its space's (the message names both).
         """
         if self.plain is not None and getattr(observation, "shape", None) == self.shape:
@@ -259,9 +259,9 @@ class SlotWriter:
 
 
 def action_reader(tree: Tree, copy: int, place: int) -> Callable[[], Any]:
-    """Return a function that gives one entity's action in one copy: NumPy scalars, views, or nests of them.
+    """Return a function that reads one entity's action in one copy: NumPy scalars, views, or nests of them.
 
-    Array views are built here once: reading allocates nothing.
+    Array views are created here once, so that reading allocates nothing.
     """
     if isinstance(tree, Mapping):
         readers = {key: action_reader(sub, copy, place) for key, sub in tree.items()}

@@ -20,8 +20,8 @@ from arena.protocol.messages import (
     ExperienceTotals,
     Failure,
     GatewayOpen,
+    LogLine,
     MatchGivenUp,
-    Note,
     NotWritten,
     Progress,
     RecoveryOrder,
@@ -413,7 +413,7 @@ class Root:
             self._progress(message)
         elif isinstance(message, ExperienceTotals):
             self._records.experience(message)
-        elif isinstance(message, Note):
+        elif isinstance(message, LogLine):
             self._records.note(message.level, f"rank {message.rank}: {message.text}")
         elif isinstance(message, NotWritten):
             self._not_written[message.what] = message.reason
@@ -522,7 +522,7 @@ class Root:
                 time.sleep(0.01)
             elif isinstance(mail[1], kind):
                 replies.append(mail[1])
-            elif isinstance(mail[1], Progress | Episodes | Note):
+            elif isinstance(mail[1], Progress | Episodes | LogLine):
                 self.handle(mail[1])
         return replies
 

@@ -1,4 +1,4 @@
-"""Limits that control groups set for this process: memory, and time of cores."""
+"""Limits of this process's control groups: memory and CPU time."""
 
 import os
 from collections.abc import Iterator
@@ -8,23 +8,23 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 CGROUPS = Path("/sys/fs/cgroup")
 
 UNLIMITED = 1 << 60
-"""Bytes from which on a limit is none: version 1 has no word for that."""
+"""Bytes from which a limit counts as none: version 1 has no word for that."""
 
 
 def _control_groups(controller: str) -> Iterator[Path]:
-    """Yield the directories of this process's control group and those around it, of either version."""
+    """Yield the directories of this process's control group and of its ancestors, of either version."""
     for line in MEMBERSHIP.read_text().splitlines():
         _, controllers, place = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
-        # Inside a container the place is that of the host, and only the root of it is to be seen.
+        # Inside a container the path is that of the host, of which only the root is visible.
         root = CGROUPS / controllers if controllers else CGROUPS
         group = root / place.strip("/")
         yield from (path for path in (group, *group.parents) if path.is_relative_to(root) and path.is_dir())
 
 
 def _numbers(path: Path) -> list[int]:
-    """Return the numbers in a file: none where it is missing or says max."""
+    """Return the numbers in a file; an empty list if it is missing or contains max."""
     try:
         return [int(word) for word in path.read_text().split() if word.lstrip("-").isdecimal()]
     except OSError:
@@ -32,7 +32,7 @@ def _numbers(path: Path) -> list[int]:
 
 
 def cpu_quota() -> float | None:
-    """Return the cores' worth of time that the tightest control group grants, or None."""
+    """Return the smallest CPU quota of the control groups in cores, or None."""
     found = []
     for group in _control_groups("cpu"):
         quota = _numbers(group / "cpu.max")  # version 2: quota and period, or "max" and period
@@ -55,7 +55,7 @@ def memory_limit() -> tuple[int | None, int]:
 
 
 def memory_for_job() -> int:
-    """Return the bytes that a job may use on this machine: those of the machine, or of the control group or SLURM."""
+    """Return the bytes that a job may use on this machine: the least of its memory and its limits."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     limit, _ = memory_limit()
     if limit is not None:

@@ -1,4 +1,4 @@
-"""The cores a rank may use: its affinity, its control group, its scheduler's word, shared with its neighbours."""
+"""The cores available to a rank: its affinity, its control group, its scheduler's grant, shared with its neighbours."""
 
 import os
 from collections import Counter
@@ -11,12 +11,12 @@ from arena.system.launcher_env import granted_cores
 
 
 class Cores(NamedTuple):
-    """The cores that one rank was given.
+    """The cores that are available to one rank.
 
     Attributes:
-      allowed: the logical cores that it may run on; fewer than the node has where it is bound, or in a cpuset.
-      limit: how many cores' worth of time the job has on this node (a control group's quota, or what the scheduler
-        granted on nodes that it does not fence off); infinite without a limit.
+      allowed: the logical cores that it may run on; fewer than the node has if it is bound or in a cpuset.
+      limit: CPU time of the job on this node in cores (a control group's quota, or the scheduler's grant on nodes where
+        it does not enforce it); infinite without a limit.
     """
 
     allowed: frozenset[int]
@@ -24,7 +24,7 @@ class Cores(NamedTuple):
 
 
 def given(environ: Mapping[str, str] = os.environ, groups: Path = Path("/sys/fs/cgroup")) -> Cores:
-    """Return what this process was given."""
+    """Return the cores that are available to this process."""
     if hasattr(os, "sched_getaffinity"):
         allowed = frozenset(os.sched_getaffinity(0))
     else:
@@ -33,14 +33,14 @@ def given(environ: Mapping[str, str] = os.environ, groups: Path = Path("/sys/fs/
 
 
 def shares(ranks: Sequence[Cores], resting: Collection[int] = ()) -> list[float]:
-    """Return how many cores each rank of a node has for itself, given those of all its ranks.
+    """Return the share of cores of each rank of a node, given the available cores of all its ranks.
 
     A core that several ranks may use counts for each of them in equal parts; a limit scales all of them down. A rank
-    that rests most of the time takes nothing from the others, but shares with them what it needs.
+    that is idle most of the time takes no share from the others, but shares the cores that it uses with them.
 
     Args:
-      ranks: of the node.
-      resting: which of them rest, by their place.
+      ranks: available cores of each rank.
+      resting: indices of the ranks that are idle most of the time.
     """
     users = Counter(core for place, rank in enumerate(ranks) if place not in resting for core in rank.allowed)
     everything = frozenset().union(*(rank.allowed for rank in ranks))
@@ -52,7 +52,7 @@ def shares(ranks: Sequence[Cores], resting: Collection[int] = ()) -> list[float]
 
 @contextmanager
 def pinned_to(core: int | None) -> Iterator[None]:
-    """Keep this thread, and those that it starts, to one core for a while; None leaves it to the kernel."""
+    """Pin this thread, and the threads that it starts, to one core for a while; None leaves it to the kernel."""
     if core is None:
         yield
         return
@@ -65,12 +65,12 @@ def pinned_to(core: int | None) -> Iterator[None]:
 
 
 def whole(share: float) -> int:
-    """Return the threads that fit into a share, at least one."""
+    """Return the number of threads that fit into a share, at least one."""
     return max(1, int(share + 1e-6))  # three thirds of a core are one
 
 
 def _quota(groups: Path) -> float:
-    """Return the smallest quota, in cores, of this process's control group and of those around it."""
+    """Return the smallest quota, in cores, of this process's control group and of its ancestors."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:  # not Linux
@@ -93,9 +93,9 @@ def _upwards(root: Path, path: str) -> list[Path]:
 
 
 def _read(*files: Path) -> float:
-    """Return quota / period from the words in some files; infinite where they say there is none, or are not there."""
+    """Return quota / period from the words in some files; infinite if they are missing or contain no limit."""
     try:
         quota, period = " ".join(file.read_text(encoding="ascii") for file in files).split()
         return int(quota) / int(period) if int(quota) > 0 else float("inf")
-    except (OSError, ValueError, ZeroDivisionError):  # "max 100000"; a group that is not visible in a container
+    except (OSError, ValueError, ZeroDivisionError):  # "max 100000", or a group that is not visible in a container
         return float("inf")

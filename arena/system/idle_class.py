@@ -1,4 +1,4 @@
-"""The scheduling class of processes that run only where no other process wants to."""
+"""The SCHED_IDLE scheduling class, for processes that run only while no other process needs the core."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 def idle_class(needed: bool = True) -> Iterator[None]:
     """Run a block in the class SCHED_IDLE, if ``needed``.
 
-    In MPI_Init ranks spin while they wait for their launcher's daemon. Where they outnumber the cores, the daemon gets
+    In MPI_Init ranks poll while they wait for their launcher's daemon. Where they outnumber the cores, the daemon gets
     no core for seconds: 91 ranks on two cores took 17 to 85 s, and take 13 to 15 s in this class.
     """
     changed = False

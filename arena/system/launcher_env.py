@@ -1,25 +1,25 @@
-"""What the variables of an MPI launcher or of SLURM tell a process, and an environment without them."""
+"""Environment variables of MPI launchers and SLURM, and an environment without them."""
 
 import os
 from collections.abc import Mapping
 
 _OF_MPI = ("OMPI_", "OPAL_", "PMIX_", "PMI_", "PRTE_", "MPI_", "MPIR_", "MPICH_", "HYDRA_", "HYDI_", "I_MPI_")
-"""Beginnings of the variables by which MPI launchers speak to their ranks."""
+"""Prefixes of the variables that MPI launchers set for their ranks."""
 
 _OF_A_JOB = ("OMPI_", "PMIX_", "PRTE_", "PMI_", "HYD", "MPI_LOCAL", "I_MPI_", "SLURM_", "PBS_", "LSB_")
-"""Beginnings of the variables of launchers and batch systems from which an mpirun would take its hosts and ranks."""
+"""Prefixes of the variables of launchers and batch systems from which an mpirun would take its hosts and ranks."""
 
 DEFERRED = "ARENA_DEFER_MPI"
 """Environment variable: present in the parent process of forked ranks, which imports MPI and does not initialise it."""
 
 CHECKED = "ARENA_CHECKED"
-"""Environment variable: present where the launcher of the arena has checked the run before it started mpirun."""
+"""Environment variable: present if the arena's launcher has checked the run before it started mpirun."""
 
 _SETTINGS = ("OMPI_ALLOW", "OMPI_MCA_btl", "I_MPI_ROOT")
-"""Beginnings of those that say how MPI works on a machine, whatever the job."""
+"""Prefixes of the variables that configure MPI on a machine, whatever the job."""
 
 _LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_TASKS_PER_NODE")
-"""Where a launcher tells a rank how many there are on its machine."""
+"""Variables by which launchers pass a rank the number of ranks on its machine."""
 
 
 def started_by_mpi(environ: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
@@ -42,7 +42,7 @@ def task_of_step(environ: Mapping[str, str] = os.environ) -> tuple[int, int] | N
 
 
 def kind_of_launcher(environ: Mapping[str, str] = os.environ) -> str:
-    """Return whose launcher started this rank: Open MPI, Intel MPI, SLURM or MPICH."""
+    """Return the kind of launcher that started this rank: Open MPI, Intel MPI, SLURM or MPICH."""
     if "OMPI_COMM_WORLD_SIZE" in environ:
         return "Open MPI"
     if any(name.startswith(("I_MPI_HYDRA", "I_MPI_MPIRUN")) for name in environ):
@@ -53,29 +53,29 @@ def kind_of_launcher(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def ranks_on_machine(environ: Mapping[str, str] = os.environ) -> int:
-    """Return how many ranks share this rank's machine, 0 where no launcher has said so."""
+    """Return the number of ranks on this rank's machine, 0 if no launcher has set it."""
     counts = [environ[name].partition("(")[0].partition(",")[0] for name in _LOCAL_SIZES if name in environ]
     return int(counts[0]) if counts and counts[0].isdecimal() else 0
 
 
 def granted_cores(environ: Mapping[str, str] = os.environ) -> float:
-    """Return how many cores of this node the scheduler has granted to the job, infinite where it has not said so."""
+    """Return the number of cores of this node that the scheduler has granted to the job, infinite if unknown."""
     granted = environ.get("SLURM_CPUS_ON_NODE", "")
     return float(granted) if granted.isdecimal() else float("inf")
 
 
 def is_fault_tolerant(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this job was started with Open MPI's ``--with-ft ulfm``."""
+    """Return whether this job was started with Open MPI's ``--with-ft ulfm``."""
     return environ.get("OMPI_MCA_mpi_ft_enable") == "1"
 
 
 def without_mpi(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables without those that would make a process believe that it is an MPI rank."""
+    """Return environment variables without those that make a process behave as an MPI rank."""
     return {name: value for name, value in environ.items() if not name.startswith(_OF_MPI)}
 
 
 def outside_of_job(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables for a job of its own on this machine, whatever job this process is part of."""
+    """Return environment variables for an independent job on this machine, whatever job this process is part of."""
     return {
         name: value for name, value in environ.items() if name.startswith(_SETTINGS) or not name.startswith(_OF_A_JOB)
     }

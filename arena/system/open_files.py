@@ -1,4 +1,4 @@
-"""The number of files that a process may have open: sockets, pipes and shared memory count."""
+"""The limit on open files of a process: sockets, pipes and shared memory count."""
 
 import resource
 
@@ -7,7 +7,7 @@ def make_room(needed: int) -> int | None:
     """Raise the limit of this process, which its children inherit, to ``needed`` open files.
 
     Returns:
-      The system's limit if that is less; None if there is room.
+      The system's limit if that is lower; None if the limit suffices.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:

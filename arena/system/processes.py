@@ -1,4 +1,4 @@
-"""What the operating system knows of processes: which ends with which, and how much memory one holds."""
+"""Operating-system queries and signals about processes: lifetime, memory, process groups."""
 
 import contextlib
 import ctypes
@@ -9,11 +9,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> None:
-    """Have the kernel end this process when its parent ends, however that ends (on Linux; 0 takes it back).
+    """Request from the kernel that this process ends when its parent ends (on Linux; 0 cancels the request).
 
     Args:
-      number: the signal.
-      parent: process id of the parent, in case that it has ended before this call: the process then ends at once.
+      number: number of the signal.
+      parent: process id of the parent; if it has ended before this call, the process ends immediately.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
@@ -22,7 +22,7 @@ def die_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> 
 
 
 def megabytes_of(pid: int) -> float:
-    """Return the resident memory of a process, 0 where it cannot be told."""
+    """Return the resident memory of a process in megabytes, 0 if unknown."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -31,7 +31,7 @@ def megabytes_of(pid: int) -> float:
 
 
 def kill_group(pid: int) -> None:
-    """End a process that leads a group of its own, and what it has started."""
+    """End a process that leads a process group, and its descendants in that group."""
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
             kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Memory that processes share and that no file system knows: nothing is left of it when all of them are gone."""
+"""Anonymous memory shared by processes, without a file: it is freed when the last of them ends."""
 
 import mmap
 import os
@@ -12,22 +12,24 @@ from typing import NamedTuple
 import numpy as np
 
 ORDERED = platform.machine() in ("x86_64", "AMD64")
-"""Whether processors of this machine see each other's writes in the order in which they were made, and read in order:
+"""Whether processors of this machine observe writes of others in program order, and read in order:
+
 Intel's and AMD's do (Intel SDM, volume 3A, 9.2.2; streaming stores are not ordered, and code that uses them ends with a
-fence), those of Arm and IBM do not."""
+fence), those of Arm and IBM do not.
+"""
 
 _fence = Lock()
 
 
 def new_memory(size: int) -> int:
-    """Return the descriptor of ``size`` bytes of memory, all zero; the caller must close it.
+    """Return the descriptor of ``size`` zeroed bytes of memory; the caller must close it.
 
     Raises:
-      OSError: there is not enough.
+      OSError: there is not enough memory.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("arena", os.MFD_CLOEXEC)
-    else:  # not Linux: a file that has lost its name already
+    else:  # not Linux: a file that is unlinked already
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
     try:
@@ -39,16 +41,16 @@ def new_memory(size: int) -> int:
 
 
 def map_memory(descriptor: int, size: int) -> np.ndarray:
-    """Return the memory as bytes ``[size]``; it goes when nobody refers to the array any more."""
+    """Return the memory as bytes ``[size]``; it is freed with the last reference to the array."""
     return np.frombuffer(mmap.mmap(descriptor, size), np.uint8)
 
 
 class MemoryName(NamedTuple):
-    """By what another process of the machine finds memory, as long as it is offered.
+    """Name by which another process of the machine maps offered memory.
 
     Attributes:
-      process, descriptor: who offers it, and as what.
-      device, inode: what tells it from anything else that may be found there, in a container for example.
+      process, descriptor: the process that offers it, and its file descriptor there.
+      device, inode: identity of the memory, to detect another file of this name (in a container, for example).
     """
 
     process: int
@@ -58,24 +60,27 @@ class MemoryName(NamedTuple):
 
 
 class OfferedMemory:
-    """New memory, all zero, that others find until it is withdrawn; then it stays until nobody refers to it.
+    """New zeroed memory that other processes can map until the offer is withdrawn.
 
-    No file system knows of it: nothing is left of it, however those who have it end.
+    It stays until the last reference to it is gone.
+
+    It has no file, so that nothing is left of it, however its processes end.
 
     Attributes:
-      name: what ``find_memory`` takes.
+      name: argument of ``find_memory``.
       view: its bytes.
     """
 
     def __init__(self, size: int) -> None:
-        """Make so many bytes.
+        """Allocate this many bytes.
 
         Raises:
-          OSError: the machine has none to give.
+          OSError: the system cannot allocate them.
         """
         self._descriptor = new_memory(size)
         try:
-            os.posix_fallocate(self._descriptor, 0, size)  # where there is not enough, it fails now, by no signal later
+            # without enough memory this fails here instead of with a signal later
+            os.posix_fallocate(self._descriptor, 0, size)
             self.view = memoryview(mmap.mmap(self._descriptor, size))
             status = os.fstat(self._descriptor)
         except OSError:
@@ -84,13 +89,13 @@ class OfferedMemory:
         self.name = MemoryName(os.getpid(), self._descriptor, status.st_dev, status.st_ino)
 
     def withdraw(self) -> None:
-        """Offer it no longer: all who need it have found it, or never will."""
+        """End the offer: every process that needs the memory has mapped it, or never will."""
         os.close(self._descriptor)
 
 
 def offer_memory(size: int) -> OfferedMemory | None:
-    """Return so many zero bytes for others to find; None where the machine has none to give."""
-    if sys.platform != "linux":  # elsewhere there is no /proc to find it in
+    """Return this many zero bytes for other processes to map; None if the system cannot allocate them."""
+    if sys.platform != "linux":  # other systems have no /proc to find it in
         return None
     with suppress(OSError):
         return OfferedMemory(size)
@@ -98,10 +103,10 @@ def offer_memory(size: int) -> OfferedMemory | None:
 
 
 def find_memory(name: MemoryName, size: int) -> memoryview | None:
-    """Return what is offered by this name; None where this process cannot see it."""
+    """Return the memory offered by this name; None if this process cannot see it."""
     path = f"/proc/{name.process}/fd/{name.descriptor}"
     with suppress(OSError):
-        if not _is(name, os.stat(path)):  # before it is opened: that may do something where it is another file
+        if not _is(name, os.stat(path)):  # checked before opening, which may have effects if it is another file
             return None
         descriptor = os.open(path, os.O_RDWR)
         try:
@@ -117,15 +122,15 @@ def _is(name: MemoryName, status: os.stat_result) -> bool:
 
 
 def keep_order() -> None:
-    """Have other processors see what this one has read and written before what follows; needed unless ``ORDERED``.
+    """Order this processor's earlier reads and writes before its later ones; needed unless ``ORDERED``.
 
-    Taking a lock that was given back is the fence that Python has.
+    Acquiring a lock that was released is the only fence that Python has.
     """
-    _fence.acquire(blocking=False)  # it is free only where a signal has ended the last call half way
+    _fence.acquire(blocking=False)  # the lock is taken only if a signal has interrupted the previous call
     _fence.release()
     _fence.acquire(blocking=False)
 
 
 def whole_pages(size: int) -> int:
-    """Return the bytes of the whole pages that hold so many."""
+    """Return the bytes of the whole pages that hold ``size`` bytes."""
     return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE

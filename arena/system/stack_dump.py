@@ -1,7 +1,7 @@
-"""What every rank is doing, asked for when the run hangs: a thread in each rank answers, wherever its main thread is.
+"""Stack dumps of all ranks on request, when a run hangs: a thread in each rank replies, whatever its main thread does.
 
-The main thread alone speaks MPI, and it may be stuck: so the question and the answers travel over a connection of
-their own, from a thread of each rank to a thread of the root. It rests until somebody asks.
+Only the main thread calls MPI, and it may be stuck: requests and replies therefore use a socket between a thread of
+each rank and a thread of the root. These threads sleep until a request arrives.
 """
 
 import contextlib
@@ -23,23 +23,26 @@ import arena
 from arena.common.user_code import source_of_stack
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds that a rank tries to reach the root; without a connection it cannot be asked, and the run goes on."""
+"""Seconds that a rank tries to connect to the root; without a connection it cannot be queried, and the run
+continues."""
 
 DESCRIPTORS_MOST, DESCRIPTORS_KEPT = 65_536, 512
-"""Open files that the root asks the system for, one for each rank, and those of them that it keeps for other things:
-of more ranks than are left, some cannot be asked."""
+"""Open files that the root requires, one for each rank, and the number of them that it reserves for other uses:
+
+if the system allows less, some ranks cannot be queried.
+"""
 
 LARGEST = 1 << 20
-"""Bytes of an answer, at most."""
+"""Largest size of a reply in bytes."""
 
 
 class Address(NamedTuple):
-    """Where the root listens.
+    """Address of the root's listener.
 
-    Attributes:
-      host: its name.
+    host: name of the machine.
+      port: of the listener.
       port: of the connection.
-      secret: what a rank says first, so that nobody else is taken for one.
+      secret: sent first by a rank, so that no other client is taken for one.
     """
 
     host: str
@@ -48,15 +51,15 @@ class Address(NamedTuple):
 
 
 def stack_of(thread: int) -> str:
-    """Return where a thread of this process is, the innermost call last."""
+    """Return the stack of a thread of this process, the innermost call last."""
     frame = sys._current_frames().get(thread)
     return "".join(traceback.format_stack(frame)) if frame is not None else "(it has ended)\n"
 
 
 def environment_call(thread: int) -> tuple[int, str]:
-    """Return the call of an environment that a thread is in: a number that stays the same, and where it is.
+    """Return the environment call that a thread is in: a number that identifies the call, and its location.
 
-    (0, "") if the thread is in none.
+    Return (0, "") if the thread is in none.
     """
     frame = sys._current_frames().get(thread)
     if frame is None:
@@ -87,16 +90,16 @@ _ENVIRONMENTS = tuple(
 
 
 class StackReporter:
-    """A rank's end: tells the root what the main thread is doing, when asked."""
+    """A rank's end: sends a description of the main thread's activity to the root on request."""
 
     def __init__(self, address: Address, rank: int, same_host: bool, action: Callable[[], str]) -> None:
         """Connect, from a thread.
 
         Args:
-          address: where the root listens.
+          address: address of the root's listener.
           rank: this one.
           same_host: whether the root is on this machine.
-          action: says what the rank is about, in a line.
+          action: returns a description of the rank's activity, in a line.
         """
         self._host = "127.0.0.1" if same_host else address.host
         self._address, self._rank, self._action = address, rank, action
@@ -117,7 +120,7 @@ class StackReporter:
 
 
 class StackReport(NamedTuple):
-    """What a rank said: what it is about, in a line, and its stack.
+    """Reply of a rank: its activity, in a line, and its stack.
 
     Attributes:
       call: number of the environment's constructor, reset or step that it is in; 0 for none.
@@ -131,10 +134,10 @@ class StackReport(NamedTuple):
 
 
 class StackCollector:
-    """The root's end: takes the ranks' connections, and asks them all at once.
+    """The root's end: accepts the ranks' connections, and queries all of them in parallel.
 
     Attributes:
-      address: where it listens.
+      address: address of the listener.
     """
 
     def __init__(self, host: str) -> None:
@@ -163,7 +166,7 @@ class StackCollector:
             connection.close()
 
     def ask(self, patience: float) -> dict[int, StackReport]:
-        """Return what each rank says that answers within ``patience`` seconds."""
+        """Return the replies of all ranks that arrive within ``patience`` seconds."""
         asked = {}
         for rank, connection in sorted(self._ranks.items()):
             with contextlib.suppress(OSError):

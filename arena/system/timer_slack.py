@@ -1,4 +1,4 @@
-"""How late the kernel may wake a thread that sleeps (timer slack)."""
+"""Timer slack: the delay by which the kernel may wake a sleeping thread."""
 
 import contextlib
 import ctypes
@@ -11,21 +11,21 @@ from collections.abc import Iterator
 _SET_TIMER_SLACK = 29  # of prctl, in linux/prctl.h
 
 _PATIENT_SLACK = 20_000_000
-"""Nanoseconds by which sleeps may be late while MPI waits in its own ways."""
+"""Nanoseconds by which sleeps may be late during MPI's own waits."""
 
 
 def relax_timer_slack() -> None:
-    """From here on let the kernel wake this thread, and threads that it starts, some milliseconds late.
+    """Let the kernel wake this thread, and the threads that it starts, some milliseconds late from here on.
 
-    In MPI_Init and MPI_Finalize, Open MPI looks every 100 µs whether the others are there. Where ranks outnumber cores,
-    that alone keeps the cores so busy that those who are waited for hardly get on.
+    In MPI_Init and MPI_Finalize, Open MPI checks every 100 µs whether the other ranks have arrived. Where ranks
+    outnumber cores, these checks alone keep the cores so busy that the late ranks hardly make progress.
     """
     _set_timer_slack(_PATIENT_SLACK)
 
 
 @contextlib.contextmanager
 def relaxed_timer_slack() -> Iterator[None]:
-    """Have ``relax_timer_slack`` for a while."""
+    """Apply ``relax_timer_slack`` for a while."""
     relax_timer_slack()
     try:
         yield

@@ -1,4 +1,4 @@
-"""One flat buffer that all gradients are views of, so that a group averages them with a single reduction."""
+"""Gradients in one flat buffer, so that a group averages them in a single reduction."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,10 @@ from arena.tensors.reducer import Reducer
 
 
 class FlatGradient:
-    """The gradients of some parameters, and a few scalars that travel with them.
+    """The gradients of some parameters, and a few scalars that are averaged with them.
 
-    The buffer is laid out as ``[gradients of all parameters | extras]`` in float32. A parameter that got no gradient
-    counts as zeros. On a device other than the CPU the reduction is staged through a buffer of the host.
+    The buffer is laid out as ``[gradients of all parameters | extras]`` in float32. A parameter without a gradient
+    counts as zeros. On a device other than the CPU the reduction is staged through a host buffer.
 
     Attributes:
       values: ``[P]``, all gradients in the order of the parameters; a view of the buffer.
@@ -19,7 +19,7 @@ class FlatGradient:
     """
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter], extras: int = 0) -> None:
-        """Make every parameter's ``.grad`` a view of one new buffer; gradients that are already there stay."""
+        """Make every parameter's ``.grad`` a view of one new buffer; existing gradients are kept."""
         self._parameters = [parameter for parameter in parameters if parameter.requires_grad]
         if not self._parameters:
             raise ValueError("expected at least one parameter that requires a gradient, found none")
@@ -39,10 +39,10 @@ class FlatGradient:
         self.gather()
 
     def join(self, group: Reducer) -> bool:
-        """Get ready to be averaged over a group, in memory that its workers share, where they have some.
+        """Prepare averaging over a group, in memory that its workers share if they can.
 
         Returns:
-          Whether the buffer has moved there: then ``values``, ``extras`` and every ``.grad`` are other tensors.
+          Whether the buffer has moved: then ``values``, ``extras`` and every ``.grad`` are new tensors.
         """
         if group is self._group:
             return False
@@ -63,7 +63,7 @@ class FlatGradient:
         self._buffer.zero_()
 
     def gather(self) -> None:
-        """Bring gradients home that were detached from the buffer, as ``optimizer.zero_grad`` does by default."""
+        """Copy gradients back into the buffer that were detached from it, as by ``optimizer.zero_grad``."""
         for parameter, view in zip(self._parameters, self._views, strict=True):
             if parameter.grad is view:
                 continue
@@ -74,13 +74,15 @@ class FlatGradient:
             parameter.grad = view
 
     def average(self, group: Reducer, weight: float = 1.0) -> float:
-        """Replace gradients and extras by their average over the group, each worker's counted ``weight`` times.
+        """Replace gradients and extras by their weighted average over the group.
 
-        The result is the same, bit for bit, on every worker: a decision may be taken on it. Where all weights are
-        zero there is nothing to average, the buffer is zeros and so is the returned total.
+        Each worker counts ``weight`` times.
+
+        The result is bitwise equal on every worker, so that it may control a decision. If all weights are zero, the
+        buffer and the returned total are zeros.
 
         Args:
-          group: whose workers all call this at the same time.
+          group: the group; all of its workers make this call.
           weight: number of samples behind this worker's gradients; 0 for a worker that had none.
 
         Returns:

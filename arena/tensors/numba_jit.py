@@ -1,11 +1,11 @@
 """Functions over small arrays, compiled by Numba: where calls of NumPy cost more than the arithmetic in them.
 
-Each is compiled when its module is imported, and kept: in ``NUMBA_CACHE_DIR``, else beside the module, else in the
-user's cache, in a folder of its own for each kind of processor and each text of the module. So machines that share a
-disk do not load each other's code, nor does a rank that starts while another compiles load what is out of date.
+Each is compiled when its module is imported, and cached: in ``NUMBA_CACHE_DIR``, else beside the module, else in the
+user's cache, in a folder for each processor type and each version of the module's source. So machines that share a disk
+do not load each other's code, and a rank that starts during a compilation does not load a stale result.
 
-Nothing is compiled with ``fastmath``: what is not finite stays so, and arithmetic over elements gives the same bits on
-all processors.
+Nothing is compiled with ``fastmath``: values that are not finite stay so, and element-wise arithmetic gives the same
+bits on all processors.
 """
 
 import hashlib
@@ -15,8 +15,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-# Numba's coloured messages bring colorama along, which writes an escape sequence to standard output at the end of each
-# process, also where that is a pipe or a file.
+# Numba's coloured messages import colorama, which writes an escape sequence to standard output at the end of each
+# process, also if that is a pipe or a file.
 _COLORS = "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"
 _before = os.environ.get(_COLORS)
 os.environ[_COLORS] = "1"
@@ -34,10 +34,10 @@ __all__ = ["compiled", "njit"]
 
 
 def compiled(signature: str) -> Callable[[Callable], Callable]:
-    """Return a decorator that compiles a function for these types; others are refused with a TypeError.
+    """Return a decorator that compiles a function for these types; calls with others raise a TypeError.
 
     Args:
-      signature: in Numba's words, ``void(float32[::1], int64)`` for a C-contiguous vector and a number.
+      signature: in Numba's notation, ``void(float32[::1], int64)`` for a C-contiguous vector and a number.
     """
 
     def compile_now(function: Callable) -> Callable:
@@ -49,7 +49,7 @@ def compiled(signature: str) -> Callable[[Callable], Callable]:
                 return njit(signature, cache=True, error_model="numpy")(function)
             except NumbaError:
                 raise
-            except Exception:  # what lies there is damaged: unpickling it may raise anything
+            except Exception:  # the cached file is damaged: unpickling it may raise anything
                 shutil.rmtree(folder, ignore_errors=True)
             finally:
                 numba.config.CACHE_DIR = before
@@ -59,7 +59,7 @@ def compiled(signature: str) -> Callable[[Callable], Callable]:
 
 
 def _folder(module: Path, given: str) -> Path | None:
-    """Return where to keep what is compiled of a module; None where nothing can be written."""
+    """Return the cache folder of a module; None if none is writable."""
     kind = [binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), numba.__version__, sys.version]
     digest = hashlib.sha256("\n".join(kind).encode() + module.read_bytes()).hexdigest()[:16]
     for place in [Path(given)] if given else [module.parent / "__pycache__", *_user_cache()]:
@@ -75,5 +75,5 @@ def _folder(module: Path, given: str) -> Path | None:
 def _user_cache() -> list[Path]:
     try:
         return [Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "arena"]
-    except RuntimeError:  # nobody's home is known here
+    except RuntimeError:  # this user has no home directory
         return []

@@ -1,4 +1,4 @@
-"""What an update uses of the group that learns with it: sums and means over all of its workers."""
+"""Interface of a group for ``learn``: sums and means over all of its workers."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Reducer(Protocol):
-    """The part of a group that ``learn`` uses: sums and means over all workers of the player, in place."""
+    """Sums and means over all workers of a player, in place: the part of a group that ``learn`` uses."""
 
     rank: int
     size: int
@@ -15,10 +15,10 @@ class Reducer(Protocol):
         """Replace ``array`` (contiguous, float32 or float64) by its sum over the group; all get the same bits."""
 
     def zeros(self, items: int) -> np.ndarray:
-        """Return float32 zeros for ``average_in_place``; all workers call this at the same time."""
+        """Return float32 zeros for ``average_in_place``; all workers make this call."""
 
     def average_in_place(self, array: np.ndarray, weight: float) -> float:
-        """Replace what ``zeros`` returned by its mean over the group; all get the same bits.
+        """Replace an array from ``zeros`` by its weighted mean over the group; all workers get the same bits.
 
-        Each worker's is counted ``weight`` times. Returns the sum of the weights; where that is zero, so is the array.
+        Each worker counts ``weight`` times. Returns the sum of the weights; if that is zero, so is the array.
         """

@@ -20,10 +20,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str,
     Args:
       path: where to; its directory exists.
       tensors: NumPy arrays, or torch tensors on any device.
-      metadata: texts for the header of the file.
+      metadata: strings for the header of the file.
 
     Raises:
-      OSError: the disk is full or refuses; a file that was there before still is.
+      OSError: the disk is full or the write fails; a file that existed before is unchanged.
     """
     arrays = {name: _as_array(tensor) for name, tensor in tensors.items()}
 
@@ -40,7 +40,7 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
     """Return the named arrays of a safetensors file.
 
     Raises:
-      ConfigError: there is no such file, or it is not a whole safetensors file.
+      ConfigError: the file does not exist, or is not a whole safetensors file.
     """
     try:
         return safetensors.numpy.load_file(path)
@@ -49,10 +49,10 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_state(path: Path) -> "dict[str, torch.Tensor]":
-    """Return the named tensors of a safetensors file: what a policy's ``load_state_dict`` is given.
+    """Return the named tensors of a safetensors file, as ``load_state_dict`` of a policy takes them.
 
     Raises:
-      ConfigError: there is no such file, or it is not a whole safetensors file.
+      ConfigError: the file does not exist, or is not a whole safetensors file.
     """
     import torch
 
@@ -60,10 +60,10 @@ def read_state(path: Path) -> "dict[str, torch.Tensor]":
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """Return the texts in the header of a safetensors file.
+    """Return the strings in the header of a safetensors file.
 
     Raises:
-      ConfigError: there is no such file, or it is not a whole safetensors file.
+      ConfigError: the file does not exist, or is not a whole safetensors file.
     """
     try:
         with safetensors.safe_open(path, framework="numpy") as file:

@@ -84,7 +84,7 @@ class ActLearnWorker(LearningMember):
                 self.collector.play(self._after_exchange)
         except MatchOver:
             pass
-        self.channel.leave()
+        self.channel.leave_group()
         self.seat.drain()  # where the group has said that it is over, the environment waits for this seat
         if not self.learns:
             self.steps = self.collector.steps

@@ -87,7 +87,7 @@ class CustomLoopWorker(Member):
             self._play_until_match_over()
         except MatchOver:
             pass
-        self.channel.leave()
+        self.channel.leave_group()
         self.seat.drain()  # where the group has said that it is over, the environment waits for this seat
         self._report()
 

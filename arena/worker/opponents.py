@@ -152,7 +152,7 @@ class Opponents:
         if job_id not in self._jobs:
             self._forget_jobs()
         while job_id not in self._jobs:
-            job: Job = self._mailbox.take(self._rank, self._waiter, "a job of the league")
+            job: Job = self._mailbox.collect(self._rank, self._waiter, "a job of the league")
             self._jobs[job.id] = job
         if self.job is None or job_id > self.job.id:
             self.job = self._jobs[job_id]

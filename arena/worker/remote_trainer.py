@@ -157,7 +157,7 @@ class RemoteTrainerWorker(Member):
                 self._wait()
         except MatchOver:
             pass
-        self.channel.leave()
+        self.channel.leave_group()
         self.seat.drain()
         self._report()
 

@@ -39,7 +39,7 @@ class Seat:
         waiter: Waiter,
         number: int = 0,
     ) -> None:
-        self.offer: SeatOffer = mailbox.take(environment_rank, waiter, "the offer of a seat", number)
+        self.offer: SeatOffer = mailbox.collect(environment_rank, waiter, "the offer of a seat", number)
         self.blocks: tuple[Block, ...] = blocks_of(self.offer.entities)
         self.slices = even_slices(self.offer.copies, self.offer.batches)
         batch_copies = [s.stop - s.start for s in self.slices]
@@ -63,7 +63,7 @@ class Seat:
             semaphores,
             marked=self.offer.acts_on_request,
         )
-        mailbox.answer(environment_rank, SeatAnswer(needs_infos, memory is not None), number)
+        mailbox.reply(environment_rank, SeatAnswer(needs_infos, memory is not None), number)
         self.steps = 0
         self.housekeeping: Callable[[], None] = lambda: None
         self.done = False

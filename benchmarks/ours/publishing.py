@@ -12,7 +12,7 @@ import torch
 from mpi4py import MPI
 
 from arena.common.waiting import Waiter
-from arena.comms.ring_buffer import RingBuffer, SharedMemoryReceiver, SharedMemorySender, bytes_of_places
+from arena.comms.ring_buffer import RingBuffer, SharedMemoryReceiver, SharedMemorySender, ring_bytes
 from arena.group.published import PublishedWeights, VersionHeader
 from arena.system.shared_memory import find_memory, offer_memory
 
@@ -41,7 +41,7 @@ def main() -> None:
     mine = Weights(count)
     published = PublishedWeights(mine)
     waiter = Waiter(spin=0.0, yielding=1e-3, max_sleep=1e-4, warn_after=60, abort_after=60, on_warn=print)
-    size = bytes_of_places(published.size, 2)
+    size = ring_bytes(published.size, 2)
     offered = offer_memory(size) if comm.rank == 0 else None
     name = comm.bcast(offered.name if offered is not None else None)
     memory = offered.view if offered is not None else find_memory(name, size)

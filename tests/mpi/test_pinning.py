@@ -79,22 +79,22 @@ from arena.comms.time_slice import FREQUENT, TIME_SLICE, TimeSlice
 semaphore = Semaphore(value=1)
 turn, next_turn = TimeSlice(semaphore, shared=True), TimeSlice(Semaphore(semaphore.name), shared=True)
 semaphore.unlink()
-assert turn.take() and turn.suits()
-turn.give_if_over()
+assert turn.acquire() and turn.is_useful()
+turn.release_if_over()
 assert turn.held, "it had only begun"
-assert not next_turn.take()
+assert not next_turn.acquire()
 time.sleep(TIME_SLICE)
-turn.give_if_over()
-assert not turn.held and next_turn.take()
-next_turn.give()
+turn.release_if_over()
+assert not turn.held and next_turn.acquire()
+next_turn.release()
 for _ in range(FREQUENT):
-    assert turn.suits() and turn.take()
+    assert turn.is_useful() and turn.acquire()
     time.sleep(0.001)  # the environment waits for something
-    turn.give()
-assert turn.suits() is False
-next_turn.take()
+    turn.release()
+assert turn.is_useful() is False
+next_turn.acquire()
 next_turn.close()
-assert turn.take(), "whoever ends leaves the turn to the others"
+assert turn.acquire(), "whoever ends leaves the turn to the others"
 """
 
 

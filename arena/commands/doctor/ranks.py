@@ -82,7 +82,7 @@ class _Examination:
         """Go through it; one rank that does not answer ends it, and the job."""
         try:
             self._examine()
-            self.world.meet(self.waiter, "all ranks at the end")
+            self.world.barrier(self.waiter, "all ranks at the end")
         except HangError as error:
             if not self.first:
                 self.world.abort(1)
@@ -117,10 +117,10 @@ class _Examination:
         ranks = range(self.world.size) if ranks is None else ranks
         if not self.first:
             if self.world.rank in ranks:
-                self.mailbox.hand(0, mine)
+                self.mailbox.deliver(0, mine)
                 self.mailbox.flush(self.waiter)
             return []
-        return [mine if rank == 0 else self.mailbox.take(rank, self.waiter, "an answer") for rank in ranks]
+        return [mine if rank == 0 else self.mailbox.collect(rank, self.waiter, "an answer") for rank in ranks]
 
     def _fault_tolerance(self) -> Finding:
         flag = None if self.by_doctor or self.started_by is None else is_fault_tolerant()
@@ -135,18 +135,18 @@ class _Examination:
             try:
                 with storage.trial_folder(self.root) as folder:
                     self.findings.append(checks.storage(str(self.root), storage.measure(folder)))
-                    self.world.share(str(folder / "small"), self.waiter)
+                    self.world.bcast(str(folder / "small"), self.waiter)
                     nodes = self._gather(_Node(True, machine.graphics()), self.leaders)
             except (OSError, sqlite3.Error) as error:
                 self.findings.append(checks.no_storage(str(self.root), error))
-                self.world.share(None, self.waiter)
+                self.world.bcast(None, self.waiter)
                 nodes = self._gather(_Node(True, machine.graphics()), self.leaders)
             hosts = [self.world.hosts[leader] for leader in self.leaders]
             blind = [host for host, node in zip(hosts, nodes, strict=True) if not node.sees_files]
             self.findings += [checks.not_shared(str(self.root), blind)] if blind else []
             self.findings += checks.graphics([(h, n.graphics) for h, n in zip(hosts, nodes, strict=True)], gpu_aware)
             return
-        written = self.world.share(None, self.waiter)
+        written = self.world.bcast(None, self.waiter)
         if leads:
             self._gather(_Node(written is None or storage.appears(Path(written)), machine.graphics()), self.leaders)
 
@@ -168,7 +168,7 @@ class _Examination:
             answers = self._gather(pings, [pair[0]])
             if self.first:
                 measured[pair] = answers[0]
-            world.meet(self.waiter, f"the others, after ranks {pair[0]} and {pair[1]} have measured")
+            world.barrier(self.waiter, f"the others, after ranks {pair[0]} and {pair[1]} have measured")
         if not self.first:
             return
         is_oversubscribed = world.oversubscribed()

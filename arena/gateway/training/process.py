@@ -33,7 +33,7 @@ from arena.gateway.training.remote_agents import RemoteLink
 from arena.gateway.training.spaces import entities_of
 from arena.plan.layout import Match
 from arena.plan.seats import check_seats
-from arena.protocol.messages import CloseMatch, GatewayOpen, Job, Note, RemoteWeights, Replays, RunFailed
+from arena.protocol.messages import CloseMatch, GatewayOpen, Job, LogLine, RemoteWeights, Replays, RunFailed
 from arena.protocol.wire import ObservationMessage, blocks_of
 
 MAILBOX_INTERVAL = 0.05
@@ -109,7 +109,7 @@ class GatewayProcess:
         blocks = [blocks_of(each) for each in seats]
         offer = SeatOffers(seats, blocks, even_slices(row.env.num_envs, 1), False, True, acts_on_request=True)
         self._channel, _ = connect_seats(
-            world, mailbox, waiter, match, worker_ranks, offer, in_turn=False, core_ranks=()
+            world, mailbox, waiter, match, worker_ranks, offer, in_order=False, core_ranks=()
         )
         self._exchange = Exchange(self._channel, match.seats, blocks, entities, waiter, self._warn)
         self._exchange.on_acts = self._games.count_moves
@@ -127,7 +127,7 @@ class GatewayProcess:
         self._closing = False
 
     def _warn(self, text: str) -> None:
-        self._mailbox.post(0, Note(self._world.rank, "WARNING", text))
+        self._mailbox.post(0, LogLine(self._world.rank, "WARNING", text))
 
     def _write_lineup(self, copy: int, game: int, records: Sequence[ObservationMessage]) -> None:
         """Say who plays a game, before the workers read of it."""
@@ -137,7 +137,7 @@ class GatewayProcess:
         if lineup.job.id > self._announced:
             self._announced = lineup.job.id
             for rank in self._workers:
-                self._mailbox.hand(rank, lineup.job)
+                self._mailbox.deliver(rank, lineup.job)
         for record in records:
             record.lineup[copy] = lineup.number
 
