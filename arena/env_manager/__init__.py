@@ -25,7 +25,7 @@ def create_env_manager(
 
     Args:
       kind: ``serial`` steps the copies in this process, one after another; ``subprocess`` gives each copy a process.
-      make: makes the copy with the given index.
+      make: returns the copy with the given index.
       env_num: number of copies.
       settings: timeouts and limits; None for the defaults.
       on_fault: called with the index of a copy and its fault.

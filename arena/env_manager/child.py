@@ -1,4 +1,4 @@
-"""What a copy's process does: make the environment, then step it as the manager says, until the manager is gone."""
+"""The process of one environment copy: constructs the environment and executes the manager's commands."""
 
 import contextlib
 import logging
@@ -24,7 +24,7 @@ from arena.env_manager.pipe import (
     Pipe,
     PipeClosedError,
 )
-from arena.env_manager.remote_calls import ask
+from arena.env_manager.remote_calls import call_by_name
 from arena.env_manager.slot import Slot
 from arena.envs.interface import Environment, Timestep
 from arena.system.shared_memory import map_memory
@@ -33,23 +33,23 @@ METHODS = {STEP: "step", RESET: "reset"}
 """Method of the environment that each command calls."""
 
 PATIENCE = 60.0
-"""Seconds that a manager may be busy elsewhere while a long answer waits for it."""
+"""Seconds that a manager may be busy elsewhere while a long reply waits to be read."""
 
 
 def serve(pipe: Pipe, make: Callable[[int], Environment], env_id: int) -> None:
-    """Own copy ``env_id`` until the manager closes it or is gone.
+    """Own copy ``env_id`` until the manager closes it or ends.
 
     Raises:
       SystemExit: the environment's own code ends the process.
     """
-    if env_id > 0:  # all copies would give the same warnings
+    if env_id > 0:  # all copies would issue the same warnings
         logging.getLogger("arena.envs").setLevel(logging.ERROR)
     try:
         environment = make(env_id)
         hello = pickle.dumps((tuple(environment.entities), environment.turn_based))
     except Exception as error:
         with contextlib.suppress(PipeClosedError):
-            _tell(pipe, error, "constructor")
+            _report_error(pipe, error, "constructor")
         return
     try:
         with contextlib.suppress(PipeClosedError):
@@ -64,8 +64,8 @@ def serve(pipe: Pipe, make: Callable[[int], Environment], env_id: int) -> None:
             environment.close()
 
 
-def _tell(pipe: Pipe, error: Exception, method: str) -> None:
-    """Say why the environment could not do what it was asked for."""
+def _report_error(pipe: Pipe, error: Exception, method: str) -> None:
+    """Report why the environment failed in a command."""
     if isinstance(error, ConfigError):
         pipe.send(CONFIG, str(error).encode())
     else:
@@ -73,7 +73,7 @@ def _tell(pipe: Pipe, error: Exception, method: str) -> None:
 
 
 class _Copy:
-    """A copy that has been made."""
+    """A constructed copy."""
 
     def __init__(self, pipe: Pipe, environment: Environment, slot: Slot) -> None:
         self._pipe, self._environment, self._slot = pipe, environment, slot
@@ -89,14 +89,14 @@ class _Copy:
                     seed, options = pickle.loads(data)
                     self._answer(self._environment.reset(seed, options))
                 elif kind == ASK:
-                    self._ask(*pickle.loads(data))
+                    self._run_call(*pickle.loads(data))
                 elif kind == CLOSE:
                     self._environment.close()
                     return
             except PipeClosedError:
                 raise
             except Exception as error:
-                _tell(pipe, error, METHODS.get(kind, ""))
+                _report_error(pipe, error, METHODS.get(kind, ""))
 
     def _answer(self, timestep: Timestep) -> None:
         self._slot.put(timestep)
@@ -105,10 +105,10 @@ class _Copy:
         else:
             self._pipe.send(PLAIN)
 
-    def _ask(self, what: str, name: str, args: tuple, kwargs: dict[str, Any]) -> None:
+    def _run_call(self, what: str, name: str, args: tuple, kwargs: dict[str, Any]) -> None:
         try:
-            found = ask(self._environment, what, name, args, kwargs)
-            kind, data = VALUE, pickle.dumps(found)
+            value = call_by_name(self._environment, what, name, args, kwargs)
+            kind, data = VALUE, pickle.dumps(value)
         except (AttributeError, CallError) as error:
             kind, data = REFUSAL, pickle.dumps((type(error) is AttributeError, str(error)))
         except Exception as error:  # cannot be pickled
@@ -117,7 +117,7 @@ class _Copy:
 
 
 def _pickled(infos: Sequence[dict]) -> bytes:
-    """Return the infos, without what cannot be pickled: a handle means nothing in another process."""
+    """Return the infos without the values that cannot be pickled: a handle means nothing in another process."""
     try:
         return pickle.dumps(list(infos))
     except Exception:

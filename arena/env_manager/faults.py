@@ -1,4 +1,4 @@
-"""What can go wrong with one copy of an environment, and what it is called."""
+"""Faults of environment copies, and their descriptions."""
 
 import traceback
 from typing import NamedTuple
@@ -11,15 +11,15 @@ from arena.protocol.wire import ShapeError
 
 
 class Fault(NamedTuple):
-    """What happened to one copy.
+    """A fault of one copy.
 
     Attributes:
       what: ``raised``; ``exited``, ``killed`` (its process); ``hung`` (past a timeout); ``contract``, ``shape``,
-        ``nan``, ``mask`` (what it returned); ``memory`` (past the limit).
-      text: what is known of it, with the traceback where there is one.
-      method: of the environment: ``reset``, ``step`` or ``constructor``; empty where it is not known.
+        ``nan``, ``mask`` (its return values); ``memory`` (past the limit).
+      text: description, with the traceback if there is one.
+      method: method of the environment: ``reset``, ``step`` or ``constructor``; empty if unknown.
       cause: the exception in one line, with file and line of the user's code.
-      kind: name of the exception, and place; equal in faults of one cause.
+      kind: exception name and location; equal for faults of one cause.
     """
 
     what: str
@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The fault in one line: what ``info["restarted"]`` says."""
+        """One-line description of the fault, as in ``info["restarted"]``."""
         if self.what == "contract":
             return f"contract: {self.method} {self.cause}"
         lines = [line.strip() for line in self.text.splitlines() if line.strip()]
@@ -38,7 +38,7 @@ class Fault(NamedTuple):
 
 
 class CopyFault(Exception):
-    """One copy's step failed. Its episode is over; the copy is being replaced and must be reset."""
+    """The step of one copy failed: its episode is over; the copy is being replaced and must be reset."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.line)
@@ -46,14 +46,14 @@ class CopyFault(Exception):
 
 
 class NotANumberError(ValueError):
-    """An environment returned NaN as an observation or a reward."""
+    """An observation or a reward of an environment is NaN."""
 
 
 class RetriesSpentError(GivenUpError):
-    """A copy failed more often in a row than ``max_retry`` allows: it is given up.
+    """A copy has failed more often in a row than ``max_retry`` allows, and is given up.
 
     Attributes:
-      sentence: what has failed, without the traceback that the text ends with.
+      sentence: description of the last failure, without the traceback at the end of the text.
     """
 
     def __init__(self, sentence: str, traceback_: str = "") -> None:
@@ -62,11 +62,11 @@ class RetriesSpentError(GivenUpError):
 
 
 class CallError(RuntimeError):
-    """A call that a user made on an environment raised; the copy is as it was."""
+    """A method that the user called on an environment raised; the copy is unchanged."""
 
 
 def fault_of(error: BaseException, method: str = "") -> Fault:
-    """Return the fault that an exception of an environment's method is."""
+    """Return the fault for an exception of an environment's method."""
     if isinstance(error, CopyFault):
         return error.fault
     text = "".join(traceback.format_exception(error)).rstrip()

@@ -1,4 +1,4 @@
-"""The manager's end of a fork server: starts it, orders processes from it, hears of their ends."""
+"""The manager's end of a fork server: starts it, requests processes, receives their exits."""
 
 import contextlib
 import os
@@ -14,24 +14,24 @@ from arena.env_manager.fork_server import Ended, ForkServerPlan, Kill, Start
 from arena.system.launcher_env import without_mpi
 
 PATIENCE = 1.0
-"""Seconds to wait for the news of a process whose end is known already."""
+"""Seconds to wait for the exit report of a process that is known to have ended."""
 
 
 COMMAND = "from arena.env_manager.fork_server import main; main()"
 
 
 class ForkClient:
-    """A fork server that runs; a new one is made where it has died."""
+    """A running fork server; the manager creates another one if it has died."""
 
     def __init__(self, plans: ForkServerPlan) -> None:
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, tempfile.TemporaryFile() as told:
-            pickle.dump(plans, told)
-            told.seek(0)
+        with theirs, tempfile.TemporaryFile() as plan_file:
+            pickle.dump(plans, plan_file)
+            plan_file.seek(0)
             path = os.pathsep.join(part for part in sys.path if part)
             self._process = subprocess.Popen(
                 [sys.executable, "-c", COMMAND, str(theirs.fileno())],
-                stdin=told,
+                stdin=plan_file,
                 env={**without_mpi(os.environ), "PYTHONPATH": path},
                 pass_fds=[theirs.fileno()],
             )
@@ -40,26 +40,26 @@ class ForkClient:
 
     @property
     def alive(self) -> bool:
-        """Whether the fork server runs."""
+        """Return whether the fork server runs."""
         return self._process.poll() is None
 
     def start(self, order: Start, descriptor: int) -> None:
-        """Order a process, which gets the socket.
+        """Request a process, which inherits the socket.
 
         Raises:
-          OSError: the fork server is gone.
+          OSError: the fork server has ended.
         """
         socket.send_fds(self._control, [pickle.dumps(order)], [descriptor], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def kill(self, key: int) -> Ended | None:
-        """End a process; return what became known of it."""
+        """End a process; return its exit report, if any."""
         with contextlib.suppress(OSError):
             self._control.send(pickle.dumps(Kill(key)), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             return self.end_of(key)
         return None
 
     def end_of(self, key: int) -> Ended | None:
-        """Return how a process ended that is known to have; None where the fork server does not say in time."""
+        """Return the exit report of a process that is known to have ended; None if it does not arrive in time."""
         until = time.monotonic() + PATIENCE
         while key not in self._ended:
             left = until - time.monotonic()

@@ -1,9 +1,9 @@
 """The fork server: a process without MPI, threads or torch that forks the processes of environment copies.
 
-A rank of an MPI job must not fork, and starting Python anew for each copy takes seconds. So each manager starts one
-fork server, which imports what copies need and then forks one process per copy in milliseconds. It ends them on
-request, when they hold too much memory, and when the manager's process is gone; should it be killed, the kernel ends
-them.
+A rank of an MPI job must not fork, and starting a Python interpreter for each copy takes seconds. So each manager
+starts one fork server, which imports the modules that copies need and then forks one process per copy in milliseconds.
+It ends them on request, when they exceed the memory limit, and when the manager's process ends; if the fork server
+itself is killed, the kernel ends them.
 
 The manager's end is ``arena.env_manager.fork_client``.
 """
@@ -27,20 +27,20 @@ from arena.env_manager.pipe import Pipe
 from arena.system.processes import die_with_parent, kill_group, megabytes_of
 
 MAILBOX_INTERVAL = 0.1
-"""Seconds between two looks at the memory of the copies."""
+"""Seconds between two checks of the copies' memory."""
 
 DUMP_TIME = 0.05
-"""Seconds that a hung process gets to write down where it hangs."""
+"""Seconds that a hung process gets to write its stack."""
 
 
 class Start(NamedTuple):
-    """Manager to fork server, with a socket: begin a process.
+    """Manager to fork server, along with a socket: start a process.
 
     Attributes:
-      key: its name.
-      env_id: the copy that it makes.
-      seed: of its generators, None for random ones.
-      make: pickled, what makes the copy; None for what the plans say.
+      key: key of the process in later messages.
+      env_id: index of the copy that it constructs.
+      seed: seed of its global generators, None for random ones.
+      make: pickled constructor of the copy; None for that of the plan.
     """
 
     key: int
@@ -50,18 +50,18 @@ class Start(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """Manager to fork server: end a process, and say where it hangs."""
+    """Manager to fork server: end a process, and report its stack."""
 
     key: int
 
 
 class Ended(NamedTuple):
-    """Fork server to manager: a process is gone.
+    """Fork server to manager: a process has ended.
 
     Attributes:
-      key: which one.
+      key: key of the process.
       what: ``exited``, ``killed`` or ``memory``.
-      text: how it ended, and where it was then.
+      text: how it ended, and its last stack.
     """
 
     key: int
@@ -70,12 +70,12 @@ class Ended(NamedTuple):
 
 
 class ForkServerPlan(NamedTuple):
-    """What a fork server reads when it starts.
+    """Data that a fork server reads when it starts.
 
     Attributes:
-      make: pickled, makes the copy with an index.
+      make: pickled function that returns the copy with an index.
       memory_limit: megabytes of each process, or None.
-      modules: to import before anything is forked.
+      modules: modules to import before any process is forked.
     """
 
     make: bytes
@@ -84,7 +84,7 @@ class ForkServerPlan(NamedTuple):
 
 
 class _Process:
-    """A copy's process."""
+    """The process of one copy."""
 
     def __init__(self, key: int, pid: int, trace: int) -> None:
         self.key, self.pid, self.trace = key, pid, trace
@@ -92,7 +92,7 @@ class _Process:
 
 
 class ForkServer:
-    """The process's own side."""
+    """The fork server's own side."""
 
     def __init__(self, control: socket.socket, plans: ForkServerPlan) -> None:
         self._control, self._plans = control, plans
@@ -104,7 +104,7 @@ class ForkServer:
         self._wake_end = wake
 
     def run(self) -> None:
-        """Serve until the manager is gone."""
+        """Serve until the manager ends."""
         try:
             next_look = 0.0
             while self._serve(MAILBOX_INTERVAL):
@@ -114,7 +114,7 @@ class ForkServer:
                     self._watch_memory(self._plans.memory_limit)
                 self._reap()
         finally:
-            # Nobody reads of these ends any more, and our sockets may close before the last of them.
+            # The manager no longer reads these ends, and our sockets may close before the last of them.
             self._ignore_child_exits()
             for process in self._processes.values():
                 kill_group(process.pid)
@@ -132,7 +132,7 @@ class ForkServer:
             return True
         try:
             data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
-        except ConnectionResetError:  # gone, with news of ours unread
+        except ConnectionResetError:  # the manager has ended, with reports unread
             return False
         if not data:
             return False
@@ -153,7 +153,7 @@ class ForkServer:
         self._processes[pid] = _Process(order.key, pid, trace)
 
     def _be_copy(self, order: Start, descriptor: int, trace: int, server: int) -> None:
-        """Be the copy's process, to its end."""
+        """Run as the copy's process until it ends."""
         code = 1
         try:
             os.setpgid(0, 0)
@@ -162,15 +162,15 @@ class ForkServer:
                 os._exit(1)
             self._ignore_child_exits()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            for mine in (self._control, self._wake, self._wake_end):
-                mine.close()
+            for own_end in (self._control, self._wake, self._wake_end):
+                own_end.close()
             for process in self._processes.values():
                 os.close(process.trace)
             faulthandler.enable(trace)
             faulthandler.register(signal.SIGUSR2, trace)
-            # Forked copies have the same generators: give each its own, for environments that draw from global ones.
+            # Forked processes inherit equal generators: seed each of them, for environments that use the global ones.
             random.seed(order.seed)
-            np.random.seed(order.seed)  # noqa: NPY002 (environments of others may use the global generator)
+            np.random.seed(order.seed)  # noqa: NPY002 (users' environments may use the global generator)
             from arena.env_manager.child import serve
 
             make = pickle.loads(order.make or self._plans.make)
@@ -205,11 +205,11 @@ class ForkServer:
 
     def _reap(self) -> None:
         for pid in list(self._processes):
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if found:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
                 process = self._processes.pop(pid)
                 with contextlib.suppress(OSError):
-                    os.killpg(pid, signal.SIGKILL)  # what it has started and left behind
+                    os.killpg(pid, signal.SIGKILL)  # its remaining descendants
                 self._report(process, os.waitstatus_to_exitcode(status))
 
     def _report(self, process: _Process, code: int) -> None:
@@ -235,17 +235,18 @@ def _signal_name(number: int) -> str:
 
 
 def main() -> None:
-    """Read the plans from standard input, import, and serve."""
+    """Read the plan from standard input, import its modules, and serve."""
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     plans: Any = pickle.load(sys.stdin.buffer)
     for module in ("arena.env_manager.child", *plans.modules):
-        with contextlib.suppress(Exception):  # the copies will say what is wrong with it
+        with contextlib.suppress(Exception):  # the copies will report the failure
             importlib.import_module(module)
-    # From here on the closed socket tells; the kernel would go by the thread that started us, which may end earlier.
+    # From here on the closed socket signals the manager's end; the kernel would watch the thread that started us, which
+    # may end earlier.
     die_with_parent(0)
     descriptor = int(sys.argv[1])
-    sys.argv = sys.argv[:1]  # code of users that parses its arguments finds none of ours
+    sys.argv = sys.argv[:1]  # a user's code that parses its arguments must not see ours
     ForkServer(socket.socket(fileno=descriptor), plans).run()

@@ -6,17 +6,17 @@ import struct
 import time
 from typing import Any, NamedTuple
 
-# What the manager asks for; the first is the step path, and carries nothing.
+# Requests of the manager; the first one is the step path, and has no data.
 STEP, RESET, ASK, CLOSE = b"s", b"r", b"a", b"c"
-# What a copy answers: its entities; a timestep without infos, and with them; a value; an error of the asker; a fault;
-# an error in the configuration.
+# Replies of a copy: its entities; a timestep without infos, and with them; a value; an error of the caller; a fault; an
+# error in the configuration.
 HELLO, PLAIN, WITH_INFOS, VALUE, REFUSAL, FAULT, CONFIG = b"h", b"t", b"i", b"v", b"e", b"f", b"g"
 
 _HEAD = struct.Struct("<Ic")
 
 
 class PipeClosedError(Exception):
-    """The other end is gone, or takes nothing any more."""
+    """The other end has closed, or reads nothing any more."""
 
 
 class Message(NamedTuple):
@@ -41,7 +41,7 @@ class Pipe:
         """Send a message.
 
         Raises:
-          PipeClosedError: the other end is gone, or takes nothing for ``timeout`` seconds.
+          PipeClosedError: the other end has closed, or has read nothing for ``timeout`` seconds.
         """
         rest = memoryview(_HEAD.pack(len(data), kind) + data)
         until = time.monotonic() + timeout
@@ -60,10 +60,10 @@ class Pipe:
             select.select((), (self.socket,), (), left)
 
     def poll(self) -> Message | None:
-        """Return the next message where all of it has arrived, else None.
+        """Return the next message if it has arrived completely, else None.
 
         Raises:
-          PipeClosedError: the other end is gone.
+          PipeClosedError: the other end has closed.
         """
         message = self._take()
         while message is None:
@@ -80,10 +80,10 @@ class Pipe:
         return message
 
     def receive(self) -> Message:
-        """Wait for the next message, for ever: the copy's process has nothing else to do.
+        """Wait for the next message without a timeout: the copy's process has no other work.
 
         Raises:
-          PipeClosedError: the other end is gone.
+          PipeClosedError: the other end has closed.
         """
         while (message := self._take()) is None:
             try:
@@ -108,10 +108,10 @@ class Pipe:
         return Message(kind, data)
 
     def send_descriptor(self, descriptor: int) -> None:
-        """Send an open file; the other end calls ``receive_descriptor``. Nothing else is under way then.
+        """Send an open file; the other end calls ``receive_descriptor``. No other message may be in flight.
 
         Raises:
-          PipeClosedError: the other end is gone.
+          PipeClosedError: the other end has closed.
         """
         try:
             socket.send_fds(self.socket, [b"d"], [descriptor], socket.MSG_NOSIGNAL)
@@ -122,7 +122,7 @@ class Pipe:
         """Wait for an open file.
 
         Raises:
-          PipeClosedError: the other end is gone.
+          PipeClosedError: the other end has closed.
         """
         try:
             data, descriptors, _, _ = socket.recv_fds(self.socket, 1, 1)

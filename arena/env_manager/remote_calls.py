@@ -1,4 +1,4 @@
-"""Questions to an environment that are no steps: attributes and calls, by name."""
+"""Attribute reads and method calls on an environment, by name."""
 
 import traceback
 from collections.abc import Mapping
@@ -9,18 +9,18 @@ from arena.env_manager.faults import CallError
 from arena.envs.interface import Environment
 
 
-def ask(environment: Environment, what: str, name: str, args: tuple, kwargs: Mapping[str, Any]) -> Any:
-    """Return an attribute (``what`` is ``get_attr``), or what a method returns (``call``).
+def call_by_name(environment: Environment, what: str, name: str, args: tuple, kwargs: Mapping[str, Any]) -> Any:
+    """Return an attribute (``what`` is ``get_attr``), or the result of a method (``call``).
 
     Raises:
-      AttributeError: there is none of that name, neither in the environment nor in what it adapts.
+      AttributeError: neither the environment nor the one that it adapts has this name.
       CallError: the method raised.
     """
-    found = _find(environment, name)
+    attribute = _find(environment, name)
     if what == "get_attr":
-        return found
+        return attribute
     try:
-        return found(*args, **kwargs)
+        return attribute(*args, **kwargs)
     except Exception as error:
         text = "".join(traceback.format_exception(error)).rstrip()
         raise CallError(f"the call of {name!r} raised in the environment:\n{text}") from error
@@ -30,7 +30,7 @@ def _find(environment: Environment, name: str) -> Any:
     if hasattr(environment, name):
         return getattr(environment, name)
     native: Any = getattr(environment, "env", None)
-    if hasattr(native, "has_wrapper_attr"):  # Gymnasium's way through a pile of wrappers
+    if hasattr(native, "has_wrapper_attr"):  # Gymnasium's lookup through a stack of wrappers
         if native.has_wrapper_attr(name):
             return native.get_wrapper_attr(name)
     elif hasattr(native, name):

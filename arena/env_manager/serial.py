@@ -10,7 +10,7 @@ import numpy as np
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.env_manager.faults import CopyFault, Fault, RetriesSpentError, cut_short, fault_of
-from arena.env_manager.remote_calls import ask
+from arena.env_manager.remote_calls import call_by_name
 from arena.env_manager.settings import ManagerSettings, pause_before
 from arena.env_manager.slot import Slot, owned
 from arena.envs.interface import EntitySpaces, Environment, Timestep
@@ -20,33 +20,33 @@ EnvIds = int | Iterable[int] | None
 OnFault = Callable[[int, Fault], None]
 
 FAILURES = (Exception, SystemExit)
-"""What an environment's own code may raise; an interrupt from the keyboard is for us."""
+"""Exceptions of an environment's own code; a keyboard interrupt is the arena's."""
 
 
-class Answer(NamedTuple):
-    """What a copy in another process answered to a question."""
+class CallResult(NamedTuple):
+    """Result of an attribute read or method call on a copy in another process."""
 
     value: Any
 
 
 class BaseEnvManager:
-    """Holds ``env_num`` copies of an environment; what other managers do elsewhere, this one does in place.
+    """A manager of ``env_num`` copies of an environment, which this base class steps in its own process.
 
     Without ``env_id``, methods take and return one item per copy, in a list. With ``env_id`` (one index or several)
     they return a dict by index, and take either that or one item per named index.
 
-    A copy that raises or returns something wrong is replaced: its step returns the last timestep again, truncated, with
-    ``info["restarted"]`` naming the cause, and it must be reset. A reset that fails is tried again. Mistakes of the
-    caller raise at once, before any copy has moved.
+    A copy that raises or returns an invalid value is replaced: its step returns the last timestep again, truncated,
+    with ``info["restarted"]`` naming the cause, and it must be reset. A reset that fails is retried. Errors of the
+    caller raise before any copy has stepped.
 
-    ``begin_step``, ``begin_reset``, ``poll``, ``pending`` and ``result`` are the same in two halves, for an engine that
-    has something else to do meanwhile.
+    ``begin_step``, ``begin_reset``, ``poll``, ``pending`` and ``result`` are the asynchronous form, for an engine that
+    works while copies step.
 
     Attributes:
-      environments: the copies. In this process for a caller that steps them one by one (managers elsewhere have none).
-      entities: what every copy's entities see and do.
+      environments: the copies, in a serial manager, for a caller that steps them one by one; else empty.
+      entities: names and spaces of the entities of every copy.
       turn_based: whether entities may skip steps.
-      env_num: the number of copies.
+      env_num: number of copies.
       settings: timeouts and limits.
       on_fault: called with the index of a copy and its fault.
     """
@@ -63,16 +63,16 @@ class BaseEnvManager:
         settings: ManagerSettings | None = None,
         on_fault: OnFault | None = None,
     ) -> None:
-        """Make the copies.
+        """Construct the copies.
 
         Args:
-          make: makes the copy with the given index.
-          env_num: how many.
-          settings: timeouts and limits; the defaults where None.
-          on_fault: called with the index of a copy and its fault; a RetriesSpentError that it raises gives the copy up.
+          make: returns the copy with the given index.
+          env_num: number of copies.
+          settings: timeouts and limits; None for the defaults.
+          on_fault: called with the index of a copy and its fault; gives the copy up by raising a RetriesSpentError.
 
         Raises:
-          ConfigError: there are to be none, or the copies differ in their entities.
+          ConfigError: ``env_num`` is not positive, or the copies differ in their entities.
         """
         self.settings = settings or ManagerSettings()
         if env_num < 1:
@@ -89,7 +89,7 @@ class BaseEnvManager:
         self._base = [
             None if self.settings.seed is None else derive_seed(self.settings.seed, i) for i in range(env_num)
         ]
-        self._outcomes: list[Timestep | Answer | Exception | None] = [None] * env_num
+        self._outcomes: list[Timestep | CallResult | Exception | None] = [None] * env_num
         self._last: list[Timestep | None] = [None] * env_num
         try:
             self._start()
@@ -106,20 +106,20 @@ class BaseEnvManager:
         self._slots = [Slot(self.entities) for _ in range(self.env_num)]
 
     def _check_entities(self, env_id: int, entities: Iterable[EntitySpaces], turn_based: bool) -> None:
-        found = tuple(entities)
+        expected = tuple(entities)
         if not hasattr(self, "entities"):
-            self.entities, self.turn_based = found, turn_based
-        elif found != self.entities:
+            self.entities, self.turn_based = expected, turn_based
+        elif expected != self.entities:
             raise ConfigError(
-                f"expected the same entities in every environment copy, found {found} in copy {env_id} and "
+                f"expected the same entities in every environment copy, found {expected} in copy {env_id} and "
                 f"{self.entities} in copy 0"
             )
 
-    # What a user of a manager calls -----------------------------------------------------------------------------
+    # Public methods -----------------------------------------------------------------------------------------------
 
     @property
     def env_done(self) -> list[bool]:
-        """Whether each copy must be reset before it steps: its episode is over, or none was started."""
+        """Whether each copy must be reset before it steps: its episode is over, or none has begun."""
         return list(self._over)
 
     @property
@@ -129,7 +129,7 @@ class BaseEnvManager:
 
     @property
     def ready(self) -> list[int]:
-        """The copies that may step now: their episode is running, and no step of theirs is under way."""
+        """The copies that may step now: their episode is running, and they have no pending step."""
         return [i for i in range(self.env_num) if not self._over[i] and not self.pending(i)]
 
     def reset(
@@ -161,18 +161,18 @@ class BaseEnvManager:
             seed, self._seeds[i] = param.get("seed", self._seeds[i]), None
             self.begin_reset(i, seed, param.get("options"))
         self._await(ids)
-        return self._answer(env_id, self._collect(ids))
+        return self._result_for(env_id, self._collect(ids))
 
     def step(self, action: Sequence | Mapping[int, Sequence], env_id: EnvIds = None) -> Any:
         """Step all copies, or those that ``env_id`` names, each with one action per entity.
 
-        With ``settings.wait_num`` the answer is always a dict by index: of the copies that have answered first, among
-        them some that were sent off by an earlier call. The others are under way; no action is taken for them until
-        they are in an answer. ``step({}, env_id=[])`` collects without sending any.
+        With ``settings.wait_num`` the result is always a dict by index: of the copies that have finished first,
+        possibly with some that began to step in an earlier call. The others are pending; no action is accepted for them
+        until a result includes them. ``step({}, env_id=[])`` collects results without stepping any copy.
 
         Raises:
-          RuntimeError: a copy's episode is over, or was never started, or its last step is still under way.
-          ValueError: actions are missing, left over or of a wrong shape.
+          RuntimeError: a copy's episode is over or has not begun, or its last step is still pending.
+          ValueError: actions are missing, surplus or of a wrong shape.
           RetriesSpentError: a copy has failed too often.
         """
         ids = self._ids(env_id)
@@ -187,13 +187,13 @@ class BaseEnvManager:
             self.begin_step(i)
         if self.settings.wait_num is None:
             self._await(ids)
-            return self._answer(env_id, self._collect(ids))
+            return self._result_for(env_id, self._collect(ids))
         under_way = [i for i in range(self.env_num) if self._outcomes[i] is not None or self.pending(i)]
         self._await(under_way, self.settings.wait_num, self.settings.wait_timeout)
         return self._collect([i for i in under_way if not self.pending(i)])
 
     def seed(self, seeds: int | Sequence[int | None] | Mapping[int, int | None], env_id: EnvIds = None) -> None:
-        """Set the seed of the next reset, and what the seeds after a restart derive from.
+        """Set the seed of the next reset, from which seeds after a restart derive.
 
         Args:
           seeds: one per copy, by position or by index; an int seeds the copy with index i with ``seeds + i``, as
@@ -201,33 +201,36 @@ class BaseEnvManager:
           env_id: index or indices of copies.
         """
         ids = self._ids(env_id)
-        given = [seeds + i for i in ids] if isinstance(seeds, (int, np.integer)) else seeds
-        for i, seed in self._by_id(ids, given).items():
+        by_position = [seeds + i for i in ids] if isinstance(seeds, (int, np.integer)) else seeds
+        for i, seed in self._by_id(ids, by_position).items():
             self._seeds[i] = self._base[i] = None if seed is None else int(seed)
 
     def get_attr(self, name: str, env_id: EnvIds = None) -> Any:
         """Return an attribute of every copy, or of those that ``env_id`` names.
 
         Raises:
-          AttributeError: they have none of that name.
+          AttributeError: the copies have no such attribute.
         """
-        return self._ask(env_id, "get_attr", name)
+        return self._call(env_id, "get_attr", name)
 
     def call(self, name: str, *args: Any, env_id: EnvIds = None, **kwargs: Any) -> Any:
-        """Call a method of every copy, or of those that ``env_id`` names, and return what it returns.
+        """Call a method of every copy, or of those that ``env_id`` names, and return the results.
 
         Raises:
-          AttributeError: they have none of that name.
-          CallError: it raised; the copy is left as it is.
+          AttributeError: the copies have no such method.
+          CallError: the method raised; the copy is unchanged.
         """
-        return self._ask(env_id, "call", name, args, kwargs)
+        return self._call(env_id, "call", name, args, kwargs)
 
     def render(self, env_id: int = 0) -> np.ndarray | None:
-        """Return an RGB array of one copy, or None where it cannot draw."""
-        return self._ask(env_id, "call", "render")[env_id]
+        """Return an RGB array of one copy, or None if it cannot render."""
+        return self._call(env_id, "call", "render")[env_id]
 
     def close(self) -> None:
-        """Close all copies, also when one of them fails to; the first failure is raised in the end. Once."""
+        """Close all copies, even if one of them fails to close, then raise the first failure.
+
+        Later calls do nothing.
+        """
         if self._closed:
             return
         self._closed = True
@@ -240,10 +243,10 @@ class BaseEnvManager:
         if failures:
             raise failures[0]
 
-    # The same in two halves ---------------------------------------------------------------------------------------
+    # The asynchronous form ----------------------------------------------------------------------------------------
 
     def begin_reset(self, env_id: int, seed: int | None = None, options: dict | None = None) -> None:
-        """Have a copy reset; ``result`` gives its timestep."""
+        """Begin the reset of a copy; ``result`` returns its timestep."""
         if seed is not None:
             self._base[env_id] = seed
         while True:
@@ -264,7 +267,7 @@ class BaseEnvManager:
         self._outcomes[env_id] = timestep
 
     def begin_step(self, env_id: int, actions: Sequence[Any] | None = None) -> None:
-        """Have a copy step; ``result`` gives its timestep. None takes the actions that its slot holds."""
+        """Begin the step of a copy; ``result`` returns its timestep. None takes the actions in its slot."""
         slot = self._slots[env_id]
         if actions is not None:
             slot.put_actions(actions)
@@ -276,26 +279,26 @@ class BaseEnvManager:
         except FAILURES as error:
             self._outcomes[env_id] = self._failed(env_id, fault_of(error, "step"))
         else:
-            self._settle(env_id, timestep)
+            self._accept(env_id, timestep)
 
     def pending(self, env_id: int) -> bool:
-        """Whether a copy has not answered yet."""
+        """Return whether a copy has a pending step or reset."""
         return False
 
     def poll(self, timeout: float = 0.0) -> None:
-        """Take the answers that have come; wait up to ``timeout`` seconds for one where there is none yet."""
+        """Receive finished steps and resets; wait up to ``timeout`` seconds if there are none."""
 
     def result(self, env_id: int) -> Timestep:
-        """Return what a copy has answered; arrays are valid until its next step.
+        """Return the timestep of a copy; its arrays are valid until the next step.
 
         Raises:
-          CopyFault: its step failed; it is being replaced, and must be reset.
-          RetriesSpentError: it has failed too often.
+          CopyFault: its step failed; the copy is being replaced, and must be reset.
+          RetriesSpentError: the copy has failed too often.
         """
         outcome, self._outcomes[env_id] = self._outcomes[env_id], None
         if isinstance(outcome, Exception):
             raise outcome
-        assert isinstance(outcome, Timestep), f"copy {env_id} was asked for no timestep"
+        assert isinstance(outcome, Timestep), f"copy {env_id} has no timestep pending"
         return outcome
 
     def _failed(self, env_id: int, fault: Fault) -> Exception:
@@ -305,7 +308,7 @@ class BaseEnvManager:
             return spent
         return CopyFault(fault)
 
-    def _settle(self, env_id: int, timestep: Timestep) -> None:
+    def _accept(self, env_id: int, timestep: Timestep) -> None:
         self._over[env_id] = timestep.over
         if timestep.over:
             self.clear_faults(env_id)
@@ -314,10 +317,10 @@ class BaseEnvManager:
     # Faults -------------------------------------------------------------------------------------------------------
 
     def recover(self, env_id: int, fault: Fault) -> None:
-        """Replace a copy that failed (or keep it, with ``retry: reset``); it must be reset.
+        """Replace a copy that failed (or reset it, with ``retry: reset``); it must be reset.
 
         Raises:
-          RetriesSpentError: it has failed too often.
+          RetriesSpentError: the copy has failed too often.
         """
         self._over[env_id] = True
         pause = self._count_fault(env_id, fault)
@@ -336,7 +339,7 @@ class BaseEnvManager:
                 pause = self._count_fault(env_id, fault_of(error, "constructor"))
 
     def restart(self, env_id: int, make: Callable[[int], Environment] | None = None) -> None:
-        """Replace a copy without its fault, by one that ``make`` makes from now on; it must be reset."""
+        """Replace a copy that has not failed by one that ``make`` returns, now and later; it must be reset."""
         self._makes[env_id] = make or self._makes[env_id]
         self._over[env_id] = True
         self._replace(env_id, 0.0)
@@ -349,11 +352,11 @@ class BaseEnvManager:
         self.environments[env_id] = environment
 
     def clear_faults(self, env_id: int) -> None:
-        """Note that a copy has finished an episode: its faults in a row begin anew."""
+        """Reset the count of a copy's consecutive faults after a finished episode."""
         self._in_a_row[env_id] = 0
 
     def _count_fault(self, env_id: int, fault: Fault) -> float:
-        """Count a fault; return the seconds to wait before trying again."""
+        """Count a fault; return the seconds to wait before the next attempt."""
         self.on_fault(env_id, fault)
         self._ever[env_id] += 1
         self._in_a_row[env_id] += 1
@@ -374,26 +377,26 @@ class BaseEnvManager:
     # Helpers ------------------------------------------------------------------------------------------------------
 
     def _await(self, ids: Sequence[int], number: int | None = None, timeout: float | None = None) -> None:
-        """Return once ``number`` of these copies have answered (all where None), or one has and the time is up."""
-        wanted = len(ids) if number is None else min(number, len(ids))
+        """Wait until ``number`` of these copies have finished (None: all), or one has and the timeout is over."""
+        required = len(ids) if number is None else min(number, len(ids))
         until = None if timeout is None else time.monotonic() + timeout
-        while (answered := sum(not self.pending(i) for i in ids)) < wanted:
+        while (answered := sum(not self.pending(i) for i in ids)) < required:
             left = 0.5 if until is None else until - time.monotonic()
             if left <= 0 and answered:
                 return
             self.poll(min(max(left, 0.001), 0.5))
 
     def _collect(self, ids: Iterable[int]) -> dict[int, Timestep]:
-        """Take all answers, and only then raise where a copy is given up: the others stay usable."""
-        found, failure = {}, None
+        """Return all timesteps; if a copy is given up, raise only afterwards, so that the others stay usable."""
+        timesteps, failure = {}, None
         for i in ids:
             try:
-                found[i] = self._received(i)
+                timesteps[i] = self._received(i)
             except RetriesSpentError as error:
                 failure = error
         if failure is not None:
             raise failure
-        return found
+        return timesteps
 
     def _received(self, env_id: int) -> Timestep:
         try:
@@ -407,14 +410,16 @@ class BaseEnvManager:
         self._last[env_id] = timestep
         return timestep
 
-    def _ask(self, env_id: EnvIds, what: str, name: str, args: tuple = (), kwargs: Mapping[str, Any] = {}) -> Any:
+    def _call(self, env_id: EnvIds, what: str, name: str, args: tuple = (), kwargs: Mapping[str, Any] = {}) -> Any:
         ids = self._ids(env_id)
         for i in ids:
             self._check_settled(i)
-        return self._answer(env_id, self._asked(ids, what, name, args, kwargs))
+        return self._result_for(env_id, self._call_copies(ids, what, name, args, kwargs))
 
-    def _asked(self, ids: list[int], what: str, name: str, args: tuple, kwargs: Mapping[str, Any]) -> dict[int, Any]:
-        return {i: ask(self.environments[i], what, name, args, kwargs) for i in ids}
+    def _call_copies(
+        self, ids: list[int], what: str, name: str, args: tuple, kwargs: Mapping[str, Any]
+    ) -> dict[int, Any]:
+        return {i: call_by_name(self.environments[i], what, name, args, kwargs) for i in ids}
 
     def _check_settled(self, env_id: int) -> None:
         if self.pending(env_id) or self._outcomes[env_id] is not None:
@@ -446,5 +451,5 @@ class BaseEnvManager:
             raise ValueError(f"expected one item for each of the environment copies {ids}, found {len(items)}")
         return dict(zip(ids, items, strict=True))
 
-    def _answer(self, env_id: EnvIds, by_id: dict[int, Any]) -> Any:
+    def _result_for(self, env_id: EnvIds, by_id: dict[int, Any]) -> Any:
         return list(by_id.values()) if env_id is None else by_id

@@ -43,9 +43,9 @@ class FaultSettings(Model):
 
 
 class ManagerSettings(FaultSettings):
-    """The options of an environment manager.
+    """Options of an environment manager.
 
-    ``step`` of a manager returns after ``wait_timeout``, if at least one copy has answered. A serial manager cannot
+    A manager's ``step`` returns after ``wait_timeout`` if at least one copy has finished. A serial manager cannot
     enforce timeouts, nor ``memory_limit``.
     """
 
@@ -63,14 +63,14 @@ class ManagerSettings(FaultSettings):
 
     @classmethod
     def of(cls, faults: FaultSettings, seed: int) -> "ManagerSettings":
-        """Return the settings of a manager that treats faults so."""
+        """Return the settings of a manager with these fault settings."""
         return cls(**{name: getattr(faults, name) for name in FaultSettings.model_fields}, seed=seed)
 
 
 MAX_BACKOFF = 5.0
-"""Longest pause before a replacement: a simulator's license server or port may need so long to come back."""
+"""Longest pause before a replacement: a simulator's license server or port may take that long to come back."""
 
 
 def pause_before(settings: ManagerSettings, faults: int) -> float:
-    """Return how long to wait before the replacement after so many faults in a row; the first one comes at once."""
+    """Return the seconds to wait before a replacement after ``faults`` consecutive faults; 0 for the first one."""
     return 0.0 if faults < 2 else min(settings.backoff * 2.0 ** (faults - 2), MAX_BACKOFF)

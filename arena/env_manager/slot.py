@@ -1,4 +1,4 @@
-"""One copy's place in memory: its actions and its latest timestep, as arrays that two processes may share."""
+"""Memory of one copy: its actions and its latest timestep, as arrays that two processes may share."""
 
 from collections.abc import Callable, Sequence
 from math import isnan
@@ -22,14 +22,14 @@ from arena.protocol.wire import (
 
 
 class Slot:
-    """The actions for one copy and its timestep.
+    """The actions of one copy and its timestep.
 
     Attributes:
-      size: bytes of memory that it needs.
+      size: bytes that it needs.
     """
 
     def __init__(self, entities: Sequence[EntitySpaces], memory: np.ndarray | None = None) -> None:
-        """Lay it out in ``memory`` (bytes ``[size]``, aligned), or in memory of its own."""
+        """Lay the arrays out in ``memory`` (bytes ``[size]``, aligned), or allocate them."""
         blocks = blocks_of(entities)
         record = make_observation_message(blocks, 1, memory)
         start = aligned(record.buffer.size)
@@ -70,7 +70,7 @@ class Slot:
         """Write one action per entity.
 
         Raises:
-          ValueError: there are too few or too many, or one has the wrong shape.
+          ValueError: their number is wrong, or one has the wrong shape.
         """
         if len(actions) != len(self._writers):
             raise ValueError(f"expected {len(self._writers)} actions, one for each entity, found {len(actions)}")
@@ -85,7 +85,7 @@ class Slot:
         """Write a timestep, without its infos.
 
         Raises:
-          ShapeError: it does not fit the spaces.
+          ShapeError: an array does not fit its space.
           NotANumberError: an observation is NaN, or a reward is not finite.
           NoActionError: an entity that acts has no allowed action.
         """
@@ -108,7 +108,7 @@ class Slot:
                 if acting[entity] and self._is_empty[entity](mask):
                     raise NoActionError(self._names[entity])
         for reward in rewards:
-            if reward - reward != 0:  # cheaper than to ask whether it is finite
+            if reward - reward != 0:  # cheaper than math.isfinite
                 raise NotANumberError(f"the environment returned a reward that is not finite: {reward}")
         for has_nan, flat in self._checks:
             if has_nan():
@@ -130,19 +130,20 @@ class Slot:
 
 
 _FEW = 64
-"""Floats up to which comparing memory with itself takes less time than NumPy needs to begin."""
+"""Number of floats up to which comparing memory with itself takes less time than a call of NumPy."""
 
 
 def nan_check(flat: np.ndarray) -> Callable[[], bool]:
-    """Return what says whether a flat array of floats, not empty, holds a NaN at the moment."""
-    if flat.size <= _FEW and flat.dtype.char in "efd":  # longer ones a memory view cannot read
+    """Return a function that reports whether a flat, non-empty array of floats currently contains a NaN."""
+    if flat.size <= _FEW and flat.dtype.char in "efd":  # a memory view cannot read longer types
         memory = flat.data
-        return lambda: memory != memory  # number by number; NaN alone is not equal to itself
-    return lambda: isnan(flat.item(flat.argmax()))  # the largest would be it; a fifth of the time of isnan and any
+        return lambda: memory != memory  # element-wise; only NaN differs from itself
+    # argmax returns a NaN if there is one; a fifth of the time of isnan and any
+    return lambda: isnan(flat.item(flat.argmax()))
 
 
 def owned(timestep: Timestep) -> Timestep:
-    """Return a timestep that stays as it is, whatever happens to the memory that it was read from."""
+    """Return a deep copy of a timestep, independent of the memory that it was read from."""
 
     def copied(view: np.ndarray) -> Any:
         return view.copy() if view.ndim else view[()]

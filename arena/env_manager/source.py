@@ -1,4 +1,4 @@
-"""Where copies of a configured environment come from: names and settings, which any process can make one of."""
+"""Picklable constructors of a configured environment: names and settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from arena.envs.interface import Environment
 
 @dataclass(frozen=True)
 class EnvironmentSource:
-    """Makes copies of one environment.
+    """Constructor of the copies of one environment.
 
     Attributes:
       use, settings: of the environment, as in the configuration.
@@ -22,10 +22,10 @@ class EnvironmentSource:
     wrappers: Sequence[tuple[str, Mapping[str, Any]]] = ()
 
     def __call__(self, env_id: int) -> Environment:
-        """Make a copy; all of them are alike."""
+        """Return a copy; all copies are constructed alike."""
         return registry.make_environment(self.use, self.settings, self.wrappers)
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """What to import before copies are forked, so that each has it already."""
+        """Return the modules to import before copies are forked, so that the copies share them."""
         return "arena.envs.factory", *(("ale_py",) if self.use.startswith("gymnasium:ALE/") else ())

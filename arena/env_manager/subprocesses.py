@@ -1,4 +1,4 @@
-"""The manager of copies in processes of their own: they step side by side, and none of them can block or harm us."""
+"""The manager of copies in subprocesses: they step in parallel, and none of them can block or harm this process."""
 
 import contextlib
 import math
@@ -33,7 +33,7 @@ from arena.env_manager.pipe import (
     PipeClosedError,
     pair,
 )
-from arena.env_manager.serial import Answer, BaseEnvManager, OnFault
+from arena.env_manager.serial import BaseEnvManager, CallResult, OnFault
 from arena.env_manager.settings import ManagerSettings
 from arena.env_manager.slot import Slot
 from arena.envs.interface import Environment
@@ -41,12 +41,12 @@ from arena.system.open_files import make_room
 from arena.system.shared_memory import map_memory, new_memory
 
 STARTING, FREE, BUSY, RESTING, SPENT = "start", "free", "busy", "resting", "spent"
-"""A copy's process is being made; waits for us; works; will be started at ``deadline``; is given up."""
+"""State of a copy: its process starts; idle; stepping; to be started at ``deadline``; given up."""
 
 NEVER = math.inf
 
 MAILBOX_INTERVAL = 0.005
-"""Seconds between two looks at the deadlines while answers keep coming."""
+"""Seconds between two checks of the deadlines while replies keep arriving."""
 
 FILES_OF_PROCESS, FILES_OF_COPY = 128, 2
 """Open files of a rank with its connections to other ranks, and those of each copy: its pipe and its memory."""
@@ -55,13 +55,13 @@ CLOSING_TIME = 2.0
 """Seconds that environments get to close themselves."""
 
 STILL_THERE = ("raised", "contract", "shape", "nan", "mask")
-"""Faults after which the process is as good as before."""
+"""Faults that do not require a new process."""
 
 NAMES = {STEP: "step", RESET: "reset", ASK: "call"}
 
 
 def check_open_files(copies: int) -> None:
-    """Check that a process may open the files that copies in processes of their own need; raise its limit if it can.
+    """Check that this process may open the files that ``copies`` subprocesses need; raise its limit if possible.
 
     Raises:
       ConfigError: the system does not allow so many.
@@ -77,33 +77,33 @@ def check_open_files(copies: int) -> None:
 
 
 class _Copy:
-    """What the manager knows of one copy.
+    """The manager's state of one copy.
 
     Attributes:
       state: of its process.
-      asked: what it is to do for us (also where its process is not there yet), or None.
-      deadline: when to do something about it.
-      broken: the fault that ended its episode while it was asked for nothing.
-      wanted: seed and options of the reset that is asked for.
+      request: the pending request (possibly before the process exists), or None.
+      deadline: time of the next timeout or restart.
+      broken: the fault that ended its episode while no request was pending.
+      reset_arguments: seed and options of the pending reset.
     """
 
     def __init__(self, env_id: int) -> None:
         self.env_id = env_id
         self.state = RESTING
-        self.asked: bytes | None = None
+        self.request: bytes | None = None
         self.deadline = NEVER
         self.key = -1
         self.pipe: Pipe | None = None
         self.broken: Fault | None = None
-        self.wanted: tuple[int | None, dict | None] = (None, None)
+        self.reset_arguments: tuple[int | None, dict | None] = (None, None)
 
 
 class SubprocessEnvManager(BaseEnvManager):
-    """Each copy has a process of its own, forked by a fork server that knows nothing of MPI.
+    """A manager that runs each copy in a process of its own, forked by a fork server without MPI.
 
-    Actions, observations and rewards lie in shared memory. A copy that raises, exits, is killed, hangs past a timeout,
-    returns something wrong or holds too much memory is replaced; nothing waits for it longer than its timeouts say.
-    When this process ends, however that happens, so do they.
+    Actions, observations and rewards lie in shared memory. A copy that raises, exits, is killed, exceeds a timeout or
+    the memory limit, or returns an invalid value is replaced; no call waits for it longer than its timeouts. All
+    processes end with this one, however it ends.
     """
 
     def __init__(
@@ -113,18 +113,19 @@ class SubprocessEnvManager(BaseEnvManager):
         settings: ManagerSettings | None = None,
         on_fault: OnFault | None = None,
     ) -> None:
-        """Start the processes, and wait until all copies are made.
+        """Start the processes, and wait until all copies are constructed.
 
         Args:
-          make: makes the copy with the given index; it travels by cloudpickle. Names of modules to import before any
-            copy is forked may stand in its attribute ``modules``.
-          env_num: how many.
-          settings: timeouts and limits; the defaults where None.
-          on_fault: called with the index of a copy and its fault; a RetriesSpentError that it raises gives the copy up.
+          make: returns the copy with the given index; it is sent by cloudpickle. Its attribute ``modules`` may name
+            modules to import before any process is forked.
+          env_num: number of copies.
+          settings: timeouts and limits; None for the defaults.
+          on_fault: called with the index of a copy and its fault; gives the copy up by raising a RetriesSpentError.
 
         Raises:
-          ConfigError: there are to be none, the copies differ in their entities, or one cannot be made as configured.
-          RetriesSpentError: a copy cannot be made for another reason.
+          ConfigError: ``env_num`` is not positive, the copies differ in their entities, or their configuration is
+            invalid.
+          RetriesSpentError: a copy cannot be constructed for another reason.
         """
         self._copies = [_Copy(i) for i in range(env_num)]
         self._by_descriptor: dict[int, _Copy] = {}
@@ -135,7 +136,7 @@ class SubprocessEnvManager(BaseEnvManager):
         super().__init__(make, env_num, settings, on_fault)
 
     def _start(self) -> None:
-        self._slots: list[Slot] = [None] * self.env_num  # type: ignore[list-item]  # made when the entities are known
+        self._slots: list[Slot] = [None] * self.env_num  # type: ignore[list-item]  # filled when the entities are known
         check_open_files(self.env_num)
         make = self._makes[0]
         self._plans = ForkServerPlan(
@@ -150,21 +151,21 @@ class SubprocessEnvManager(BaseEnvManager):
             if isinstance(outcome, Exception):
                 raise outcome
 
-    # What the engine and the public methods call ------------------------------------------------------------------
+    # Methods for the engine and the public methods ----------------------------------------------------------------
 
     def begin_reset(self, env_id: int, seed: int | None = None, options: dict | None = None) -> None:
-        """Have a copy reset; ``result`` gives its timestep."""
+        """Begin the reset of a copy; ``result`` returns its timestep."""
         copy = self._copies[env_id]
         if seed is not None:
             self._base[env_id] = seed
-        copy.asked, copy.wanted, copy.broken = RESET, (seed, options), None
+        copy.request, copy.reset_arguments, copy.broken = RESET, (seed, options), None
         if copy.state == FREE:
             self._send_reset(copy)
         elif copy.state == SPENT:
             self._launch(copy)
 
     def begin_step(self, env_id: int, actions: Sequence[Any] | None = None) -> None:
-        """Have a copy step; ``result`` gives its timestep. None takes the actions that its slot holds."""
+        """Begin the step of a copy; ``result`` returns its timestep. None takes the actions in its slot."""
         if actions is not None:
             self._slots[env_id].put_actions(actions)
         copy = self._copies[env_id]
@@ -176,11 +177,11 @@ class SubprocessEnvManager(BaseEnvManager):
             self._send(copy, STEP, b"", self.settings.step_timeout)
 
     def pending(self, env_id: int) -> bool:
-        """Whether a copy has not answered yet."""
-        return self._copies[env_id].asked is not None
+        """Return whether a copy has a pending step or reset."""
+        return self._copies[env_id].request is not None
 
     def poll(self, timeout: float = 0.0) -> None:
-        """Take the answers that have come; wait up to ``timeout`` seconds for one where there is none yet."""
+        """Receive finished steps and resets; wait up to ``timeout`` seconds if there are none."""
         events = self._poller.poll(0)
         if not events and timeout > 0:
             nearest = min(copy.deadline for copy in self._copies)
@@ -198,24 +199,24 @@ class SubprocessEnvManager(BaseEnvManager):
                     self._on_timeout(copy)
 
     def recover(self, env_id: int, fault: Fault) -> None:
-        """Replace a copy whose timestep turned out to be of no use; it must be reset."""
+        """Replace a copy that returned an invalid timestep; it must be reset."""
         self._fail(self._copies[env_id], fault)
 
     def restart(self, env_id: int, make: Callable[[int], Environment] | None = None) -> None:
-        """Replace a copy without its fault, by one that ``make`` makes from now on; it must be reset."""
+        """Replace a copy that has not failed by one that ``make`` returns, now and later; it must be reset."""
         if make is not None:
             self._own_makes[env_id] = cloudpickle.dumps(make)
         copy = self._copies[env_id]
         self._end(copy)
-        copy.asked = copy.broken = self._outcomes[env_id] = None
+        copy.request = copy.broken = self._outcomes[env_id] = None
         self._over[env_id] = True
         self._launch(copy)
 
     def close(self) -> None:
-        """Close all copies and end their processes, at once where they take too long; once.
+        """Close all copies, kill processes that do not close in time. Later calls do nothing.
 
         Raises:
-          CallError: an environment could not close itself.
+          CallError: an environment failed to close.
         """
         if self._closed:
             return
@@ -242,28 +243,30 @@ class SubprocessEnvManager(BaseEnvManager):
         if failures:
             raise CallError(f"an environment could not close itself:\n{failures[0]}")
 
-    def _asked(self, ids: list[int], what: str, name: str, args: tuple, kwargs: Mapping[str, Any]) -> dict[int, Any]:
+    def _call_copies(
+        self, ids: list[int], what: str, name: str, args: tuple, kwargs: Mapping[str, Any]
+    ) -> dict[int, Any]:
         data = cloudpickle.dumps((what, name, args, dict(kwargs)))
         while any(self._copies[i].state not in (FREE, SPENT) for i in ids):
             self.poll(0.5)
         for i in ids:
             self._send(self._copies[i], ASK, data, self.settings.step_timeout)
         self._await(ids)
-        found, failure = {}, None
+        values, failure = {}, None
         for i in ids:
             outcome, self._outcomes[i] = self._outcomes[i], None
             if isinstance(outcome, Exception):
                 failure = failure or outcome
-            elif isinstance(outcome, Answer):
-                found[i] = outcome.value
+            elif isinstance(outcome, CallResult):
+                values[i] = outcome.value
         if failure is not None:
             raise failure
-        return found
+        return values
 
     # Orders -------------------------------------------------------------------------------------------------------
 
     def _send(self, copy: _Copy, kind: bytes, data: bytes, timeout: float) -> None:
-        copy.asked = kind
+        copy.request = kind
         if copy.pipe is None:
             self._fail(copy, Fault("killed", "its process is gone"))
             return
@@ -276,10 +279,10 @@ class SubprocessEnvManager(BaseEnvManager):
         copy.deadline = time.monotonic() + timeout
 
     def _send_reset(self, copy: _Copy) -> None:
-        self._send(copy, RESET, pickle.dumps(copy.wanted), self.settings.reset_timeout)
+        self._send(copy, RESET, pickle.dumps(copy.reset_arguments), self.settings.reset_timeout)
 
     def _launch(self, copy: _Copy) -> None:
-        """Order a process for a copy."""
+        """Request a process for a copy."""
         self._keys += 1
         copy.key = self._keys
         seed = self.settings.seed
@@ -295,7 +298,7 @@ class SubprocessEnvManager(BaseEnvManager):
                 self._fork_server.start(
                     Start(copy.key, copy.env_id, seed, self._own_makes[copy.env_id]), theirs.fileno()
                 )
-            except OSError:  # it has hundreds of orders already, or has just died
+            except OSError:  # its queue is full, or it has just died
                 ours.close()
                 copy.state, copy.deadline = RESTING, time.monotonic() + 0.02
                 return
@@ -326,12 +329,12 @@ class SubprocessEnvManager(BaseEnvManager):
         if kind in (PLAIN, WITH_INFOS):
             infos = pickle.loads(data) if kind == WITH_INFOS else None
             self._release(copy)
-            self._settle(copy.env_id, self._slots[copy.env_id].timestep(infos))
+            self._accept(copy.env_id, self._slots[copy.env_id].timestep(infos))
         elif kind == HELLO:
             self._on_ready(copy, *pickle.loads(data))
         elif kind == VALUE:
             self._release(copy)
-            self._outcomes[copy.env_id] = Answer(pickle.loads(data))
+            self._outcomes[copy.env_id] = CallResult(pickle.loads(data))
         elif kind == REFUSAL:
             self._release(copy)
             unknown, text = pickle.loads(data)
@@ -342,16 +345,16 @@ class SubprocessEnvManager(BaseEnvManager):
             raise ConfigError(data.decode())
 
     def _release(self, copy: _Copy) -> None:
-        copy.state, copy.asked, copy.deadline = FREE, None, NEVER
+        copy.state, copy.request, copy.deadline = FREE, None, NEVER
 
     def _on_ready(self, copy: _Copy, entities: tuple, turn_based: bool) -> None:
-        """Give a copy that has been made the memory to share, and what was asked of it meanwhile."""
+        """Give a constructed copy its shared memory, and send it the request that waits."""
         self._check_entities(copy.env_id, entities, turn_based)
         assert copy.pipe is not None
         size = Slot(self.entities).size
         descriptor = new_memory(size)
         try:
-            # New memory for each process: an old one that is dying may still write into its own.
+            # Allocate new memory for each process: an old process that is ending may still write to its own.
             self._slots[copy.env_id] = Slot(self.entities, map_memory(descriptor, size))
             copy.pipe.send_descriptor(descriptor)
         except PipeClosedError:
@@ -360,24 +363,24 @@ class SubprocessEnvManager(BaseEnvManager):
         finally:
             os.close(descriptor)
         copy.state, copy.deadline = FREE, NEVER
-        if copy.asked == RESET:
+        if copy.request == RESET:
             self._send_reset(copy)
 
     # Faults -------------------------------------------------------------------------------------------------------
 
     def _on_exit(self, copy: _Copy) -> None:
-        """See to a process whose pipe has ended."""
+        """Handle the end of a copy's process."""
         assert self._fork_server is not None
         ended = self._fork_server.end_of(copy.key)
         text = "its process is gone" if ended is None else ended.text
-        method = "constructor" if copy.state == STARTING else METHODS.get(copy.asked or b"", "")
+        method = "constructor" if copy.state == STARTING else METHODS.get(copy.request or b"", "")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         fault = Fault("killed" if ended is None else ended.what, text, method, lines[-1] if lines else "", "ended")
         self._disconnect(copy)
         self._fail(copy, fault)
 
     def _on_timeout(self, copy: _Copy) -> None:
-        """Do what is due at a copy's deadline."""
+        """Handle the deadline of a copy."""
         if copy.state == RESTING:
             self._launch(copy)
             return
@@ -385,16 +388,16 @@ class SubprocessEnvManager(BaseEnvManager):
         if copy.state == STARTING:
             what, allowed = "start", settings.start_timeout
         else:
-            assert copy.asked is not None
-            what = NAMES[copy.asked]
-            allowed = settings.reset_timeout if copy.asked == RESET else settings.step_timeout
+            assert copy.request is not None
+            what = NAMES[copy.request]
+            allowed = settings.reset_timeout if copy.request == RESET else settings.step_timeout
         where = self._end(copy)
         cause = f"took longer than {allowed:g} s ({what}_timeout)"
         method = "constructor" if what == "start" else what
         self._fail(copy, Fault("hung", f"{where}\nits {what} {cause}".lstrip(), method, cause, "hung"))
 
     def _end(self, copy: _Copy) -> str:
-        """End a copy's process; return where it was, as far as it can be told."""
+        """End a copy's process; return its last stack, as far as it is known."""
         if copy.pipe is None or self._fork_server is None:
             return ""
         self._disconnect(copy)
@@ -402,31 +405,31 @@ class SubprocessEnvManager(BaseEnvManager):
         return "" if ended is None else ended.text
 
     def _fail(self, copy: _Copy, fault: Fault) -> None:
-        """Say what a fault means for what was asked, and see to the replacement."""
-        i, asked = copy.env_id, copy.asked
+        """Resolve the pending request with a fault, and arrange the replacement."""
+        i, request = copy.env_id, copy.request
         episode = not self._over[i]
         try:
             pause = self._count_fault(i, fault)
         except RetriesSpentError as spent:
             self._end(copy)
-            copy.state, copy.asked, copy.deadline = SPENT, None, NEVER
+            copy.state, copy.request, copy.deadline = SPENT, None, NEVER
             self._over[i] = True
             self._outcomes[i] = spent
             return
-        if asked == STEP:
+        if request == STEP:
             self._outcomes[i] = CopyFault(fault)
-        elif asked == ASK:
+        elif request == ASK:
             self._outcomes[i] = CallError(f"environment copy {i} is being replaced: {fault.text}")
-        if asked == RESET:
-            copy.wanted = self.next_seed(i), copy.wanted[1]
+        if request == RESET:
+            copy.reset_arguments = self.next_seed(i), copy.reset_arguments[1]
         else:
-            copy.asked = None
-            # An episode that broke off while nobody asked is told of with its next step.
-            copy.broken = fault if episode and asked != STEP else None
+            copy.request = None
+            # A fault that happened while no request was pending is reported by the next step.
+            copy.broken = fault if episode and request != STEP else None
             self._over[i] = copy.broken is None
         if self.settings.retry == "reset" and fault.what in STILL_THERE and copy.pipe is not None:
             copy.state, copy.deadline = FREE, NEVER
-            if asked == RESET:
+            if request == RESET:
                 self._send_reset(copy)
             return
         self._end(copy)

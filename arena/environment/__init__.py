@@ -1,5 +1,5 @@
 """The environment process: it steps the copies of one environment and serves the seats of its match.
 
 Here belong its loop, its jobs, its episodes, and the messages that it fills.
-Not here: how copies are run (env_manager), and environments themselves (envs).
+Not here: managers of copies (env_manager), and environments themselves (envs).
 """

@@ -1,4 +1,4 @@
-"""Keeps batches of copies in processes of their own going side by side, while others are served."""
+"""Pipelining of batches of copies in subprocesses: some step while others are served."""
 
 import math
 import time
@@ -9,17 +9,17 @@ from arena.comms import MatchChannel
 from arena.env_manager import BaseEnvManager
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 2e-5, 5e-4
-"""Seconds between two looks at both sides, copies and seats, while both may have news: from one to the other."""
+"""Seconds between two polls of copies and seats while both may have news."""
 
 LOOK_UP = 0.05
-"""Seconds after which the waiter may see to something else."""
+"""Seconds after which the waiter may do housekeeping."""
 
 
 class AsyncBatches:
-    """Sends batches off as soon as their seats have acted, and says which one is back or needs attention.
+    """Dispatches batches as soon as their seats have acted, and returns the next one to serve.
 
     Attributes:
-      late: copies without which their batch is back: they are still at what they were asked to do.
+      late: copies that had not answered when their batch was returned; their request is still pending.
     """
 
     def __init__(
@@ -32,32 +32,32 @@ class AsyncBatches:
         waiter: Waiter,
         patience: float | None,
     ) -> None:
-        """Dispatch.
+        """Begin to dispatch.
 
         Args:
-          channel: to the seats.
-          manager: of the copies.
-          slices: the copies of each batch.
-          send_off: has a batch's copies step; False where the batch is to be served at once instead.
-          housekeeping: what to see to meanwhile.
-          waiter: how to wait, for how long at most.
-          patience: seconds after which a batch is back without copies that have not answered; None waits for all.
+          channel: channel to the seats.
+          manager: manager of the copies.
+          slices: copies of each batch.
+          send_off: begins the steps of a batch's copies; returns False if the batch must be served first.
+          housekeeping: called during waits.
+          waiter: bounded waits of this rank.
+          patience: seconds after which a batch is returned without copies that have not answered; None waits for all.
         """
         self._channel, self._manager, self._dispatch = channel, manager, send_off
         self._numbers = [range(s.start, s.stop) for s in slices]
         self.late: set[int] = set()
-        self._away: dict[int, float] = {}  # since when
+        self._away: dict[int, float] = {}  # batch -> start of its step
         self._patience = math.inf if patience is None else patience
         self._found = 0
-        # Spinning would take a core from the copies.
+        # Polling without a pause would take a core from the copies.
         self._waiter = waiter.like(spin=0.0, yielding=0.0, on_idle=housekeeping)
 
     def next_batch(self) -> int:
-        """Return a batch whose copies have all answered, or that is to be served at once."""
-        self._waiter.until(self._look, self._missing)
+        """Return a batch in which all copies have answered, or that must be served first."""
+        self._waiter.until(self._poll, self._missing)
         return self._found
 
-    def _look(self) -> bool:
+    def _poll(self) -> bool:
         until = time.monotonic() + LOOK_UP
         pause = SHORTEST_PAUSE
         while True:
@@ -86,7 +86,7 @@ class AsyncBatches:
                 return False
 
     def _has_answered(self, batch: int) -> bool:
-        """Whether all copies of a batch have answered, or those for which it still waits; at least one has."""
+        """Return whether all copies of a batch have answered, or at least one of them has and the patience is over."""
         numbers = self._numbers[batch]
         pending = [number for number in numbers if self._manager.pending(number)]
         if pending:

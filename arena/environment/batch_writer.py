@@ -1,4 +1,4 @@
-"""What the seats of a match are told of one batch of its copies, in the memory that is sent to them."""
+"""Observation messages of one batch of copies, for all seats of a match."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from arena.protocol.wire import STEADY, Block, ObservationMessage, SlotWriter, s
 
 
 class _SeatRecord(NamedTuple):
-    """One seat's record, with flat memory views (cheaper to assign to than arrays)."""
+    """One seat's message, with flat memory views (cheaper to assign to than arrays)."""
 
     record: ObservationMessage
     rewards: "memoryview[float]"
@@ -27,17 +27,17 @@ class _SeatRecord(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where one entity of one copy is told of.
+    """Location of one entity of one copy in its seat's message.
 
     Attributes:
-      entity: its index.
-      view, shape: the array in which its observation lies, where it is a single one, and its shape; else None.
+      entity: index of the entity.
+      view, shape: array of its observation and its shape, if the observation is a single array; else None.
       write: writes any observation.
-      mask: of its actions.
-      is_empty: whether flags of a mask leave a choice without an allowed action.
-      rewards: of the seat that plays it.
-      seat: the record of that seat.
-      offset: its place in that record's flat views.
+      mask: array of its action mask.
+      is_empty: returns whether a mask leaves a choice without an allowed action.
+      rewards: rewards of its seat.
+      seat: message of its seat.
+      offset: its index in the message's flat views.
     """
 
     entity: int
@@ -52,14 +52,14 @@ class _Place(NamedTuple):
 
 
 class SteadySlot(NamedTuple):
-    """Where a copy of one entity is told of in a plain step: there is nothing to tell but observation and reward.
+    """Views into the message for a copy with one entity: the fast path of a steady step.
 
     Attributes:
-      observation: the array for it.
-      rewards, offset: a flat view, and the place in it.
-      steady: by copy, whether the step before was plain too, so that no flag changes.
+      observation: array of the observation.
+      rewards, offset: flat view, and the index in it.
+      steady: by copy, whether the previous step was steady too, so that no flag changes.
       copy: index in ``steady``.
-      tells_infos: whether the seat reads them.
+      tells_infos: whether the seat reads infos.
     """
 
     observation: np.ndarray
@@ -71,11 +71,11 @@ class SteadySlot(NamedTuple):
 
 
 class BatchWriter:
-    """The records of all seats for one batch of copies, which are numbered from 0 here.
+    """Writer of the messages of all seats for one batch of copies, which are numbered from 0 here.
 
     Attributes:
-      copies: how many they are.
-      sides: what goes beside the records of the seats that read infos, where there is something.
+      copies: number of copies.
+      sides: side messages of the seats that read infos, if any.
     """
 
     def __init__(
@@ -88,21 +88,21 @@ class BatchWriter:
         readers: Collection[int],
         looks_for_nan: bool,
     ) -> None:
-        """Take the memory.
+        """Prepare the views.
 
         Args:
-          records: of each seat.
-          seats: the entities of each seat.
-          blocks: of each seat.
-          entities: of the environment.
+          records: message of each seat.
+          seats: entities of each seat.
+          blocks: blocks of each seat.
+          entities: names and spaces of the environment's entities.
           readers: the seats that read infos.
-          looks_for_nan: whether nobody has looked at the observations yet.
+          looks_for_nan: whether observations have not been checked for NaN yet.
         """
         self.copies = int(records[0].rewards.shape[0])
         self.sides: dict[int, StepInfos] = {}
         self._seats, self._readers = seats, tuple(readers)
         self._voided = self._plain = self._said_plain = self._said_sides = False
-        # Of a copy's last timestep: whether everybody acted, and whether nothing else was to be said either.
+        # Of a copy's last timestep: whether every entity acted, and whether no other flag was set.
         self._acted, self._steady = [False] * self.copies, [False] * self.copies
         self._names = [entity.name for entity in entities]
         self._all, self._none = (True,) * len(entities), (False,) * len(entities)
@@ -124,7 +124,7 @@ class BatchWriter:
         return [(array if copy is None else array[copy]).reshape(-1) for array in floats]
 
     def begin(self) -> None:
-        """Begin what is told after an exchange."""
+        """Begin the messages of an exchange."""
         self._plain = True
         if self.sides:
             self.sides = {}
@@ -134,8 +134,8 @@ class BatchWriter:
                 seat.record.void.fill(False)
 
     def finish(self) -> None:
-        """End what is told after an exchange."""
-        plain = self._plain and False not in self._acted  # a copy that rests may not have been written to
+        """Complete the messages of an exchange."""
+        plain = self._plain and False not in self._acted  # the arrays of an idle copy may be unwritten
         if plain is not self._said_plain:
             self._said_plain = plain
             for seat in self._records:
@@ -156,12 +156,12 @@ class BatchWriter:
         observations, rewards, terminated, truncated, infos, acting, masks, ended = timestep
         for entity, view, shape, write, mask, is_empty, paid, _, offset in self._places[copy]:
             seen = observations[entity]
-            if type(seen) is np.ndarray and seen.shape == shape:  # as ``write`` would, without the call
+            if type(seen) is np.ndarray and seen.shape == shape:  # inlined ``write``, for speed
                 view[...] = seen
             else:
                 write(seen)
             paid[offset] = reward = rewards[entity]
-            if reward - reward != 0:  # cheaper than to ask whether it is finite
+            if reward - reward != 0:  # cheaper than math.isfinite
                 raise NotANumberError(f"the environment returned a reward that is not finite: {reward}")
             if mask is not None and masks[entity] is not None:
                 mask[...] = flags = masks[entity]
@@ -178,7 +178,7 @@ class BatchWriter:
             self._put_infos(copy, infos)
 
     def steady_slot(self, copy: int) -> SteadySlot | None:
-        """Return where a copy is told of in a plain step; None where that takes more than one entity and one array."""
+        """Return the views of a copy for steady steps; None if it has several entities or nested observations."""
         if len(self._all) > 1 or not self._places[copy]:
             return None
         ((_, view, _, _, mask, _, rewards, _, offset),) = self._places[copy]
@@ -207,14 +207,14 @@ class BatchWriter:
                 self.sides.setdefault(s, StepInfos({}, {})).infos[copy] = own
 
     def put_finals(self, copy: int, final: Timestep) -> None:
-        """Tell the final observations and infos of an episode apart, since the record shows the next one's first."""
+        """Send final observations and infos of an episode in the side message: the arrays hold the next one's first."""
         for s in self._readers:
             side = self.sides.setdefault(s, StepInfos({}, {}))
             side.infos.pop(copy, None)
             side.finals[copy] = [(_copied(final.observations[e]), final.infos[e]) for e in self._seats[s]]
 
     def write_idle(self, copy: int) -> None:
-        """Have nobody act in a copy that the job leaves idle, or that is late."""
+        """Mark every entity of a copy as not acting: the job leaves it idle, or it has not answered in time."""
         self._plain = self._acted[copy] = self._steady[copy] = False
         for seat in self._records:
             record = seat.record
@@ -223,21 +223,21 @@ class BatchWriter:
                 flags[copy] = False
 
     def write_lineup(self, copy: int, number: int) -> None:
-        """Write by which line-up a copy is played."""
+        """Write the number of a copy's line-up."""
         for seat in self._records:
             seat.record.lineup[copy] = number
 
     # Faults ---------------------------------------------------------------------------------------------------
 
     def has_nan(self) -> bool:
-        """Whether an observation is NaN; ``check`` finds out whose."""
+        """Return whether an observation is NaN; ``check`` finds the copy."""
         for has_nan in self._nan_checks:  # noqa: SIM110 (faster than any() of a generator)
             if has_nan():
                 return True
         return False
 
     def check(self, copy: int) -> None:
-        """Look at a copy's observations.
+        """Check the observations of a copy.
 
         Raises:
           NotANumberError: one of them is NaN.
@@ -247,12 +247,12 @@ class BatchWriter:
                 raise NotANumberError(f"the environment returned an observation that is NaN: {flat.tolist()!s:.200}")
 
     def zero_nan(self, copy: int) -> None:
-        """Take NaN out of a copy's observations, so that it does not spread to the seats that only look."""
+        """Replace NaN in a copy's observations by zeros, so that it does not spread to seats that observe only."""
         for flat in self._floats(copy):
             np.nan_to_num(flat, copy=False)
 
     def mark_void(self, copy: int) -> None:
-        """Mark a copy's transition as spoiled by a fault."""
+        """Mark a copy's transition as void: a fault has spoiled it."""
         self._voided, self._plain = True, False
         for seat in self._records:
             seat.record.void[copy] = True
@@ -273,7 +273,7 @@ def _seat_record(record: ObservationMessage) -> _SeatRecord:
 def _places(
     seat: _SeatRecord, copy: int, own: Sequence[int], blocks: Sequence[Block], entities: Sequence[EntitySpaces]
 ) -> Iterator[_Place]:
-    """Yield where the entities of a seat are told of, for one copy."""
+    """Yield the location of each seat's entities for one copy."""
     record = seat.record
     for b, block in enumerate(blocks):
         masks = record.action_masks[b]

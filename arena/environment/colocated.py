@@ -1,7 +1,7 @@
-"""Both ends of a match in one rank: its worker and what else is an environment process, by turns in one thread.
+"""A worker and its environment process in one rank, scheduled cooperatively in one thread.
 
-Either is written as for a rank of its own, and they speak over the same memory. Where one would wait for the other,
-that one gets on instead (greenlets): no other core to wake, no cache to fill anew, and no rank for the environment.
+Each is written as for a rank of its own, and they exchange messages through shared memory. Where one would wait for the
+other, the other runs instead (greenlets): no core to wake, no cache to refill, and no rank for the environment.
 """
 
 import contextlib
@@ -18,19 +18,19 @@ from arena.environment.watchdog import InterruptedByWatchdog, Watchdog
 
 @contextlib.contextmanager
 def environment_in_worker(serve: Callable[[Waiter], None], waiter: Waiter, log: logging.Logger) -> Iterator[Waiter]:
-    """Have an environment process in its worker's process.
+    """Run an environment process within its worker's process.
 
     Args:
-      serve: plays the environment process's part to its end, given how that waits.
-      waiter: how this rank waits.
-      log: of this rank.
+      serve: runs the environment process until it ends, given its waiter.
+      waiter: bounded waits of this rank.
+      log: log of this rank.
 
     Yields:
-      How the worker waits for the environment.
+      The waiter of the worker.
 
     Raises:
-      HangError: one of the two did not come back.
-      BaseException: what ``serve`` raised.
+      HangError: one of the two does not return.
+      BaseException: ``serve`` raised it.
     """
     environment = _Environment(serve, waiter)
     watchdog = Watchdog(waiter.abort_after, environment, waiter.current_wait)
@@ -51,10 +51,10 @@ def environment_in_worker(serve: Callable[[Waiter], None], waiter: Waiter, log: 
 
 
 class _Environment:
-    """The environment's part, as a greenlet.
+    """The environment process, as a greenlet.
 
     Attributes:
-      turns: how often it was let on and has come back; odd while it is on.
+      turns: number of switches into and out of it; odd while it runs.
     """
 
     def __init__(self, serve: Callable[[Waiter], None], waiter: Waiter) -> None:
@@ -73,26 +73,26 @@ class _Environment:
             self._failure = error
 
     def inside(self) -> str:
-        """Return what does not come back where the turn is its."""
+        """Return the name of the code that runs while the environment does."""
         return "environment"
 
     def outside(self) -> str:
-        """Return what does not come back where it is not."""
+        """Return the name of the code that runs while it does not."""
         return "policy"
 
     def has_ended(self) -> bool:
-        """Whether its part is played to the end."""
+        """Return whether it has ended."""
         return self._greenlet.dead
 
     def resume(self) -> None:
-        """Let it get on until it waits.
+        """Run it until it waits.
 
         Raises:
-          ConfigError: this is not the thread in which it was begun.
+          ConfigError: this is another thread than the one it began in.
         """
         try:
             self._greenlet.parent = getcurrent()  # a policy may step from greenlets of its own
-        except ValueError:  # but a greenlet stays in its thread; this one has begun, or there were no seat to step
+        except ValueError:  # a greenlet cannot change its thread, and this one must have begun before a step
             text = "env.in_worker: expected a policy that steps in the main thread, found another one"
             raise ConfigError(text) from None
         self.turns += 1
@@ -104,7 +104,7 @@ class _Environment:
             raise _EnvironmentFailedError(self._failure)
 
     def end(self, log: logging.Logger | None) -> None:
-        """Have it close its copies, where it has not; what that raises goes to a log, where one is given."""
+        """End it so that it closes its copies; log an exception of it, if a log is given."""
         if self._greenlet.dead:
             return
         self._greenlet.throw()
@@ -115,7 +115,7 @@ class _Environment:
 
 
 class _WorkerWaiter(Waiter):
-    """Lets the environment get on before each test; really waits where neither of the two can go on."""
+    """Runs the environment before each test; waits only if neither of the two can continue."""
 
     def __init__(self, waiter: Waiter, let_environment: Callable[[], None]) -> None:
         self.__dict__.update(waiter.__dict__)
@@ -126,15 +126,15 @@ class _WorkerWaiter(Waiter):
         if test():
             return
 
-        def look() -> bool:
+        def poll() -> bool:
             self._let_environment()
             return test()
 
-        super().until(look, what, yielding)
+        super().until(poll, what, yielding)
 
 
 class _EnvironmentWaiter(Waiter):
-    """Hands back to the worker, which waits for both."""
+    """Switches to the worker, which waits for both."""
 
     def __init__(self, waiter: Waiter) -> None:
         self.__dict__.update(waiter.__dict__)
@@ -145,7 +145,7 @@ class _EnvironmentWaiter(Waiter):
 
 
 class _EnvironmentFailedError(BaseException):
-    """Nor is this: the environment's part has ended by an error, which is no business of the policy that steps it."""
+    """The environment process has failed; a BaseException, so that the policy that steps it does not catch it."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)

@@ -1,6 +1,6 @@
-"""A whole match in one rank: the environment process's part and that of each seat, by turns in one thread.
+"""A whole match in one rank: the environment process and every seat, scheduled cooperatively in one thread.
 
-Each part is written as for a rank of its own. Where it would wait, the others get on (greenlets); where all of them
+Each part is written as for a rank of its own. Where it would wait, the other parts run (greenlets); where all of them
 wait, so does the rank.
 """
 
@@ -17,16 +17,16 @@ Play = Callable[[Waiter], None]
 
 
 def run_cooperatively(parts: Mapping[str, Play], waiter: Waiter, log: logging.Logger) -> None:
-    """Play all parts to their ends.
+    """Run all parts to their ends.
 
     Args:
-      parts: by name: what plays one, given how it waits.
-      waiter: how this rank waits.
-      log: of this rank.
+      parts: name -> function that runs the part, given its waiter.
+      waiter: bounded waits of this rank.
+      log: log of this rank.
 
     Raises:
-      HangError: a part did not come back, or what they all wait for did not come.
-      BaseException: what a part raised; the others are ended.
+      HangError: a part does not return, or the event that all of them wait for does not happen.
+      BaseException: a part raised it; the other parts are ended.
     """
     players = [_Part(name, play, waiter) for name, play in parts.items()]
     turns = _Turns()
@@ -50,12 +50,12 @@ def run_cooperatively(parts: Mapping[str, Play], waiter: Waiter, log: logging.Lo
 
 
 def _awaited(parts: list["_Part"]) -> str:
-    """Return what the parts wait for."""
+    """Return a description of the events that the parts wait for."""
     return "; ".join(dict.fromkeys(part.awaited() for part in parts))
 
 
 class _Turns:
-    """Whose turn it is; see ``Watchdog``."""
+    """The part that currently runs; see ``Watchdog``."""
 
     def __init__(self) -> None:
         self.turns = 0
@@ -80,8 +80,8 @@ class _Part:
     """One part, as a greenlet.
 
     Attributes:
-      name: what it is.
-      greenlet: it.
+      name: name of the part.
+      greenlet: greenlet that runs it.
     """
 
     def __init__(self, name: str, play: Play, waiter: Waiter) -> None:
@@ -102,26 +102,26 @@ class _Part:
             self._failure = error
 
     def wait(self, test: Callable[[], bool], what: Callable[[], str]) -> None:
-        """Let the others get on until a test is true, which is asked no more then: it may have taken something."""
+        """Switch to the other parts until a test is true; it is not repeated then, since it may receive a message."""
         self._test, self._what, self._ready = test, what, False
         getcurrent().parent.switch()
 
     def ready(self) -> bool:
-        """Whether it can get on."""
+        """Return whether the part can continue."""
         if not self._ready:
             assert self._test is not None
             self._ready = self._test()
         return self._ready
 
     def awaited(self) -> str:
-        """Return what it waits for."""
+        """Return a description of the event that the part waits for."""
         return self._what()
 
     def resume(self) -> None:
-        """Let it get on until it waits.
+        """Run the part until it waits.
 
         Raises:
-          BaseException: what it raised.
+          BaseException: the part raised it.
         """
         self.greenlet.switch()
         if self._failure is not None:
@@ -129,7 +129,7 @@ class _Part:
             raise failure
 
     def end(self, log: logging.Logger) -> None:
-        """Have it give back what it has, where it has not ended; what that raises goes to the log."""
+        """End the part so that it frees its resources, if it has not ended; log an exception of it."""
         if self.greenlet.dead:
             return
         self.greenlet.throw()
@@ -138,7 +138,7 @@ class _Part:
 
 
 class _PartWaiter(Waiter):
-    """Lets the other parts get on."""
+    """Switches to the other parts instead of waiting."""
 
     def __init__(self, waiter: Waiter, part: _Part) -> None:
         self.__dict__.update(waiter.__dict__)

@@ -1,4 +1,4 @@
-"""The running episodes of a match, one in each copy, and what the root is told of those that are over."""
+"""The running episodes of a match, one in each copy, and reports of the finished ones to the root."""
 
 import logging
 import time
@@ -18,8 +18,8 @@ class RunningEpisode:
     """The running episode of one copy.
 
     Attributes:
-      last: the timestep of the last step that was not a plain one; None before the first reset.
-      plain: what Gymnasium's own step has returned in a plain one since (``arena.environment.fast_step``); None
+      last: the timestep of the last step that was not steady; None before the first reset.
+      plain: return value of Gymnasium's step in a steady step since then (``arena.environment.fast_step``); None
         elsewhere.
     """
 
@@ -31,10 +31,10 @@ class RunningEpisode:
         self.plain: tuple | None = None
         self.length = 0
         self.lineup: Lineup | None = None
-        self.settings: dict[str, Any] = {}  # what the league put over the environment's settings
+        self.settings: dict[str, Any] = {}  # the league's overrides of the environment's settings
 
     def begin(self, timestep: Timestep) -> None:
-        """Begin with what a reset returned."""
+        """Begin with the timestep of a reset."""
         self.over = False
         self.last, self.plain = timestep, None
         self.length = 0
@@ -56,8 +56,8 @@ class RunningEpisodes:
 
     Attributes:
       by_env: the running episodes, by copy.
-      stepped: what is to be counted once the seats are served.
-      steps_at_end: of players, what is to be known at the end of this exchange; None where no episode has ended in it.
+      stepped: episodes that stepped, to be counted once the seats are served.
+      steps_at_end: steps of players at the end of this exchange; None if no episode has ended in it.
     """
 
     def __init__(
@@ -69,22 +69,22 @@ class RunningEpisodes:
         post: Callable[[Episodes], None],
         log: logging.Logger,
     ) -> None:
-        """Begin none.
+        """Create the episodes, none of which has begun.
 
         Args:
           match: index of the match.
-          copies: how many.
-          players: of all entities.
-          job_queue: of a league.
-          post: what tells the root.
-          log: of this rank.
+          copies: number of copies.
+          players: player of each entity.
+          job_queue: jobs of a league.
+          post: sends a message to the root.
+          log: log of this rank.
         """
         self.by_env = [RunningEpisode() for _ in range(copies)]
         self.stepped: list[tuple[RunningEpisode, Timestep]] = []
         self._match, self._players, self._job_queue = match, tuple(players), job_queue
         self._post, self._log = post, log
         self._idle = [0] * len(self._players)  # steps so far in which each entity did not act
-        self._learned_from = 0  # in a league: transition steps of the match's player in episodes that have ended
+        self._learned_from = 0  # in a league: transition steps of the match's player in finished episodes
         self.steps_at_end: dict[str, int] | None = None
         self._over: list[Episode] = []
         self._for_jobs = 0
@@ -92,9 +92,9 @@ class RunningEpisodes:
         self._next_report = time.monotonic() + REPORT_EVERY
 
     def count(self) -> None:
-        """Add up what was stepped. The seats need not wait for it, but the end of an episode does."""
+        """Count the steps of the exchange. The seats need not wait for this, but the end of an episode does."""
         for running, timestep in self.stepped:
-            assert running.last is not None  # who steps has begun
+            assert running.last is not None  # a step follows a reset
             returns, acting, rewards = running.returns, running.last.acting, timestep.rewards
             if len(rewards) == 1:  # a loop takes twice as long
                 returns[0] += rewards[0]
@@ -111,7 +111,7 @@ class RunningEpisodes:
         self.stepped.clear()
 
     def finish(self, copy: int, timestep: Timestep, cause: str | None) -> None:
-        """Note that the episode of a copy is over; a cause says that the game itself did not end it."""
+        """Finish the episode of a copy; ``cause`` is the reason of a truncation that is not the environment's own."""
         running = self.by_env[copy]
         running.over = True
         self._steps_of_ended += running.length
@@ -144,10 +144,10 @@ class RunningEpisodes:
             self._for_jobs += lineup.counts
             if self._job_queue.finish(lineup):
                 self._log.info("job %d is over; %d episodes for jobs so far", lineup.job.id, self._for_jobs)
-                self.report()  # at once: the root has the next job for this match
+                self.report()  # without delay: the root holds the next job of this match
 
-    def settle(self) -> None:
-        """Note how far the players are, for the episodes that have ended in this exchange."""
+    def fill_steps(self) -> None:
+        """Fill the players' steps into the episodes that have ended in this exchange."""
         steps, self.steps_at_end = self.steps_at_end, None
         if steps is None:
             return
@@ -160,13 +160,13 @@ class RunningEpisodes:
             steps[player] = steps.get(player, 0) + environment_steps - idle
 
     def report_if_due(self, now: float) -> None:
-        """Report, unless that was done within the last second; ``now`` is on the monotonic clock."""
+        """Report, at most once per second; ``now`` is on the monotonic clock."""
         if now > self._next_report:
             self.report()
 
     def report(self) -> None:
-        """Tell the root of the episodes that are over, and of the steps."""
-        self.settle()
+        """Report finished episodes and steps to the root."""
+        self.fill_steps()
         steps = self._steps_of_ended + sum(running.length for running in self.by_env if not running.over)
         if self._over or steps > self._steps_told:
             self._post(Episodes(self._match, tuple(self._over), steps - self._steps_told))
@@ -175,25 +175,25 @@ class RunningEpisodes:
 
 
 def metrics_of(infos: Sequence[dict]) -> tuple[dict[str, float], ...]:
-    """Return what the infos at the end of an episode measure, for each entity; empty where they measure nothing.
+    """Return the metrics in the infos at the end of an episode, for each entity; empty if there are none.
 
     Raises:
-      ConfigError: something there is not a number with a name.
+      ConfigError: a metric is not a number with a name.
     """
     if not any("metrics" in info for info in infos):
         return ()
-    found = [info.get("metrics") or {} for info in infos]
+    by_entity = [info.get("metrics") or {} for info in infos]
     try:
-        return tuple({str(name): float(value) for name, value in metrics.items()} for metrics in found)
+        return tuple({str(name): float(value) for name, value in metrics.items()} for metrics in by_entity)
     except (AttributeError, TypeError, ValueError):
         raise ConfigError(
             f'info["metrics"] at the end of an episode: expected numbers by name, such as {{"shortage": 12}}, found '
-            f"{found!r:.200}"
+            f"{by_entity!r:.200}"
         ) from None
 
 
 def _steps_learned_from(running: RunningEpisode) -> int:
-    """Return the transition steps of an episode of a league that are the learning player's own."""
+    """Return the transition steps of the learning player in an episode of a league."""
     lineup = running.lineup
     if lineup is None or lineup.job is None or not lineup.job.train:
         return 0

@@ -1,7 +1,7 @@
-"""The usual step of the most usual environment, from the action in the message to the record, without a timestep.
+"""The steady step of an environment with one entity, from action message to observation message.
 
-Of a Gymnasium environment there is one observation and one reward to tell in most steps. Making a timestep of them,
-taking it apart again and noting it for later costs more than a microsecond, a fifth of what a small game takes.
+Most steps of a Gymnasium environment yield one observation and one reward. To build a timestep of them, take it apart
+and keep it would cost more than a microsecond, a fifth of the time of a small game's step.
 """
 
 from collections.abc import Callable
@@ -18,17 +18,17 @@ from arena.envs.interface import NativeEnvironment, Timestep
 def make_steady_stepper(
     environment: NativeEnvironment, read: Callable[[], Any], place: SteadySlot, running: RunningEpisode
 ) -> Callable[[], Timestep | None]:
-    """Return what steps a copy, tells of a plain step in the record, and counts it.
+    """Return a function that steps a copy, writes a steady step into the message, and counts it.
 
     Args:
       environment: the copy; it has a ``native_step``.
-      read: gives its action.
-      place: where to tell.
+      read: returns its action.
+      place: views into the message.
       running: its episode.
 
     Returns:
-      A function that returns None where the step was plain; else the timestep, of which nothing is told or counted.
-      Like a step it raises whatever the environment raises, ContractError and NotANumberError.
+      A function that returns None for a steady step, else the timestep, which is neither written nor counted yet. It
+      raises the exceptions of the environment's step, ContractError and NotANumberError.
     """
     step, timestep_of = environment.native_step, environment.timestep_of
     assert step is not None
@@ -36,11 +36,11 @@ def make_steady_stepper(
     shape = view.shape
 
     def step_plainly() -> Timestep | None:
-        told = step(read())
+        result = step(read())
         try:
-            observation, reward, terminated, truncated, info = told
+            observation, reward, terminated, truncated, info = result
         except (TypeError, ValueError) as error:
-            environment.refuse(told, error)
+            environment.refuse(result, error)
         if (
             terminated
             or truncated
@@ -55,11 +55,11 @@ def make_steady_stepper(
             rewards[offset] = paid = float(reward)
         except TypeError:
             rewards[offset] = paid = environment.number_of(reward)
-        if paid - paid != 0:  # cheaper than to ask whether it is finite
+        if paid - paid != 0:  # cheaper than math.isfinite
             raise NotANumberError(f"the environment returned a reward that is not finite: {paid}")
         running.length += 1
         running.returns[0] += paid
-        running.plain = told
+        running.plain = result
         return None
 
     return step_plainly

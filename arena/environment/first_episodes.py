@@ -1,4 +1,4 @@
-"""Recognises an environment that has never worked, so that it ends the run at once instead of being restarted."""
+"""Detection of environments that have never worked: these end the run instead of being restarted."""
 
 from arena.env_manager.faults import Fault, RetriesSpentError
 
@@ -12,27 +12,27 @@ class FirstEpisodes:
 
     Attributes:
       have_reset: whether a copy has ever been reset.
-      have_finished: whether a copy has ever finished an episode: from then on, each fault is that of one copy.
+      have_finished: whether a copy has ever finished an episode: from then on, each fault concerns its copy only.
     """
 
     def __init__(self, use: str, copies: int, log: str) -> None:
         """Watch ``copies`` copies of an environment.
 
         Args:
-          use: the environment, as the configuration names it.
+          use: the environment's name in the configuration.
           copies: number of copies.
-          log: path of the file that has the tracebacks.
+          log: path of the file with the tracebacks.
         """
         self.have_reset = self.have_finished = False
         self._use, self._copies, self._log = use, copies, log
-        self._faults: dict[int, tuple[str, int]] = {}  # by copy: the kind of its faults, and how many in a row
+        self._faults: dict[int, tuple[str, int]] = {}  # copy -> kind of its faults, and their number in a row
 
     def check(self, copy: int, fault: Fault) -> None:
         """Count a fault of a copy.
 
         Raises:
-          NeverWorkedError: a method breaks the contract of its library; the constructor or the first reset ever fails
-            twice in the same way; or every copy fails in its first episode in the same way, twice if it is alone.
+          NeverWorkedError: a method breaks the contract of its library; the constructor or the first reset fails twice
+            in the same way; or every copy fails in its first episode in the same way, twice if it is alone.
         """
         if self.have_finished:
             return

@@ -1,4 +1,4 @@
-"""How an environment process offers the seats of its match, and gets the way to the workers that take them."""
+"""The handshake of an environment process with the workers of its match, which opens the match's channel."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -14,15 +14,15 @@ from arena.system.shared_memory import offer_memory
 
 
 class SeatOffers(NamedTuple):
-    """What the seats of a match are like.
+    """Description of the seats of a match.
 
     Attributes:
-      entities: of each seat.
-      blocks: of each seat.
-      slices: the copies of each batch.
+      entities: entities of each seat.
+      blocks: blocks of each seat.
+      slices: copies of each batch.
       same_step: whether finished episodes restart within the same step.
       turn_based: whether entities may skip steps.
-      acts_on_request: whether each entity of each copy acts when it asks to.
+      acts_on_request: whether entities act on request (external games) and not in lock-step.
     """
 
     entities: Sequence[tuple[EntitySpaces, ...]]
@@ -44,23 +44,23 @@ def connect_seats(
     in_order: bool,
     core_ranks: Sequence[int],
 ) -> tuple[MatchChannel, list[SeatAnswer]]:
-    """Offer each worker its seat, with memory for both ends where that is possible, and wait for the answers.
+    """Offer each worker its seat, with shared memory if possible, and wait for the replies.
 
     Args:
       world: all ranks.
-      mailbox: of this rank.
-      waiter: how it waits.
-      match: whose seats they are.
-      worker_ranks: who is to take them.
-      seats: what they are like.
-      in_order: whether to take batches in their order, not as they come.
-      core_ranks: of all environment processes that keep to this one's core, if they do.
+      mailbox: mailbox of this rank.
+      waiter: bounded waits of this rank.
+      match: the match of the seats.
+      worker_ranks: rank of each seat.
+      seats: description of the seats.
+      in_order: whether to accept batches in their order instead of that of their arrival.
+      core_ranks: all environment processes pinned to this one's core, if any.
 
     Returns:
-      The way to the workers, and what each of them has answered.
+      The channel to the workers, and the reply of each of them.
     """
     batch_copies = [s.stop - s.start for s in seats.slices]
-    # However this ends, nothing that was offered stays on offer: the other ends have it then, or never will.
+    # However this ends, no offer is left open: the other ends have mapped the memory then, or never will.
     with ExitStack() as offers:
         memories = []
         for rank, blocks in zip(worker_ranks, seats.blocks, strict=True):
@@ -70,7 +70,7 @@ def connect_seats(
             memories.append(memory)
             if memory is not None:
                 offers.callback(memory.withdraw)
-        # A process that acquires the semaphore must find the message then.
+        # A process that acquires the semaphore must find the message.
         semaphores = create_semaphores(len(worker_ranks)) if core_ranks and None not in memories else []
         for each in semaphores:
             offers.callback(each.unlink)

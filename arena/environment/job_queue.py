@@ -1,7 +1,7 @@
-"""What an environment process plays: in a table the same seats for ever, in a league one job after the other.
+"""Line-ups of a match's episodes: constant in a table, one job after the other in a league.
 
-Every episode has a line-up: who plays which entity. A line-up has a number, which travels with each copy's record, so
-that workers know whose turn it is to act without a message of its own.
+Every episode has a line-up: the player of each entity. Its number is sent with each copy's observations, so that
+workers can select the player that acts without another message.
 """
 
 from collections import deque
@@ -14,14 +14,14 @@ from arena.protocol.messages import Job
 
 
 class Lineup(NamedTuple):
-    """Who plays an episode.
+    """Assignment of players to the entities of an episode.
 
     Attributes:
-      number: see the module's text.
+      number: number of the line-up, see ``arena.protocol.lineup``.
       job: the job; None in a table.
-      counts: whether the episode is one of those that the job asks for (else it fills the time until the next job).
+      counts: whether the episode is one of those that the job requests (else it fills the time until the next job).
       players: the player of each entity.
-      sides: for each side of the job its entities.
+      sides: entities of each side of the job.
     """
 
     number: int
@@ -34,16 +34,16 @@ class Lineup(NamedTuple):
 class JobQueue:
     """The jobs of one match.
 
-    An episode belongs to the job that was current when it began. Which episodes count is decided then, too: to count
-    those that end first would favour short ones.
+    An episode belongs to the job that was current when it began. Whether it counts is decided then, too: counting the
+    episodes that end first would favour short ones.
     """
 
     def __init__(self, seats: Sequence[Seat], entities: int) -> None:
         """Start without a job.
 
         Args:
-          seats: of the match.
-          entities: how many the environment has.
+          seats: seats of the match.
+          entities: number of the environment's entities.
         """
         self._seats, self._entities = seats, entities
         self._waiting: deque[Job] = deque()
@@ -58,12 +58,12 @@ class JobQueue:
         return self._job
 
     def add(self, job: Job) -> None:
-        """Take a job for when the one before it has begun all its episodes."""
+        """Queue a job, which starts once the one before it has begun all its episodes."""
         self._waiting.append(job)
         self._left[job.id] = job.episodes
 
     def finish(self, lineup: Lineup) -> bool:
-        """Note that an episode has ended; return whether it was the last one that counts for its job."""
+        """Count a finished episode; return whether it was the last one that counts for its job."""
         if lineup.job is None or not lineup.counts:
             return False
         self._left[lineup.job.id] -= 1
@@ -73,11 +73,11 @@ class JobQueue:
         return True
 
     def ready(self) -> bool:
-        """Whether there is something to play."""
+        """Return whether an episode can begin."""
         return self._job is not None or bool(self._waiting)
 
     def next(self, copy: int) -> Lineup | None:
-        """Return who plays the next episode of a copy; None where the job leaves that copy idle."""
+        """Return the line-up of a copy's next episode; None if the job leaves the copy idle."""
         if self._waiting and (self._job is None or self._begun >= self._job.episodes):
             self._job, self._begun = self._waiting.popleft(), 0
         job = self._job

@@ -247,7 +247,7 @@ class EnvironmentProcess:
             self._channel.send(batch)
             self._episodes.count()
             if self._episodes.steps_at_end is not None:
-                self._episodes.settle()
+                self._episodes.fill_steps()
             now = time.monotonic()
             if now > self._next_look:
                 self._next_look = now + MAILBOX_INTERVAL

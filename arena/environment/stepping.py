@@ -1,4 +1,4 @@
-"""The copies of a match as its environment process steps them: in place one by one, or in processes side by side."""
+"""Steppers of a match's copies: in this process one by one, or in subprocesses in parallel."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,12 +17,12 @@ Read = Callable[[], Any]
 
 
 class InProcessStepper:
-    """Copies in this process, stepped without a detour through their manager: microseconds count here.
+    """Steps copies in this process, bypassing their manager: microseconds count here.
 
     Attributes:
-      step: for each copy what takes its actions from the seats' messages, steps, and returns the timestep, or None
-        where all is told and counted already (``arena.environment.fast_step``); it raises whatever the environment
-        raises.
+      step: by copy, a function that reads its actions from the seats' messages, steps, and returns the timestep, or
+        None for a step that is written and counted already (``arena.environment.fast_step``); it raises the
+        environment's exceptions.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class InProcessStepper:
         running: Sequence[RunningEpisode],
         plain_places: Sequence[SteadySlot | None],
     ) -> None:
-        """Take the copies.
+        """Build the step functions.
 
         Args:
-          manager: has them.
-          readers: for each copy what gives the action of each entity.
+          manager: manager of the copies.
+          readers: by copy, a function for each entity that returns its action.
           running: the episode of each copy.
-          plain_places: where each copy is told of in a plain step; None where that is not to be.
+          plain_places: by copy, the views for steady steps; None for no fast path.
         """
         self._manager, self._readers = manager, readers
         self._running, self._plain_places = running, plain_places
@@ -56,14 +56,14 @@ class InProcessStepper:
         return lambda: step([read() for read in readers])
 
     def begin_reset(self, number: int, seed: int | None, options: dict | None) -> None:
-        """Have a copy reset; ``finish_reset`` gives the timestep."""
+        """Begin the reset of a copy; ``finish_reset`` returns the timestep."""
         self._orders[number] = seed, options
 
     def finish_reset(self, number: int) -> Timestep:
-        """Return the timestep of the reset that was ordered; one that fails is tried again.
+        """Return the timestep of the pending reset; retry one that fails.
 
         Raises:
-          RetriesSpentError: it has failed too often.
+          RetriesSpentError: the reset has failed too often.
         """
         seed, options = self._orders[number]
         try:
@@ -77,53 +77,53 @@ class InProcessStepper:
         return self._manager.result(number)
 
     def retry_reset(self, number: int) -> None:
-        """Order the reset once more, with another seed."""
+        """Begin the reset again, with another seed."""
         self.begin_reset(number, self._manager.next_seed(number), self._orders[number][1])
 
     def fail(self, number: int, fault: Fault) -> None:
         """Replace a copy that failed; it must be reset.
 
         Raises:
-          RetriesSpentError: it has failed too often.
+          RetriesSpentError: the copy has failed too often.
         """
         self._manager.recover(number, fault)
         self.step[number] = self._stepper(number)
 
     def send(self, number: int) -> None:
-        """Have a copy begin its step, where it takes it elsewhere."""
+        """Begin the step of a copy, if it steps elsewhere."""
 
     def restart(self, number: int, make: Callable[[int], Environment]) -> None:
-        """Replace a copy by one that ``make`` makes from now on; it must be reset."""
+        """Replace a copy by one that ``make`` returns, now and later; it must be reset."""
         self._manager.restart(number, make)
         self.step[number] = self._stepper(number)
 
 
 class SubprocessStepper(InProcessStepper):
-    """Copies in processes of their own: ``send`` has one step, ``step`` then returns what came of it."""
+    """Steps copies in subprocesses: ``send`` begins a step, ``step`` returns its timestep."""
 
     def _stepper(self, number: int) -> Callable[[], Timestep | None]:
         return partial(self._manager.result, number)
 
     def send(self, number: int) -> None:
-        """Have a copy step with the actions in the seats' messages."""
+        """Begin a step with the actions in the seats' messages."""
         self._manager.begin_step(number, [read() for read in self._readers[number]])
 
     def begin_reset(self, number: int, seed: int | None, options: dict | None) -> None:
-        """Have a copy reset; ``finish_reset`` gives the timestep."""
+        """Begin the reset of a copy; ``finish_reset`` returns the timestep."""
         super().begin_reset(number, seed, options)
-        while self._manager.pending(number):  # it is late with something that nobody wants any more
+        while self._manager.pending(number):  # a late request that has been given up
             self._manager.poll(1.0)
         self._manager.begin_reset(number, seed, options)
 
     def finish_reset(self, number: int) -> Timestep:
-        """Return the timestep of the reset that was ordered; one that fails is tried again.
+        """Return the timestep of the pending reset; retry one that fails.
 
         Raises:
-          RetriesSpentError: it has failed too often.
+          RetriesSpentError: the reset has failed too often.
         """
         while self._manager.pending(number):
             self._manager.poll(1.0)
         return self._manager.result(number)
 
     def fail(self, number: int, fault: Fault) -> None:
-        """Do nothing: the manager has seen to it."""
+        """Do nothing: the manager has replaced the copy already."""

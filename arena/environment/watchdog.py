@@ -1,4 +1,4 @@
-"""Interrupts a rank whose own code does not come back, where no other rank waits for it."""
+"""Watchdog of a rank that hosts several roles."""
 
 import faulthandler
 import os
@@ -11,50 +11,50 @@ from typing import Any, Protocol
 from arena.common.waiting import CurrentWait
 
 HANG_SIGNAL = signal.SIGUSR2
-"""What interrupts a rank that hangs in its own code."""
+"""Signal that interrupts a rank that hangs in its own code."""
 
 GRACE = 10.0
-"""Seconds that a rank has to report what it was interrupted in, before it ends: it may hang outside of Python."""
+"""Seconds that an interrupted rank has to report before it exits: it may hang outside of Python."""
 
 
 class Turns(Protocol):
-    """Whose turn it is in a rank that is several parts.
+    """The part that currently runs in a rank that hosts several roles.
 
     Attributes:
-      turns: how often one was let on and has come back; odd while it is on.
+      turns: number of switches into and out of parts; odd while one runs.
     """
 
     turns: int
 
     def inside(self) -> str:
-        """Return what does not come back while a part is on."""
+        """Return the name of the code that runs while a part does."""
 
     def outside(self) -> str:
-        """Return what does not come back while none is."""
+        """Return the name of the code that runs while no part does."""
 
 
 class InterruptedByWatchdog(BaseException):
-    """Like an interrupt from the keyboard, this is not for code that takes any exception for one of its own."""
+    """Like KeyboardInterrupt, not an ``Exception``, so that general handlers do not catch it."""
 
 
 class Watchdog:
-    """Interrupts a rank whose parts do not come back: no other rank waits for them."""
+    """Interrupts a rank that hosts several roles when one of them blocks: no other rank would notice."""
 
     def __init__(self, patience: float, parts: Turns, current_wait: CurrentWait) -> None:
-        """Watch turns go by while this rank does not wait for others; raise ``patience`` seconds after the last one."""
+        """Raise in the main thread after ``patience`` seconds without a switch in which this rank waits for none."""
         self._patience, self._parts, self._current_wait = patience, parts, current_wait
         self._over = threading.Event()
-        self._ending = threading.Lock()  # between setting an end and taking it back for good
+        self._ending = threading.Lock()  # held between setting and cancelling a deadline
         self._text = ""
 
     def start(self) -> None:
         """Begin to watch the main thread."""
-        signal.signal(HANG_SIGNAL, self._interrupt)  # for good: a late signal must not end this rank
+        signal.signal(HANG_SIGNAL, self._interrupt)  # never restored: a late signal must not end this rank
         self._end_in(self._patience + GRACE)
         threading.Thread(target=self._watch, daemon=True).start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._over.set()
         with self._ending:
             faulthandler.cancel_dump_traceback_later()
@@ -70,11 +70,11 @@ class Watchdog:
             inside = turns % 2 == 1
             if turns != before or (self._current_wait.what is not None and not inside):
                 since = now
-                # Code that keeps Python's lock stops this thread, too. This ends the process without it.
+                # Code that holds Python's lock stops this thread, too; this ends the process without it.
                 self._end_in(self._patience + GRACE)
             elif now - since > self._patience:
-                who = self._parts.inside() if inside else self._parts.outside()
-                self._text = f"waited {self._patience:.0f} s for the {who} of this rank"
+                name = self._parts.inside() if inside else self._parts.outside()
+                self._text = f"waited {self._patience:.0f} s for the {name} of this rank"
                 self._end_in(GRACE + 1)
                 signal.pthread_kill(threading.main_thread().ident or 0, HANG_SIGNAL)
                 if not self._over.wait(GRACE):

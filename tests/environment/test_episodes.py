@@ -39,7 +39,7 @@ def play(episodes, lengths, begin=lambda copy: None):
                     episodes.count()
                     episodes.finish(copy, told, None)
         episodes.count()
-        episodes.settle()
+        episodes.fill_steps()
 
 
 def test_an_episode_ends_at_the_steps_of_all_copies_until_then_of_entities_that_take_turns():

@@ -34,7 +34,7 @@ class Post:
     def __init__(self, *jobs):
         self.jobs = list(jobs)
 
-    def take(self, *_):
+    def collect(self, *_):
         return self.jobs.pop(0)
 
 
