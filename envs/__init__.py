@@ -1,1 +1,1 @@
-"""Environments: the one contract that the engine steps, adapters of other libraries to it, and games of our own."""
+"""Environments: the common interface that the engine steps, adapters of other libraries, and built-in games."""

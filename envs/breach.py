@@ -30,12 +30,12 @@ def call_reset(env: Any, seed: int | None, options: dict | None) -> Any:
     """Call ``reset`` with the keyword arguments that both libraries prescribe, and return what it returns.
 
     Raises:
-      ContractError: it does not accept them.
+      ContractError: the method does not accept them.
     """
     try:
         return env.reset(seed=seed, options=options)
     except TypeError as error:
-        # Wrappers of Gymnasium pass the keywords on, so the call that fails may lie deeper.
+        # Gymnasium's wrappers forward the keywords, so the call that fails may lie deeper.
         if re.search(r"reset\(\) got an unexpected keyword argument '(seed|options)'", str(error)):
             where = source_of(_innermost(env).reset)
             raise ContractError(
@@ -45,10 +45,10 @@ def call_reset(env: Any, seed: int | None, options: dict | None) -> Any:
 
 
 def check_reset(env: Any, returned: Any, library: str) -> None:
-    """Check the form of what ``reset`` has returned.
+    """Check the form of a return value of ``reset``.
 
     Raises:
-      ContractError: it is no pair, or its second part is no dict.
+      ContractError: it is not a pair, or its second part is not a dict.
     """
     if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
         raise ContractError(
@@ -57,17 +57,17 @@ def check_reset(env: Any, returned: Any, library: str) -> None:
 
 
 def check_step(env: Any, returned: Any, library: str) -> None:
-    """Check the form of what ``step`` has returned.
+    """Check the form of a return value of ``step``.
 
     Raises:
-      ContractError: it has not five parts, or the last one is no dict.
+      ContractError: it does not have five parts, or the last one is not a dict.
     """
     if not isinstance(returned, tuple) or len(returned) != 5 or not isinstance(returned[4], Mapping):
         raise ContractError(f"must return {STEP[library]}; found {describe(returned)}{source_of(_innermost(env).step)}")
 
 
-def refuse_step(env: Any, returned: Any, error: Exception) -> NoReturn:
-    """Raise the error that says what is wrong with the result of a step of Gymnasium; ``error`` itself if nothing is.
+def raise_step_error(env: Any, returned: Any, error: Exception) -> NoReturn:
+    """Raise a ContractError for a malformed result of Gymnasium's ``step``, else ``error`` itself.
 
     Raises:
       ContractError: as ``check_step``.
@@ -80,7 +80,7 @@ def number_of(reward: Any, env: Any) -> float:
     """Return a reward as a number; an array with one element is accepted, with one warning per process.
 
     Raises:
-      ContractError: it is no number.
+      ContractError: it is not a number.
     """
     if isinstance(reward, np.ndarray) and reward.size == 1 and reward.dtype.kind in "fiub":
         where = source_of(_innermost(env).step)
@@ -124,7 +124,7 @@ def _warn_once(text: str) -> None:
 
 
 def _innermost(env: Any) -> Any:
-    """Return the environment inside all wrappers, or what answers to its name."""
+    """Return the environment inside all wrappers, or the object that provides its name."""
     return getattr(env, "unwrapped", env)
 
 

@@ -1,4 +1,4 @@
-"""The contract of an environment as a reusable test: inherit, say how to make one, and run pytest."""
+"""The contract of an environment as a reusable test: inherit, override ``make_environment``, and run pytest."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from arena.envs.spaces import check_spaces, zeros
 
 
 class EnvironmentContract(ABC):
-    """What every environment must keep. Subclasses override ``make_environment``.
+    """Tests that every environment must pass. Subclasses override ``make_environment``.
 
     Example::
 
@@ -22,7 +22,7 @@ class EnvironmentContract(ABC):
                 return make_environment("path/to/my_game.py:MyGame", {"size": 5})
 
     Attributes:
-      steps: how many random steps each test plays; enough to reach the end of an episode where that is possible.
+      steps: number of random steps in each test; enough to reach the end of an episode where possible.
     """
 
     steps = 300
@@ -32,7 +32,7 @@ class EnvironmentContract(ABC):
         """Return a new environment."""
 
     def test_entities_have_names_and_spaces_that_can_be_carried(self) -> None:
-        """Names are unique, spaces of a supported kind, masks as long as their action spaces need."""
+        """Names are unique, spaces of a supported kind, masks of the size of their action spaces."""
         environment = self.make_environment()
         try:
             assert isinstance(environment.entities, tuple)
@@ -42,20 +42,20 @@ class EnvironmentContract(ABC):
             environment.close()
 
     def test_reset_starts_an_episode(self) -> None:
-        """Nothing is earned or over yet, and somebody acts."""
+        """Rewards are 0, no entity is done, and at least one acts."""
         environment = self.make_environment()
         try:
             for _ in range(2):
                 timestep = environment.reset(seed=1)
                 check_timestep(environment, timestep)
                 assert not any(timestep.rewards), f"rewards at reset: {timestep.rewards}"
-                assert not any(timestep.terminated) and not any(timestep.truncated), "somebody is done at reset"
+                assert not any(timestep.terminated) and not any(timestep.truncated), "an entity is done at reset"
                 assert not timestep.over, "over at reset"
         finally:
             environment.close()
 
     def test_every_step_keeps_the_contract(self) -> None:
-        """Shapes, types, membership, who acts, who is paid and who is done, in step after step."""
+        """Shapes, types, membership, acting, rewards and done flags hold in step after step."""
         environment = self.make_environment()
         try:
             episode = _Episode(environment)
@@ -68,7 +68,7 @@ class EnvironmentContract(ABC):
             environment.close()
 
     def test_same_seed_and_actions_give_the_same_episode(self) -> None:
-        """Two copies agree, and so does one with itself after a reset."""
+        """Two copies agree, and so does one copy with itself after a reset."""
         first, second = self.make_environment(), self.make_environment()
         try:
             record = [frozen(timestep) for _, timestep in play(first, self.steps)]
@@ -80,7 +80,7 @@ class EnvironmentContract(ABC):
             second.close()
 
     def test_actions_are_not_kept(self) -> None:
-        """The engine writes the next action into the array of this one: an environment that kept it would see that."""
+        """The engine writes the next action into the same array: an environment that kept it would see the change."""
         first, second = self.make_environment(), self.make_environment()
         try:
             record = [frozen(timestep) for _, timestep in play(first, self.steps)]
@@ -91,7 +91,7 @@ class EnvironmentContract(ABC):
             second.close()
 
     def test_render_gives_a_picture_or_none(self) -> None:
-        """Drawing works in the middle of an episode."""
+        """Rendering works in the middle of an episode."""
         environment = self.make_environment()
         try:
             environment.reset(seed=1)
@@ -111,12 +111,12 @@ class EnvironmentContract(ABC):
 
 
 class _Episode:
-    """Follows one episode: what may happen next depends on what has happened."""
+    """Follows one episode: each timestep must be a valid successor of the previous ones."""
 
     def __init__(self, environment: Environment) -> None:
         self.names = [entity.name for entity in environment.entities]
         self.turn_based = environment.turn_based
-        self.acted = [False] * len(self.names)  # acts in the previous timestep
+        self.acted = [False] * len(self.names)  # in the previous timestep
         self.appeared = [False] * len(self.names)
         self.done = [False] * len(self.names)
 
@@ -131,7 +131,7 @@ class _Episode:
             if timestep.over and self.appeared[i]:
                 assert self.done[i], f"the episode is over, but {name} was neither terminated nor truncated"
             if not self.turn_based and self.appeared[i]:
-                assert timestep.acting[i] or self.done[i], f"{name} skips a step; turn_based must say so"
+                assert timestep.acting[i] or self.done[i], f"{name} skips a step; turn_based must be True"
             self.appeared[i] = self.appeared[i] or timestep.acting[i]
         self.acted = list(timestep.acting)
 
@@ -154,13 +154,13 @@ def check_timestep(environment: Environment, timestep: Timestep) -> None:
         assert isinstance(timestep.infos[i], dict), f"{entity.name}: info {timestep.infos[i]!r:.60}"
         check_mask(entity, timestep.action_masks[i], timestep.acting[i])
     if timestep.over:
-        assert not any(timestep.acting), "somebody acts in an episode that is over"
+        assert not any(timestep.acting), "an entity acts in an episode that is over"
     else:
-        assert any(timestep.acting), "nobody acts, but the episode is not over"
+        assert any(timestep.acting), "no entity acts, but the episode is not over"
 
 
 def check_mask(entity: EntitySpaces, mask: np.ndarray | None, acting: bool) -> None:
-    """Assert that an action mask has the form that its entity promises, and allows each acting entity an action."""
+    """Assert that an action mask has the size that its entity declares, and allows each acting entity an action."""
     if entity.mask_size == 0:
         assert mask is None, f"{entity.name}: a mask, but mask_size is 0"
         return
@@ -174,13 +174,13 @@ def check_mask(entity: EntitySpaces, mask: np.ndarray | None, acting: bool) -> N
 def play(
     environment: Environment, steps: int, seed: int = 7, overwrite: bool = False
 ) -> Iterator[tuple[Sequence[Any] | None, Timestep]]:
-    """Play random actions for ``steps`` steps, over as many episodes as that takes.
+    """Play random actions for ``steps`` steps, over as many episodes as needed.
 
     Args:
-      environment: what to play.
-      steps: how many steps.
-      seed: of the environment's first reset, and of the actions.
-      overwrite: hand actions over in arrays, and overwrite them as soon as the step has returned.
+      environment: environment to play.
+      steps: number of steps.
+      seed: seed of the first reset, and of the actions.
+      overwrite: whether to pass actions in arrays that are overwritten after each step.
 
     Yields:
       ``(None, timestep)`` after a reset, ``(actions, timestep)`` after a step.
@@ -212,12 +212,12 @@ def _overwrite(space: Any, action: Any) -> None:
         for sub, part in zip(space.spaces, action, strict=True):
             _overwrite(sub, part)
     elif isinstance(action, np.ndarray):
-        # A legal action, so that an environment that checks actions does not refuse it.
+        # A legal action, so that an environment that checks actions does not reject it.
         action[...] = np.clip(0.5, space.low, space.high) if isinstance(space, spaces.Box) else zeros(space)
 
 
 def frozen(timestep: Timestep) -> dict[str, Any]:
-    """Return a copy of what a timestep says, without the infos, which may hold clocks and handles."""
+    """Return a copy of a timestep without the infos, which may hold clocks and handles."""
     return {
         "observations": [_copy(observation) for observation in timestep.observations],
         "masks": [None if mask is None else mask.copy() for mask in timestep.action_masks],
@@ -234,13 +234,13 @@ def _copy(value: Any) -> Any:
     return np.array(value)
 
 
-def assert_same(expected: Any, found: Any, where: str) -> None:
-    """Assert that two records of timesteps are equal in every item, to the last bit."""
+def assert_same(expected: Any, actual: Any, where: str) -> None:
+    """Assert that two recorded timesteps are equal in every item, to the last bit."""
     if isinstance(expected, dict):
         for key, part in expected.items():
-            assert_same(part, found[key], f"{where}, {key}")
+            assert_same(part, actual[key], f"{where}, {key}")
     elif isinstance(expected, (list, tuple)):
         for i, part in enumerate(expected):
-            assert_same(part, found[i], f"{where}, {i}")
+            assert_same(part, actual[i], f"{where}, {i}")
     else:
-        np.testing.assert_array_equal(found, expected, err_msg=where)
+        np.testing.assert_array_equal(actual, expected, err_msg=where)

@@ -1,4 +1,4 @@
-"""From the words of a configuration file to an environment that the engine can step."""
+"""Construction of environments from their configuration."""
 
 import copy
 import sys
@@ -37,21 +37,20 @@ def make_environment(
     *,
     render: bool = False,
 ) -> Environment:
-    """Make one copy of an environment.
+    """Return one copy of an environment.
 
     Args:
       use: a registered name; ``gymnasium:CartPole-v1``; ``pettingzoo:mpe2.simple_tag_v3`` or, in short,
-        ``pettingzoo:classic.tictactoe_v3`` (its ``parallel_env`` where it has one, else its AEC ``env``; the latter in
-        any case with ``pettingzoo-aec:``); ``openspiel:kuhn_poker``; ``package.module:make_env``;
-        ``path/to/file.py:make_env``.
-      settings: keyword arguments of what makes it. Copied, so that copies of the environment share nothing.
-      wrappers: what to put around it, innermost first: (name, keyword arguments). A bare name is one of
+        ``pettingzoo:classic.tictactoe_v3`` (its ``parallel_env`` if it has one, else its AEC ``env``; always the latter
+        with ``pettingzoo-aec:``); ``openspiel:kuhn_poker``; ``package.module:make_env``; ``path/to/file.py:make_env``.
+      settings: keyword arguments of the constructor. Copied, so that copies of the environment share nothing.
+      wrappers: wrappers, innermost first: (name, keyword arguments). A bare name is one of
         ``gymnasium.wrappers``; ``package.module:name`` is called with the environment and the keyword arguments.
-      render: ask for RGB frames, where the environment can give them.
+      render: whether to request RGB frames, if the environment can render them.
 
     Raises:
-      ConfigError: there is no such environment or wrapper, a package is missing, it refuses its settings, or it is
-        none of the kinds that can be adapted. The message says what was expected.
+      ConfigError: there is no such environment or wrapper, a package is missing, it rejects its settings, or its kind
+        has no adapter. The message states what was expected.
     """
     native = _make_native(use, copy.deepcopy(dict(settings or {})), render)
     try:
@@ -87,12 +86,12 @@ def _make_native(use: str, settings: dict[str, Any], render: bool) -> Any:
 
 
 def adapt(native: Any) -> Environment:
-    """Return ``native`` behind the arena's one interface, by what it is.
+    """Return ``native`` behind the arena's common interface, by its type.
 
     Raises:
-      ConfigError: it is none of the accepted kinds, or its spaces are not supported.
+      ConfigError: its kind has no adapter, or its spaces are not supported.
     """
-    # Code that made a PettingZoo environment has imported PettingZoo; other runs do not pay for the import.
+    # Only PettingZoo's own code constructs its environments, so it is imported then; other runs do not pay for it.
     pettingzoo = sys.modules.get("pettingzoo")
     if pettingzoo is not None and isinstance(native, pettingzoo.ParallelEnv):
         return ParallelEnvironment(native)
@@ -100,10 +99,10 @@ def adapt(native: Any) -> Environment:
         return AECEnvironment(native)
     pyspiel = sys.modules.get("pyspiel")
     if pyspiel is not None and isinstance(native, pyspiel.Game):
-        from arena.envs.openspiel_adapter import OpenSpielEnvironment  # needs pyspiel
+        from arena.envs.openspiel_adapter import OpenSpielEnvironment  # requires pyspiel
 
         return OpenSpielEnvironment(native)
-    # Lists before Gymnasium: a list environment may well inherit from gymnasium.Env.
+    # List environments come before Gymnasium's: one may well inherit from gymnasium.Env.
     if space_lists(native) is not None:
         return ListEnvironment(native)
     if isinstance(native, gymnasium.Env):

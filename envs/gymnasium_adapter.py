@@ -1,4 +1,4 @@
-"""A Gymnasium environment as an environment with one entity."""
+"""Adapter of a Gymnasium environment to an environment with one entity."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, SupportsFloat
@@ -6,12 +6,12 @@ from typing import Any, NoReturn, SupportsFloat
 import gymnasium
 import numpy as np
 
-from arena.envs.breach import call_reset, check_reset, check_step, number_of, refuse_step
+from arena.envs.breach import call_reset, check_reset, check_step, number_of, raise_step_error
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.rendering import rgb_array
 from arena.envs.spaces import MASK_KEY, EntityAdapter, as_mask
 
-# The parts of a timestep that are the same in almost every step: shared, so that a step allocates next to nothing.
+# Parts of a timestep that are equal in almost every step: shared, so that a step allocates next to nothing.
 YES, NO = (True,), (False,)
 
 
@@ -23,29 +23,29 @@ class GymnasiumEnvironment:
     the environment's metadata has ``"action_mask": True``.
 
     Attributes:
-      native_step: of ``NativeEnvironment``; None where there are masks.
+      native_step: see ``NativeEnvironment``; None with action masks.
     """
 
     turn_based = False
 
     def __init__(self, env: gymnasium.Env) -> None:
-        """Adapt ``env``, wrappers and all.
+        """Adapt ``env`` with its wrappers.
 
         Raises:
           ConfigError: its spaces are not supported.
         """
         has_method = env.has_wrapper_attr("action_masks")
         in_info = bool((env.metadata or {}).get(MASK_KEY))
-        port = EntityAdapter("entity_0", env.observation_space, env.action_space, mask_in_info=has_method or in_info)
+        adapter = EntityAdapter("entity_0", env.observation_space, env.action_space, mask_in_info=has_method or in_info)
         self.env = env
-        self.entities: tuple[EntitySpaces, ...] = (port.spaces,)
-        self._port = port
+        self.entities: tuple[EntitySpaces, ...] = (adapter.spaces,)
+        self._adapter = adapter
         self._step = env.step
-        self._observe = port.observe
-        self._copy_action = port.copy_action
-        self.native_step = self._native() if port.all_allowed is None else None
-        self._no_masks = None if port.all_allowed is not None else (None,)
-        self._all_allowed = (port.all_allowed,)
+        self._observe = adapter.observe
+        self._copy_action = adapter.copy_action
+        self.native_step = self._native() if adapter.all_allowed is None else None
+        self._no_masks = None if adapter.all_allowed is not None else (None,)
+        self._all_allowed = (adapter.all_allowed,)
         self._ask_mask = env.get_wrapper_attr("action_masks") if has_method else None
         self._checked = self._checked_step = False
         self._closed = False
@@ -53,11 +53,11 @@ class GymnasiumEnvironment:
     def _native(self) -> Callable[[Any], tuple[Any, SupportsFloat, bool, bool, dict]]:
         step, copy_action = self._step, self._copy_action
         if isinstance(self.entities[0].action, gymnasium.spaces.Discrete):
-            return step  # NumPy's scalars cannot change
+            return step  # NumPy scalars are immutable
         return lambda action: step(copy_action(action))
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
-        """Start an episode. The form of the first observation ever is checked against its space.
+        """Start an episode. The form of the first observation is checked against its space.
 
         Raises:
           ContractError: ``reset`` does not accept or return what Gymnasium prescribes.
@@ -66,7 +66,7 @@ class GymnasiumEnvironment:
         check_reset(self.env, returned, "gymnasium")
         observation, info = returned
         if not self._checked:
-            self._port.check(observation)
+            self._adapter.check(observation)
             self._checked = True
         masks = self._no_masks or self._masks(observation, info)
         return Timestep((self._observe(observation),), (0.0,), NO, NO, (info,), YES, masks, False)
@@ -81,16 +81,16 @@ class GymnasiumEnvironment:
         try:
             observation, reward, terminated, truncated, info = returned
         except (TypeError, ValueError) as error:
-            refuse_step(self.env, returned, error)
+            raise_step_error(self.env, returned, error)
         return self.timestep_of(observation, reward, terminated, truncated, info)
 
     def timestep_of(
         self, observation: object, reward: SupportsFloat, terminated: bool, truncated: bool, info: dict
     ) -> Timestep:
-        """Return what a step of Gymnasium's own has returned as a timestep.
+        """Return the timestep for a result of Gymnasium's ``step``.
 
         Raises:
-          ContractError: the reward is no number; at the first call, also if info is no dict.
+          ContractError: the reward is not a number; at the first call, also if info is not a dict.
         """
         if not self._checked_step:
             check_step(self.env, (observation, reward, terminated, truncated, info), "gymnasium")
@@ -103,21 +103,21 @@ class GymnasiumEnvironment:
             ended = (bool(terminated),), (bool(truncated),)
             return Timestep((self._observe(observation),), (paid,), *ended, (info,), NO, self._all_allowed, True)
         masks = self._no_masks or self._masks(observation, info)
-        # As Timestep(...) would, in a third of the time.
-        told = (self._observe(observation),), (paid,), NO, NO, (info,), YES, masks, False
-        return tuple.__new__(Timestep, told)
+        # equals Timestep(...), in a third of the time
+        fields = (self._observe(observation),), (paid,), NO, NO, (info,), YES, masks, False
+        return tuple.__new__(Timestep, fields)
 
     def number_of(self, reward: Any) -> float:
         """Return the number in a reward that ``float`` does not accept; ContractError if there is none."""
         return number_of(reward, self.env)
 
-    def refuse(self, returned: Any, error: Exception) -> NoReturn:
-        """Raise a ContractError for a result of a step that has not five parts."""
-        refuse_step(self.env, returned, error)
+    def raise_step_error(self, returned: Any, error: Exception) -> NoReturn:
+        """Raise a ContractError for a result of ``step`` that does not have five parts."""
+        raise_step_error(self.env, returned, error)
 
     def _masks(self, observation: object, info: dict) -> tuple[np.ndarray | None]:
         if self._ask_mask is None:
-            return (self._port.mask(observation, info),)
+            return (self._adapter.mask(observation, info),)
         return (as_mask(self._ask_mask(), self.entities[0].mask_size, self.entities[0].name),)
 
     def render(self) -> np.ndarray | None:

@@ -36,7 +36,7 @@ class Timestep(NamedTuple):
         0 in other steps.
       terminated: True in the step in which the entity's episode ends by the rules of the game.
       truncated: True in the step in which the episode ends for another reason (a time limit).
-      infos: a dict for each entity; ``info["outcome"]`` may say how the episode ended: ``"win"``, ``"draw"``,
+      infos: a dict for each entity; ``info["outcome"]`` may hold the result of the episode: ``"win"``, ``"draw"``,
         ``"loss"`` or a rank (0 is best); ``info["metrics"]``, in the last step, has the measurements of the
         environment: numbers by name, which the records, plots and the live view show.
       acting: whether the next action of each entity counts; False for all entities after the end of an episode.
@@ -77,11 +77,11 @@ class NativeEnvironment(Protocol):
           ContractError: there is none.
         """
 
-    def refuse(self, returned: Any, error: Exception) -> NoReturn:
-        """Raise the error for a result of ``native_step`` that has not five parts.
+    def raise_step_error(self, returned: Any, error: Exception) -> NoReturn:
+        """Raise the error for a result of ``native_step`` that does not have five parts.
 
         Raises:
-          ContractError: the result is described in it.
+          ContractError: always; the message describes the result.
         """
 
 
@@ -89,7 +89,7 @@ class Environment(Protocol):
     """An environment with one or more entities. It does not reset itself: the caller calls ``reset`` after ``over``."""
 
     entities: tuple[EntitySpaces, ...]
-    turn_based: bool  # True where entities may skip steps (``acting`` is not all True until they are done)
+    turn_based: bool  # True if entities may skip steps (``acting`` is not all True until they are done)
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
         """Start an episode and return its first timestep: rewards are 0; terminated, truncated and over are False."""
@@ -102,7 +102,7 @@ class Environment(Protocol):
         """
 
     def render(self) -> np.ndarray | None:
-        """Return an RGB array ``[height, width, 3]`` of uint8, or None if the environment cannot draw."""
+        """Return an RGB array ``[height, width, 3]`` of uint8, or None if the environment cannot render."""
 
     def close(self) -> None:
-        """Release what the environment holds. Calling it twice does nothing."""
+        """Release the environment's resources. Calling it twice does nothing."""

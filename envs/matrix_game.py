@@ -1,4 +1,4 @@
-"""Games of two who choose once and at the same time, given by a matrix of what each pair of choices pays."""
+"""Matrix games: two entities choose simultaneously, and a matrix holds the payoffs of each pair of choices."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,21 +17,22 @@ NAMED: dict[str, list] = {
     "matching_pennies": [[1, -1], [-1, 1]],
     "prisoners_dilemma": [[[5, 0], [10, 1]], [[5, 10], [0, 1]]],
 }
-"""What the row player wins, [rows, columns]; or what each of the two wins, [2, rows, columns]."""
+"""Payoffs of the row player, [rows, columns], or of both players, [2, rows, columns]."""
 
 
-# The parts of a timestep that never change: shared, so that a step allocates next to nothing.
+# Constant parts of a timestep: shared, so that a step allocates next to nothing.
 EVERYBODY, NOBODY, NO_MASKS = (True, True), (False, False), (None, None)
 
 
 class MatrixGame:
-    """Entity ``row`` chooses a row, ``column`` a column; an episode is that many rounds, and its return their sum.
+    """A matrix game: entity ``row`` chooses a row, ``column`` a column.
 
-    Observations are constant: a single 1 in a game that looks the same from both sides, so that a policy that learned
-    one side can play the other; in any other game the side, ``[1, 0]`` or ``[0, 1]``.
+    An episode has a number of rounds, and its return is their sum. Observations are constant: a single 1 in a game that
+    is symmetric, so that a policy trained on one side can play the other; in any other game the side, ``[1, 0]`` or
+    ``[0, 1]``.
 
     Attributes:
-      payoffs: what each entity wins in a round, ``[2, rows, columns]``.
+      payoffs: payoff of each entity in a round, ``[2, rows, columns]``.
     """
 
     turn_based = False
@@ -40,12 +41,12 @@ class MatrixGame:
         """Set up the game.
 
         Args:
-          payoffs: what the row player wins and the column player loses, ``[rows, columns]``; a pair of such matrices,
-            what each of them wins; or a name in ``NAMED``.
+          payoffs: gain of the row player and loss of the column player, ``[rows, columns]``; a pair of such matrices,
+            the gains of each; or a name in ``NAMED``.
           rounds: moves per episode.
 
         Raises:
-          ConfigError: ``payoffs`` is nothing of that kind, or there is no round.
+          ConfigError: ``payoffs`` is none of these, or ``rounds`` is not positive.
         """
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
             raise ConfigError(f"rounds: expected a whole number above 0, found {rounds!r}")
@@ -66,7 +67,7 @@ class MatrixGame:
         ]
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
-        """Start an episode; nothing is random here."""
+        """Start an episode, which has no randomness."""
         self._left = self._rounds
         return Timestep(self._seen, (0.0, 0.0), NOBODY, NOBODY, ({}, {}), EVERYBODY, NO_MASKS, False)
 
@@ -79,34 +80,34 @@ class MatrixGame:
         return Timestep(self._seen, paid, EVERYBODY, NOBODY, ({}, {}), NOBODY, NO_MASKS, True)
 
     def render(self) -> None:
-        """Draw nothing."""
+        """Return None: the game has no picture."""
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: the game holds no resources."""
 
 
-def _payoffs(given: Any) -> np.ndarray:
-    """Return what each entity wins, ``[2, rows, columns]``.
+def _payoffs(payoffs: Any) -> np.ndarray:
+    """Return the payoffs of each entity, ``[2, rows, columns]``.
 
     Raises:
-      ConfigError: ``given`` does not say that.
+      ConfigError: ``payoffs`` has another form.
     """
-    if isinstance(given, str):
-        if given not in NAMED:
+    if isinstance(payoffs, str):
+        if payoffs not in NAMED:
             raise ConfigError(
-                f"payoffs: unknown game {given!r}{suggestion(given, NAMED)}; expected one of {', '.join(NAMED)}, "
+                f"payoffs: unknown game {payoffs!r}{suggestion(payoffs, NAMED)}; expected one of {', '.join(NAMED)}, "
                 "a matrix, or a pair of them"
             )
-        given = NAMED[given]
+        payoffs = NAMED[payoffs]
     try:
-        matrices = np.array(given, np.float64)
+        matrices = np.array(payoffs, np.float64)
     except (TypeError, ValueError):
         matrices = np.empty(0)
     if matrices.ndim == 2:
-        matrices = np.stack([matrices, 0 - matrices])  # no negative zeros
+        matrices = np.stack([matrices, 0 - matrices])  # avoids negative zeros
     if matrices.ndim != 3 or len(matrices) != 2 or not matrices.size or not np.isfinite(matrices).all():
         raise ConfigError(
             "payoffs: expected a matrix of finite numbers (what the row player wins), a pair of matrices of one "
-            f"shape, or one of {', '.join(NAMED)}; found {given!r:.80}"
+            f"shape, or one of {', '.join(NAMED)}; found {payoffs!r:.80}"
         )
     return matrices

@@ -1,4 +1,4 @@
-"""A game of OpenSpiel (Lanctot et al., 2019): moves are taken in turns or at once, chance is drawn in here."""
+"""Adapter of games of OpenSpiel (Lanctot et al., 2019): sequential or simultaneous moves; chance is sampled here."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,23 +12,23 @@ from arena.envs.interface import EntitySpaces, Timestep
 
 
 class OpenSpielEnvironment:
-    """One entity for each player of the game, named ``player_0``, ``player_1``, ...
+    """A game of OpenSpiel, with one entity for each player, named ``player_0``, ``player_1``, ...
 
-    An entity sees its information state tensor (what it knows and remembers), or the observation tensor of games that
-    have no other, when it is its turn; until then it keeps what it saw last, zeros at first. Its mask holds its legal
-    actions. What it wins is its reward; no outcome is stated, so that wins and losses go by how much was won.
+    The observation of an entity is its information state tensor (its knowledge and memory), or the observation tensor
+    of games without one, in the steps in which it acts; in others it keeps its last one, zeros at first. Its mask holds
+    its legal actions. Its reward is its gain; no outcome is reported, so that returns decide wins and losses.
 
     Attributes:
-      game: of OpenSpiel.
+      game: the game of OpenSpiel.
       entities: see ``Environment``.
-      turn_based: False where everybody chooses once and at the same time (matrix games).
+      turn_based: False if all players choose once and simultaneously (matrix games).
     """
 
     def __init__(self, game: Any) -> None:
         """Adapt ``game``, a ``pyspiel.Game``.
 
         Raises:
-          ConfigError: it has infinitely many players, no tensor to observe, or chances that no seed fixes.
+          ConfigError: it has infinitely many players, no tensor to observe, or chance events that no seed determines.
         """
         kind = game.get_type()
         if kind.dynamics == pyspiel.GameType.Dynamics.MEAN_FIELD:
@@ -48,7 +48,7 @@ class OpenSpielEnvironment:
             raise ConfigError(f"{kind.short_name} does not give the shapes of its tensors: {error}") from error
         self._shape = tuple(shape)
         self._observe = "information_state_tensor" if remembers else "observation_tensor"
-        # Other games pay at the end alone, and nobody need look before.
+        # Other games pay only at the end, so that rewards need not be read before.
         self._pays_early = kind.reward_model == pyspiel.GameType.RewardModel.REWARDS
         actions = game.num_distinct_actions()
         box = spaces.Box(-np.inf, np.inf, self._shape, np.float32)
@@ -65,7 +65,7 @@ class OpenSpielEnvironment:
         self._random = np.random.default_rng()
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
-        """Start an episode. Deals that leave nobody anything to choose are dealt again."""
+        """Start an episode. Deals that leave no player a choice are dealt again."""
         if seed is not None:
             self._random = np.random.default_rng(seed)
         while True:
@@ -78,10 +78,10 @@ class OpenSpielEnvironment:
         return self._turn()
 
     def step(self, actions: Sequence) -> Timestep:
-        """Make the move of whose turn it is, or of all who choose at the same time.
+        """Apply the action of the player to move, or of all players that move simultaneously.
 
         Raises:
-          ValueError: an entity whose turn it is chose what its mask forbids.
+          ValueError: an entity chose an action that its mask forbids.
         """
         state = self._state
         moves = [int(actions[i]) if acts else 0 for i, acts in enumerate(self._acting)]
@@ -99,7 +99,7 @@ class OpenSpielEnvironment:
         return self._end() if state.is_terminal() else self._turn()
 
     def _draw_chances(self) -> None:
-        """Let chance move for as long as it is its turn."""
+        """Sample chance events until a player moves."""
         state = self._state
         while state.is_chance_node():
             level, action = self._random.random(), None
@@ -107,10 +107,10 @@ class OpenSpielEnvironment:
                 action, level = outcome, level - probability
                 if level < 0:
                     break
-            state.apply_action(action)  # the last one where probabilities sum to a hair less than 1
+            state.apply_action(action)  # the last one, if probabilities sum to slightly less than 1
 
     def _turn(self) -> Timestep:
-        """Return what the entity that chooses next sees."""
+        """Return the observation of the entity that moves next."""
         state = self._state
         count = len(self.entities)
         if state.is_simultaneous_node():
@@ -140,7 +140,7 @@ class OpenSpielEnvironment:
         return Timestep(tuple(self._observations), rewards, *ended, infos, self._nobody, self._all_allowed, True)
 
     def render(self) -> None:
-        """Draw nothing: OpenSpiel has no pictures."""
+        """Return None: OpenSpiel does not render."""
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: the game holds no resources."""

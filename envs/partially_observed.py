@@ -1,4 +1,4 @@
-"""Tasks that need memory: a corridor with a cue at its beginning, and any environment with part of what it shows."""
+"""Tasks that require memory: a corridor with a cue at its beginning, and a wrapper that hides observation elements."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,28 +16,28 @@ BUMP = -0.1
 class TMaze(gymnasium.Env):
     """The T-maze of Bakker (Reinforcement Learning with Long Short-Term Memory, 2002).
 
-    A cue in the first place of a corridor says which way to turn at its end; nothing else does. Of the observation,
-    float32 ``[3]``, the first element is the cue, -1 for left and 1 for right, and 0 after the first place; the others
-    are 1 in the corridor and 1 at the junction. Actions are left, ahead and right. Ahead goes on in the corridor. At
-    the junction left and right end the episode, with 1 for the side of the cue and -1 for the other. What walks into a
-    wall stays where it is and costs 0.1.
+    A cue in the first cell of a corridor is the only hint at which way to turn at the other end. Of the observation,
+    float32 ``[3]``, the first element is the cue, -1 for left and 1 for right, and 0 after the first cell; the others
+    are 1 in the corridor and 1 at the junction. Actions are left, ahead and right. Ahead moves along the corridor. At
+    the junction left and right end the episode, with 1 for the side of the cue and -1 for the other. An action into a
+    wall changes nothing and costs 0.1.
     """
 
     def __init__(self, corridor: int = 50, max_steps: int | None = None) -> None:
         """Set up the maze.
 
         Args:
-          corridor: steps from the first place to the junction.
-          max_steps: after which an episode is truncated; four times the corridor's where not given.
+          corridor: steps from the first cell to the junction.
+          max_steps: steps after which an episode is truncated; four times the corridor's by default.
 
         Raises:
-          ConfigError: there is no corridor, or no episode can reach its end.
+          ConfigError: ``corridor`` is not positive, or ``max_steps`` does not suffice to reach the junction.
         """
         if isinstance(corridor, bool) or not isinstance(corridor, int) or corridor < 1:
             raise ConfigError(f"corridor: expected a whole number above 0, found {corridor!r}")
         if max_steps is not None and max_steps <= corridor:
             raise ConfigError(
-                f"max_steps: expected more than the corridor of {corridor} steps, which the turn at its end needs, "
+                f"max_steps: expected more than the corridor of {corridor} steps, needed for the turn, "
                 f"found {max_steps!r}"
             )
         self.observation_space = spaces.Box(-1, 1, (3,), np.float32)
@@ -46,14 +46,14 @@ class TMaze(gymnasium.Env):
         self._place, self._steps, self._cue = 0, 0, LEFT
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Go back to the first place, with a new cue."""
+        """Return to the first cell, with a new cue."""
         super().reset(seed=seed)
         self._place, self._steps = 0, 0
         self._cue = RIGHT if self.np_random.integers(2) else LEFT
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Walk or turn."""
+        """Move or turn."""
         self._steps += 1
         reward, turned = BUMP, False
         if self._place < self._corridor:
@@ -71,13 +71,13 @@ class TMaze(gymnasium.Env):
 
 
 class KeepElements(gymnasium.ObservationWrapper):
-    """Shows some elements of a vector only, such as positions without velocities."""
+    """Keeps some elements of a vector observation, such as positions without velocities."""
 
     def __init__(self, env: gymnasium.Env, elements: Sequence[int]) -> None:
         """Keep these elements, in this order.
 
         Raises:
-          ConfigError: the observations are no vectors, or have no such elements.
+          ConfigError: the observations are not vectors, or have no such elements.
         """
         super().__init__(env)
         space = env.observation_space

@@ -1,4 +1,4 @@
-"""A PettingZoo AEC environment: agents act one at a time."""
+"""Adapter of a PettingZoo AEC environment: agents act one at a time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +14,12 @@ from arena.envs.rendering import rgb_array
 
 
 class AECEnvironment:
-    """One step is one move of the one agent that acts.
+    """An AEC environment, in which one step is one move of the agent that acts.
 
-    What ``env.last()`` says about an agent (observation, reward since its last action, terminated, truncated, info) is
-    delivered when it is that agent's turn, or when it is done. The steps with None by which PettingZoo takes done
-    agents out happen in here. Only agents that act or are done are observed after the reset: the others keep what
-    they saw last. Masks are those of PettingZoo; an entity that does not act has every action allowed.
+    The values of ``env.last()`` for an agent (observation, reward since its last action, terminated, truncated, info)
+    are delivered in the step in which it acts or is done. The steps with None by which PettingZoo removes done agents
+    happen inside. Only agents that act or are done are observed after the reset: the others keep their last
+    observation. Masks are those of PettingZoo; an entity that does not act has every action allowed.
     """
 
     turn_based = True
@@ -28,24 +28,24 @@ class AECEnvironment:
         """Adapt ``env``, a ``pettingzoo.AECEnv``.
 
         Raises:
-          ConfigError: it does not know its ``possible_agents``, or its spaces are not supported.
+          ConfigError: it does not define ``possible_agents``, or its spaces are not supported.
         """
         self.env = env
-        agents, self._ports = entity_adapters(env)
+        agents, self._adapters = entity_adapters(env)
         self._index = {agent: i for i, agent in enumerate(agents)}
-        self.entities: tuple[EntitySpaces, ...] = tuple(port.spaces for port in self._ports)
-        self._all_allowed = tuple(port.all_allowed for port in self._ports)
+        self.entities: tuple[EntitySpaces, ...] = tuple(adapter.spaces for adapter in self._adapters)
+        self._all_allowed = tuple(adapter.all_allowed for adapter in self._adapters)
         self._unchecked = set(agents)
         self._closed = False
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
-        """Start an episode. Everybody who is present is observed once.
+        """Start an episode. Every agent that is present is observed once.
 
         Raises:
           ContractError: ``reset`` does not accept what PettingZoo prescribes.
         """
         call_reset(self.env, seed, options)
-        self._observations = [port.blank for port in self._ports]
+        self._observations = [adapter.blank for adapter in self._adapters]
         self._alive: set[Any] = set()
         self._done: set[Any] = set()
         for agent in list(self.env.agents):
@@ -53,13 +53,13 @@ class AECEnvironment:
         return self._next_turn()
 
     def step(self, actions: Sequence) -> Timestep:
-        """Make the move of the agent whose turn it is; the other actions are ignored."""
-        self.env.step(self._ports[self._actor].copy_action(actions[self._actor]))
+        """Apply the action of the agent that acts; the other actions are ignored."""
+        self.env.step(self._adapters[self._actor].copy_action(actions[self._actor]))
         return self._next_turn()
 
     def _next_turn(self) -> Timestep:
-        """Take out who is done, up to the agent who acts next, and report."""
-        env, count = self.env, len(self._ports)
+        """Remove done agents up to the agent that acts next, and return the timestep."""
+        env, count = self.env, len(self._adapters)
         rewards = [0.0] * count
         terminated, truncated = [False] * count, [False] * count
         infos: list[dict] = [{} for _ in range(count)]
@@ -76,7 +76,7 @@ class AECEnvironment:
                 self._actor = i
                 acting[i] = True
                 if masks[i] is not None and observation is not None:
-                    masks = [*masks[:i], self._ports[i].mask(observation, info), *masks[i + 1 :]]
+                    masks = [*masks[:i], self._adapters[i].mask(observation, info), *masks[i + 1 :]]
                 over = False
                 break
             if agent in self._done:
@@ -100,9 +100,9 @@ class AECEnvironment:
         return returned
 
     def _final_step(self, agent: Any) -> tuple[float, bool, bool]:
-        """Return reward, terminated and truncated of an agent that left without a turn to be told.
+        """Return reward, terminated and truncated of an agent that was removed before it could act again.
 
-        It counts as truncated unless the environment says otherwise: nothing says that the game ended for it.
+        It counts as truncated unless the environment reports a termination.
         """
         self._alive.discard(agent)
         self._done.add(agent)
@@ -111,7 +111,7 @@ class AECEnvironment:
         return number_of(reward, self.env), ends, cut or not ends
 
     def _see(self, agent: Any, observation: Any) -> int:
-        """Take in what an agent observes, if anything; return its index."""
+        """Store the observation of an agent, if there is one; return the agent's index."""
         if agent not in self._index:
             raise ValueError(f"agent {agent!r} is not among possible_agents {list(self._index)}")
         i = self._index[agent]
@@ -119,9 +119,9 @@ class AECEnvironment:
             self._alive.add(agent)
         if observation is not None:
             if agent in self._unchecked:
-                self._ports[i].check(observation)
+                self._adapters[i].check(observation)
                 self._unchecked.discard(agent)
-            self._observations[i] = self._ports[i].observe(observation)
+            self._observations[i] = self._adapters[i].observe(observation)
         return i
 
     def render(self) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""The entities of a PettingZoo environment, of either kind."""
+"""The entities of a PettingZoo environment of either kind."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from arena.envs.spaces import MASK_KEY, EntityAdapter, check_spaces
 
 
 def entity_adapters(env: Any) -> tuple[list[Any], list[EntityAdapter]]:
-    """Return the agents that a PettingZoo environment may have, in its order, and the port of each.
+    """Return the agents that a PettingZoo environment may have, in its order, and the adapter of each.
 
     Raises:
-      ConfigError: it does not know its ``possible_agents``, or its spaces are not supported.
+      ConfigError: it does not define ``possible_agents``, or its spaces are not supported.
     """
     agents = list(getattr(env, "possible_agents", None) or ())
     if not agents:
@@ -19,9 +19,9 @@ def entity_adapters(env: Any) -> tuple[list[Any], list[EntityAdapter]]:
             "appear, which fixes the entities of a match"
         )
     in_info = bool((getattr(env, "metadata", None) or {}).get(MASK_KEY))
-    ports = [
+    adapters = [
         EntityAdapter(str(agent), env.observation_space(agent), env.action_space(agent), mask_in_info=in_info)
         for agent in agents
     ]
-    check_spaces([port.spaces for port in ports])
-    return agents, ports
+    check_spaces([adapter.spaces for adapter in adapters])
+    return agents, adapters

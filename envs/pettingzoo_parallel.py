@@ -1,4 +1,4 @@
-"""A PettingZoo Parallel environment: all agents that are present act in every step."""
+"""Adapter of a PettingZoo Parallel environment: all agents that are present act in every step."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,12 +12,12 @@ from arena.envs.rendering import rgb_array
 
 
 class ParallelEnvironment:
-    """The entities are ``possible_agents``, in that order, also those that are absent.
+    """A Parallel environment; its entities are ``possible_agents``, in that order, including absent ones.
 
-    An agent that is not there yet observes zeros and does not act; one that is done keeps its last observation. An
-    agent that leaves without being said to be terminated or truncated counts as truncated: nothing says that the game
-    ended for it. Action masks come from ``action_mask`` in a Dict observation, or from ``infos[agent]["action_mask"]``
-    where the environment's metadata has ``"action_mask": True``.
+    An agent that is absent before its first observation observes zeros and does not act; a done agent keeps its last
+    observation. An agent that is removed without termination or truncation counts as truncated. Action masks come from
+    ``action_mask`` in a Dict observation, or from ``infos[agent]["action_mask"]`` if the environment's metadata has
+    ``"action_mask": True``.
     """
 
     turn_based = False
@@ -26,20 +26,20 @@ class ParallelEnvironment:
         """Adapt ``env``, a ``pettingzoo.ParallelEnv``.
 
         Raises:
-          ConfigError: it does not know its ``possible_agents``, or its spaces are not supported.
+          ConfigError: it does not define ``possible_agents``, or its spaces are not supported.
         """
         self.env = env
-        self._agents, self._ports = entity_adapters(env)
+        self._agents, self._adapters = entity_adapters(env)
         self._known = frozenset(self._agents)
-        self.entities: tuple[EntitySpaces, ...] = tuple(port.spaces for port in self._ports)
+        self.entities: tuple[EntitySpaces, ...] = tuple(adapter.spaces for adapter in self._adapters)
         self._no_rewards = (0.0,) * len(self._agents)
-        self._nobody = (False,) * len(self._agents)
+        self._none = (False,) * len(self._agents)
         self._unchecked = set(self._agents)
         self._checked_step = False
         self._closed = False
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
-        """Start an episode. The form of each agent's first observation ever is checked against its space.
+        """Start an episode. The form of each agent's first observation is checked against its space.
 
         Raises:
           ContractError: ``reset`` does not accept or return what PettingZoo prescribes.
@@ -48,13 +48,13 @@ class ParallelEnvironment:
         check_reset(self.env, returned, "parallel")
         observations, infos = returned
         self._done: set[Any] = set()
-        self._observations = [port.blank for port in self._ports]
+        self._observations = [adapter.blank for adapter in self._adapters]
         self._acting = self._present()
         masks = self._receive(observations, infos)
-        given = tuple([infos.get(agent) or {} for agent in self._agents])
+        agent_infos = tuple([infos.get(agent) or {} for agent in self._agents])
         over = True not in self._acting
         return Timestep(
-            tuple(self._observations), self._no_rewards, self._nobody, self._nobody, given, self._acting, masks, over
+            tuple(self._observations), self._no_rewards, self._none, self._none, agent_infos, self._acting, masks, over
         )
 
     def step(self, actions: Sequence) -> Timestep:
@@ -65,12 +65,12 @@ class ParallelEnvironment:
         """
         agents, acted = self._agents, self._acting
         returned = self.env.step(
-            {agents[i]: self._ports[i].copy_action(actions[i]) for i, acts in enumerate(acted) if acts}
+            {agents[i]: self._adapters[i].copy_action(actions[i]) for i, acts in enumerate(acted) if acts}
         )
         if not self._checked_step:
             check_step(self.env, returned, "parallel")
             self._checked_step = True
-        observations, given, terminations, truncations, infos = returned
+        observations, agent_rewards, terminations, truncations, infos = returned
         present = set(self.env.agents)
         rewards = [0.0] * len(agents)
         terminated, truncated = [False] * len(agents), [False] * len(agents)
@@ -78,9 +78,9 @@ class ParallelEnvironment:
             if not acted[i]:
                 continue
             try:
-                rewards[i] = float(given.get(agent, 0.0))
+                rewards[i] = float(agent_rewards.get(agent, 0.0))
             except TypeError:
-                rewards[i] = number_of(given[agent], self.env)
+                rewards[i] = number_of(agent_rewards[agent], self.env)
             ends, cut = bool(terminations.get(agent)), bool(truncations.get(agent))
             if ends or cut or agent not in present:
                 terminated[i], truncated[i] = ends, cut or not ends
@@ -100,7 +100,7 @@ class ParallelEnvironment:
         )
 
     def _present(self) -> tuple[bool, ...]:
-        """Return who acts next."""
+        """Return whether each agent acts next."""
         present = self.env.agents
         if not self._known.issuperset(present):
             strangers = set(present) - self._known
@@ -108,19 +108,19 @@ class ParallelEnvironment:
         return tuple([agent in present and agent not in self._done for agent in self._agents])
 
     def _receive(self, observations: Mapping, infos: Mapping) -> list[np.ndarray | None]:
-        """Take in the observations that came; return the masks."""
-        masks = [port.all_allowed for port in self._ports]
+        """Store the observations that were returned; return the masks."""
+        masks = [adapter.all_allowed for adapter in self._adapters]
         for i, agent in enumerate(self._agents):
             observation = observations.get(agent)
             if observation is None:
                 continue
-            port = self._ports[i]
+            adapter = self._adapters[i]
             if agent in self._unchecked:
-                port.check(observation)
+                adapter.check(observation)
                 self._unchecked.discard(agent)
-            self._observations[i] = port.observe(observation)
+            self._observations[i] = adapter.observe(observation)
             if self._acting[i]:
-                masks[i] = port.mask(observation, infos.get(agent) or {})
+                masks[i] = adapter.mask(observation, infos.get(agent) or {})
         return masks
 
     def render(self) -> np.ndarray | None:

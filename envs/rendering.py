@@ -1,4 +1,4 @@
-"""How the adapters draw: the frame of a Gymnasium or PettingZoo environment, if it gives one."""
+"""Rendering of Gymnasium and PettingZoo environments for the adapters."""
 
 from typing import Any
 

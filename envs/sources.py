@@ -1,4 +1,4 @@
-"""Where environments come from: Gymnasium's registry, PettingZoo's modules, OpenSpiel, and anybody's code."""
+"""Sources of environments: Gymnasium's registry, PettingZoo's modules, OpenSpiel, and code of users."""
 
 import contextlib
 import importlib
@@ -16,7 +16,7 @@ from arena.common.errors import ConfigError
 from arena.common.registry import EXTRAS, load, missing_package
 from arena.common.text import suggestion
 
-# How CPython words a call that does not fit a signature. Other TypeErrors in code of the user's own are its faults,
+# CPython's messages for calls that do not fit a signature. Other TypeErrors of a user's code are faults of that code,
 # and keep their traceback.
 MISFITS = (
     "unexpected keyword argument",
@@ -30,7 +30,7 @@ def from_gymnasium(use: str, name: str, settings: dict[str, Any], render: bool) 
     """Make the environment that Gymnasium has registered under ``name``, with keyword arguments of ``gymnasium.make``.
 
     Gymnasium's passive checker is off unless ``disable_env_checker: false`` is among the settings: the adapter checks
-    the first observation itself, and a wrapper less is quicker.
+    the first observation itself, and one wrapper less is faster.
     """
     if name.startswith("ALE/"):
         _import("ale_py", use)
@@ -47,7 +47,7 @@ def from_gymnasium(use: str, name: str, settings: dict[str, Any], render: bool) 
 
 def _similar(name: str) -> str:
     with contextlib.suppress(ImportError):
-        importlib.import_module("ale_py")  # so that its games are among the names to suggest
+        importlib.import_module("ale_py")  # registers its games, so that they can be suggested
     if f"ALE/{name}" in gymnasium.registry:
         return f" (did you mean 'gymnasium:ALE/{name}'?)"
     return suggestion(f"gymnasium:{name}", [f"gymnasium:{known}" for known in gymnasium.registry])
@@ -61,21 +61,21 @@ def _gymnasium_entry(name: str) -> Any:
 
 
 def from_pettingzoo(use: str, name: str, settings: dict[str, Any], render: bool, force_aec: bool) -> Any:
-    """Make the environment of a PettingZoo module: its ``parallel_env`` where there is one, else its AEC ``env``.
+    """Return the environment of a PettingZoo module: its ``parallel_env`` if it has one, else its AEC ``env``.
 
     Args:
-      use: what the user wrote, for messages.
-      name: the module, without ``pettingzoo.`` if one likes; ``classic/tictactoe-v3`` is understood as well.
+      use: the name in the configuration, for messages.
+      name: the module, with or without ``pettingzoo.``; ``classic/tictactoe-v3`` is accepted as well.
       settings: keyword arguments.
-      render: ask for RGB frames.
-      force_aec: take ``env`` even where there is a ``parallel_env``.
+      render: whether to request RGB frames.
+      force_aec: whether to use ``env`` even if there is a ``parallel_env``.
     """
     module = _pettingzoo_module(use, name.replace("/", ".").replace("-v", "_v"))
     parallel = None if force_aec else getattr(module, "parallel_env", None)
     make = parallel or getattr(module, "env", None)
     if make is None:
-        wanted = "env" if force_aec else "parallel_env or env"
-        raise ConfigError(f"{use!r}: {module.__name__} has no {wanted}; expected a PettingZoo environment module")
+        required = "env" if force_aec else "parallel_env or env"
+        raise ConfigError(f"{use!r}: {module.__name__} has no {required}; expected a PettingZoo environment module")
     try:
         return _rendering(lambda **more: make(**settings, **more), settings, render)
     except ImportError as error:
@@ -91,12 +91,12 @@ def _pettingzoo_module(use: str, name: str) -> ModuleType:
     for candidate in (name, f"pettingzoo.{name}"):
         try:
             with warnings.catch_warnings():
-                # Importing a module by its name is fine here, whatever newer way PettingZoo would like better.
+                # Importing a module by its name is fine here, whatever newer way PettingZoo prefers.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 return importlib.import_module(candidate)
         except ImportError as error:
             absent = error.name or "?"
-            # Only where the module itself is absent is there another place to look.
+            # Another location is tried only if the module itself is absent.
             if absent in EXTRAS or not f"{candidate}.".startswith(f"{absent}."):
                 raise missing(error, use) from error
     raise ConfigError(
@@ -106,7 +106,7 @@ def _pettingzoo_module(use: str, name: str) -> ModuleType:
 
 
 def _pettingzoo_names() -> list[str]:
-    """Return the versioned environment modules that are installed, as one would write them."""
+    """Return the names of installed, versioned environment modules, as written in a configuration."""
     names = []
     for package, pattern in (("pettingzoo", "*/*_v[0-9]*.py"), ("mpe2", "*_v[0-9]*.py")):
         spec = importlib.util.find_spec(package)
@@ -120,7 +120,7 @@ def _pettingzoo_names() -> list[str]:
 def from_openspiel(use: str, name: str, settings: dict[str, Any]) -> Any:
     """Load the game that OpenSpiel has registered under ``name``, with the game's own parameters.
 
-    Names and parameters are looked up beforehand: OpenSpiel prints all of them where one is unknown.
+    Names and parameters are checked beforehand: OpenSpiel would print all of them if one is unknown.
     """
     _import("pyspiel", use)
     import pyspiel
@@ -138,7 +138,7 @@ def from_openspiel(use: str, name: str, settings: dict[str, Any]) -> Any:
         hint = suggestion(unknown[0], takes)
         accepted = ", ".join(sorted(takes)) or "no settings"
         raise ConfigError(f"{use!r} has no parameter {unknown[0]!r}{hint}; it takes {accepted}")
-    # YAML writes 1 where OpenSpiel insists on 1.0.
+    # YAML writes 1 where OpenSpiel requires 1.0.
     fitting = {key: float(v) if isinstance(takes[key], float) and type(v) is int else v for key, v in settings.items()}
     try:
         return pyspiel.load_game(name, fitting)
@@ -147,11 +147,11 @@ def from_openspiel(use: str, name: str, settings: dict[str, Any]) -> Any:
 
 
 def from_code(use: str, reference: str, settings: dict[str, Any], render: bool) -> Any:
-    """Call what ``package.module:name`` or ``path/to/file.py:name`` points to, with the settings."""
+    """Call the object that ``package.module:name`` or ``path/to/file.py:name`` points to, with the settings."""
     make = load(reference)
     if not callable(make):
         raise ConfigError(f"{use!r}: expected a function or class that makes an environment, found {make!r:.80}")
-    # Many functions have no notion of rendering: ask only those that say they do.
+    # Only functions with a rendering parameter get a request to render.
     if render and "render_mode" in (keywords_of(make) or ()):
         settings = {"render_mode": "rgb_array", **settings}
     try:
@@ -165,7 +165,7 @@ def from_code(use: str, reference: str, settings: dict[str, Any], render: bool) 
 
 
 def _rendering(make: Callable[..., Any], settings: dict[str, Any], render: bool) -> Any:
-    """Call ``make`` for frames if asked to; an environment that knows no ``render_mode`` is made without."""
+    """Call ``make`` with ``render_mode`` if requested; an environment without ``render_mode`` is made without."""
     if not render or "render_mode" in settings:
         return make()
     try:
@@ -184,7 +184,7 @@ def _import(package: str, use: str) -> None:
 
 
 def missing(error: Exception, use: str) -> ConfigError:
-    """Say what to install, of a failed import or of Gymnasium's report of one."""
+    """Return the error for a failed import, or for Gymnasium's report of one, with the package to install."""
     cause: BaseException | None = error
     while cause is not None and not (isinstance(cause, ImportError) and cause.name):
         cause = cause.__cause__
@@ -194,7 +194,7 @@ def missing(error: Exception, use: str) -> ConfigError:
 
 
 def keywords_of(make: Any) -> list[str] | None:
-    """Return the names of the keyword arguments that a callable takes, or None where that cannot be seen."""
+    """Return the names of the keyword arguments of a callable, or None if they cannot be inspected."""
     try:
         parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):
@@ -205,7 +205,7 @@ def keywords_of(make: Any) -> list[str] | None:
 
 
 def refused(use: str, settings: dict[str, Any], error: Exception, make: Any) -> ConfigError:
-    """Say that something refuses its settings, and which it would take."""
+    """Return the error for rejected settings, with the keyword arguments that are accepted."""
     accepted = keywords_of(make) if make is not None else None
     remedy = f"; it takes {', '.join(accepted) or 'no settings'}" if accepted is not None else ""
     reason = str(error).partition(" was raised from the environment creator")[0].rstrip(".")

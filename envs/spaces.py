@@ -1,4 +1,4 @@
-"""What the arena asks of spaces, and the functions that bring an entity's values into the form its spaces state."""
+"""Checks of spaces, and functions that convert an entity's values to the form of its spaces."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,11 +17,11 @@ MASK_KEY = "action_mask"
 
 
 def check_spaces(entities: Sequence[EntitySpaces]) -> None:
-    """Check that the arena can carry what these entities see and do.
+    """Check that the arena supports the spaces of these entities.
 
     Raises:
-      ConfigError: there are no entities, two share a name, a space is of a kind that is not supported, or a mask
-        does not fit its action space. The message names the entity and the space.
+      ConfigError: there are no entities, two share a name, a space is of a kind that is not supported, or a mask does
+        not fit its action space. The message names the entity and the space.
     """
     if not entities:
         raise ConfigError("expected an environment with at least one entity, found none")
@@ -45,7 +45,7 @@ def check_spaces(entities: Sequence[EntitySpaces]) -> None:
 
 
 def _unsupported(space: Any, place: str = "") -> str:
-    """Return what in ``space`` cannot be carried and where, or an empty string."""
+    """Return the unsupported part of ``space`` and its location, or an empty string."""
     where = f" at {place}" if place else ""
     if isinstance(space, LEAVES):
         empty = 0 in (space.shape or ())
@@ -60,7 +60,7 @@ def _unsupported(space: Any, place: str = "") -> str:
 
 
 def mask_size(action: spaces.Space) -> int:
-    """Return how many flags an action mask for this space has; 0 where the space cannot have one."""
+    """Return the number of flags in an action mask for this space; 0 if the space cannot have one."""
     if isinstance(action, spaces.Discrete):
         return int(action.n)
     if isinstance(action, spaces.MultiDiscrete):
@@ -69,10 +69,11 @@ def mask_size(action: spaces.Space) -> int:
 
 
 def masked_observation(observation: spaces.Space, action: spaces.Space) -> spaces.Space | None:
-    """Return the observation space without its action mask, or None where the space holds no mask.
+    """Return the observation space without its action mask, or None if it holds no mask.
 
-    ``Dict(observation=..., action_mask=...)`` is how PettingZoo's board games (and RLlib's) state legal actions. With
-    nothing but ``observation`` beside the mask, that is the observation; otherwise the Dict without the mask is.
+    ``Dict(observation=..., action_mask=...)`` is the form in which PettingZoo's board games (and RLlib) state legal
+    actions. With nothing but ``observation`` beside the mask, that is the observation; otherwise the Dict without the
+    mask is.
     """
     if not isinstance(observation, spaces.Dict) or MASK_KEY not in observation.spaces or len(observation.spaces) < 2:
         return None
@@ -84,7 +85,7 @@ def masked_observation(observation: spaces.Space, action: spaces.Space) -> space
 
 
 def zeros(space: spaces.Space) -> Any:
-    """Return the value that stands for an entity which is not there: zeros (or the first integer) of its space."""
+    """Return the observation of an absent entity: zeros (or the first integer) of its space."""
     if isinstance(space, spaces.Dict):
         return {key: zeros(sub) for key, sub in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -97,9 +98,9 @@ def zeros(space: spaces.Space) -> Any:
 
 
 def reader(space: spaces.Space) -> Callable[[Any], Any]:
-    """Return a function that brings an observation into the form of its space.
+    """Return a function that converts an observation to the form of its space.
 
-    Lists, stacked frames and other dtypes become arrays of the space's dtype; what has that form already is not copied.
+    Lists, stacked frames and other dtypes become arrays of the space's dtype; values of that form are not copied.
     """
     if isinstance(space, spaces.Dict):
         parts = {key: reader(sub) for key, sub in space.spaces.items()}
@@ -114,13 +115,13 @@ def reader(space: spaces.Space) -> Callable[[Any], Any]:
 
 
 def _scalar(space: spaces.Discrete) -> Callable[[Any], Any]:
-    # NumPy scalars cannot change: one of the right type serves as its own copy.
+    # NumPy scalars are immutable: one of the right type needs no copy.
     kind = np.dtype(space.dtype).type
     return lambda value: value if type(value) is kind else kind(value)
 
 
 def copier(space: spaces.Space) -> Callable[[Any], Any]:
-    """Return a function that copies an action into the form of its space, so that the environment may keep it."""
+    """Return a function that copies an action in the form of its space, so that the environment may keep it."""
     if isinstance(space, spaces.Dict):
         parts = {key: copier(sub) for key, sub in space.spaces.items()}
         return lambda value: {key: copy(value[key]) for key, copy in parts.items()}
@@ -136,7 +137,7 @@ def copier(space: spaces.Space) -> Callable[[Any], Any]:
 def check_form(name: str, space: spaces.Space, value: Any) -> None:
     """Check the form of an observation (nesting and shapes; integers also their range).
 
-    The bounds of a Box are not checked: many published environments leave theirs by a little.
+    The bounds of a Box are not checked: many published environments exceed theirs by a little.
 
     Raises:
       ConfigError: the environment contradicts its own space; the message names the entity and both forms.
@@ -165,7 +166,7 @@ def _mismatch(space: spaces.Space, value: Any, place: str) -> str:
     except ValueError:  # a list of arrays that differ in shape
         return f"expected {space}{where}, found {value!r:.80}"
     if fits and not isinstance(space, spaces.Box):
-        # A finite number of values, which later index tables or one-hot vectors: no rounding here.
+        # Finitely many values, which later index tables or one-hot vectors: no rounding here.
         form = reader(space)(value)
         fits = space.contains(form) and np.array_equal(form, array)
     return "" if fits else f"expected {space}{where}, found {value!r:.80} (shape {array.shape}, {array.dtype})"
@@ -188,26 +189,26 @@ def as_mask(flags: Any, size: int, name: str) -> np.ndarray:
 
 
 class EntityAdapter:
-    """One entity's spaces, and the functions that carry its values between a native environment and the arena.
+    """The spaces of one entity, and the functions that convert its values between a native environment and the arena.
 
     Attributes:
-      spaces: what the entity sees and does, with the action mask taken out of the observation.
-      blank: its observation while it is not there.
-      all_allowed: its mask while it does not act: every action allowed; None where it has no mask. Shared: read only.
+      spaces: spaces of the entity, with the action mask removed from the observation.
+      blank: its observation while it is absent.
+      all_allowed: its mask while it does not act: every action allowed; None without a mask. Shared: read only.
       copy_action: copies an action for the environment.
-      observe: brings a native observation into the form of its space, without its mask.
+      observe: converts a native observation to the form of its space, without its mask.
     """
 
     __slots__ = ("_key", "_masked", "all_allowed", "blank", "copy_action", "observe", "spaces")
 
     def __init__(self, name: str, observation: spaces.Space, action: spaces.Space, mask_in_info: bool = False) -> None:
-        """Build the port of one entity.
+        """Build the adapter of one entity.
 
         Args:
           name: the entity's name.
-          observation: its native observation space; a mask in it is found and taken out.
+          observation: its native observation space; a mask in it is removed.
           action: its native action space.
-          mask_in_info: whether the environment promises a mask in ``info["action_mask"]``.
+          mask_in_info: whether the environment declares a mask in ``info["action_mask"]``.
         """
         inner = masked_observation(observation, action)
         self._masked = inner is not None
@@ -241,7 +242,7 @@ class EntityAdapter:
         check_form(self.spaces.name, self.spaces.observation, observation)
 
     def mask(self, observation: Any, info: Mapping) -> np.ndarray | None:
-        """Return the mask that comes with a native observation and its info; None where the entity has none."""
+        """Return the mask in a native observation or its info; None if the entity has none."""
         if self.all_allowed is None:
             return None
         flags = observation[MASK_KEY] if self._masked else info.get(MASK_KEY)

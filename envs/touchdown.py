@@ -1,4 +1,4 @@
-"""Touchdown: two teams on a square field, each running for the other's end, and a touch sends both runners home."""
+"""Touchdown: two teams on a square field, each running for the other's end; a touch sends both runners home."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ REACH = 0.1
 # the line) would sometimes count as a crossing, and two entities exactly 0.1 apart would sometimes touch.
 TOLERANCE = 1e-9
 
-# Discrete action -> (right, forward). Forward is towards the end that the entity wants to cross.
+# Discrete action -> (right, forward). Forward points to the end that the entity has to cross.
 MOVES = {0: (0.0, 0.0), 1: (PACE, 0.0), 2: (-PACE, 0.0), 3: (0.0, PACE), 4: (0.0, -PACE)}
 
 IMAGE_SIZE = 84
@@ -33,14 +33,15 @@ class Touchdown:
     The field is the square from -1 to 1. Blue starts at (0, 0.9) and scores below y = -1; red starts at (0, -0.9) and
     scores above y = 1. One step:
 
-    1. Everybody moves. Red's axes are mirrored, so that an action means the same thing to both teams: for blue, right
-       is +x and forward is -y; for red, right is -x and forward is +y. x stays within [-1, 1], and nobody leaves
-       through their own end.
-    2. Opponents closer than 0.1 touch: both return to their starts. All touches are found before anybody is moved.
+    1. Every entity moves. Red's axes are mirrored, so that an action has the same meaning for both teams: for blue,
+       right is +x and forward is -y; for red, right is -x and forward is +y. x stays within [-1, 1], and no entity
+       leaves through its own end.
+    2. Opponents closer than 0.1 touch: both return to their starts. All touches are found before any entity moves.
     3. An entity past the line has crossed. Every entity of a team gets +1 for each crosser of its own and -1 for each
-       of the opponents'; if anybody crossed, the episode terminates. At ``max_steps`` it is truncated.
+       of the opponents'; if any entity crossed, the episode terminates. At ``max_steps`` it is truncated.
 
-    ``info["outcome"]`` is ``"win"``, ``"draw"`` or ``"loss"`` for everybody in the last step: the sign of its reward.
+    ``info["outcome"]`` is ``"win"``, ``"draw"`` or ``"loss"`` for every entity in the last step: the sign of its
+    reward.
     The game has no randomness: seeds are accepted and change nothing.
 
     Actions, per team:
@@ -68,11 +69,11 @@ class Touchdown:
         """Set up the game.
 
         Args:
-          team_size: entities in each team.
+          team_size: number of entities in each team.
           actions: ``"discrete"`` or ``"continuous"`` for both teams, or ``{"blue": ..., "red": ...}``.
           observations: ``"vector"`` or ``"image"``, likewise.
           max_steps: steps after which an episode is truncated.
-          colors: what each team is drawn in, ``{"blue": "#rrggbb" or a CSS name, ...}``.
+          colors: colour of each team, ``{"blue": "#rrggbb" or a CSS name, ...}``.
 
         Raises:
           ConfigError: a setting is not one of these.
@@ -95,8 +96,8 @@ class Touchdown:
             )
             for entity in range(count)
         )
-        # Positions are kept in each entity's own frame, the one in which it starts at (0, 0.9) and runs for y < -1:
-        # the rules are then the same for both teams, and only what one sees of the opponents is negated.
+        # Positions are kept in each entity's own frame, in which it starts at (0, 0.9) and runs for y < -1: the rules
+        # are then the same for both teams, and only observations of the opponents are negated.
         self._x = [0.0] * count
         self._y = [START] * count
         self._steps = 0
@@ -110,15 +111,15 @@ class Touchdown:
         self._no_masks = (None,) * count
 
     def _view(self, entity: int) -> list[tuple[int, float]]:
-        """Return (other, sign) in the order of the vector observation: oneself, allies, opponents."""
+        """Return (other, sign) in the order of the vector observation: the entity itself, allies, opponents."""
         size = self.team_size
-        mine = range(size) if entity < size else range(size, 2 * size)
+        team = range(size) if entity < size else range(size, 2 * size)
         theirs = range(size, 2 * size) if entity < size else range(size)
-        allies = [(other, 1.0) for other in mine if other != entity]
+        allies = [(other, 1.0) for other in team if other != entity]
         return [(entity, 1.0), *allies, *((other, -1.0) for other in theirs)]
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
-        """Put everybody at their start."""
+        """Put every entity at its start."""
         self._x = [0.0] * len(self._x)
         self._y = [START] * len(self._y)
         self._steps = 0
@@ -196,7 +197,7 @@ class Touchdown:
     def _draw_view(self, entity: int) -> np.ndarray:
         image = np.zeros((IMAGE_SIZE, IMAGE_SIZE, 1), np.int8)
         half = (IMAGE_SIZE - 1) / 2
-        # Drawn from the last of the view to the first, so that the observer ends on top.
+        # Drawn from the last item of the view to the first, so that the observer ends on top.
         for other, side in reversed(self._views[entity]):
             column = round(half * (1.0 + side * self._x[other]))
             # An entity that has crossed stays visible on the edge.
@@ -215,7 +216,7 @@ class Touchdown:
         return draw_field(runners, self._colors["blue"], self._colors["red"], f"{self._steps}/{self.max_steps}")
 
     def close(self) -> None:
-        """Do nothing: the game holds nothing."""
+        """Do nothing: the game holds no resources."""
 
 
 def _observation_space(image: bool, entities: int) -> spaces.Box:
@@ -243,8 +244,8 @@ def _per_team(name: str, value: Any, valid: Sequence[str]) -> dict[str, str]:
     return words
 
 
-def _team_colors(wanted: Mapping[str, str]) -> dict[str, Color]:
-    unknown = set(wanted) - set(TEAMS)
+def _team_colors(colors: Mapping[str, str]) -> dict[str, Color]:
+    unknown = set(colors) - set(TEAMS)
     if unknown:
         raise ConfigError(f"touchdown: colors: expected the teams blue and red, found {', '.join(sorted(unknown))}")
-    return {team: Color(*bytes.fromhex(to_hex(str(wanted.get(team, team)))[1:])) for team in TEAMS}
+    return {team: Color(*bytes.fromhex(to_hex(str(colors.get(team, team)))[1:])) for team in TEAMS}

@@ -1,4 +1,4 @@
-"""What a game of Touchdown looks like: the field from above, drawn with NumPy alone."""
+"""Pictures of Touchdown: the field from above, drawn with NumPy alone."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 CANVAS = 400
-SCALE = 168  # pixels for a distance of 1; what is left shows the end zones and the entities that crossed into them
+SCALE = 168  # pixels for a distance of 1; the rest shows the end zones and the entities that crossed into them
 RUNNER_RADIUS = 8  # half of the touching distance, so that two runners touch when their discs do
 PAPER, LINE, INK = (246, 245, 240), (198, 196, 188), (40, 40, 44)
 # Five rows of three pixels for each glyph, the topmost row first, bit 2 is the left one.
@@ -39,9 +39,9 @@ def draw_field(
     """Return the field from above: uint8 ``[400, 400, 3]``.
 
     Args:
-      runners: x, y and colour of each; the later ones lie on top.
-      top_end: what the end zone beyond y = 1 is tinted in.
-      bottom_end: what the end zone beyond y = -1 is tinted in.
+      runners: x, y and colour of each; later ones lie on top.
+      top_end: tint of the end zone beyond y = 1.
+      bottom_end: tint of the end zone beyond y = -1.
       caption: digits and slashes, written into the top left corner.
     """
     image = np.empty((CANVAS, CANVAS, 3), np.uint8)

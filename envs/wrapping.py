@@ -1,4 +1,4 @@
-"""Wrappers that a configuration file names: Gymnasium's own, or anybody's callable."""
+"""Wrappers named by a configuration: Gymnasium's own, or any callable."""
 
 import sys
 from typing import Any
@@ -15,7 +15,7 @@ GYMNASIUM_PREFIX = "gymnasium.wrappers."
 
 
 def wrap(native: Any, use: str, settings: dict[str, Any]) -> Any:
-    """Return ``native`` in the wrapper that ``use`` names, made with these keyword arguments.
+    """Return ``native`` in the wrapper that ``use`` names, constructed with these keyword arguments.
 
     Args:
       native: an environment before it is adapted.
@@ -24,11 +24,11 @@ def wrap(native: Any, use: str, settings: dict[str, Any]) -> Any:
       settings: the other arguments.
 
     Raises:
-      ConfigError: there is no such wrapper, it is made for another kind of environment, or it refuses its settings.
+      ConfigError: there is no such wrapper, it is made for another kind of environment, or it rejects its settings.
     """
     wrapper = _find(use)
     if not is_reference(use):
-        # Gymnasium's wrappers want tuples, which YAML cannot write.
+        # Gymnasium's wrappers require tuples, which YAML cannot write.
         settings = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
     for kind, base in _kinds():
         if isinstance(wrapper, type) and issubclass(wrapper, base) and not isinstance(native, base):
@@ -41,7 +41,7 @@ def wrap(native: Any, use: str, settings: dict[str, Any]) -> Any:
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         raise missing(error, use) from error
     except (TypeError, ValueError, AssertionError) as error:
-        # What Gymnasium's wrappers raise is about their arguments; elsewhere only a call that does not fit is.
+        # Any exception of Gymnasium's wrappers concerns their arguments; elsewhere only a call that does not fit does.
         if is_reference(use) and not any(misfit in str(error) for misfit in MISFITS):
             raise
         raise refused(use, settings, error, wrapper) from error
@@ -52,13 +52,13 @@ def wrap(native: Any, use: str, settings: dict[str, Any]) -> Any:
 
 def _find(use: str) -> Any:
     if is_reference(use):
-        found = load(use)
-        if not callable(found):
-            raise ConfigError(f"the wrapper {use!r} is {found!r:.80}; expected a class or function")
-        return found
+        wrapper = load(use)
+        if not callable(wrapper):
+            raise ConfigError(f"the wrapper {use!r} is {wrapper!r:.80}; expected a class or function")
+        return wrapper
     name = use.removeprefix(GYMNASIUM_PREFIX)
     try:
-        found = getattr(gymnasium.wrappers, name)
+        wrapper = getattr(gymnasium.wrappers, name)
     except ImportError as error:
         raise missing(error, use) from error
     except AttributeError as error:
@@ -67,9 +67,9 @@ def _find(use: str) -> Any:
             f"unknown wrapper {use!r}{suggestion(name, gymnasium.wrappers.__all__)}{renamed}; expected one of "
             "gymnasium.wrappers, package.module:name or path/to/file.py:name"
         ) from error
-    if not (isinstance(found, type) and issubclass(found, gymnasium.Wrapper)):
+    if not (isinstance(wrapper, type) and issubclass(wrapper, gymnasium.Wrapper)):
         raise ConfigError(f"{use!r} is not a wrapper{suggestion(name, gymnasium.wrappers.__all__)}")
-    return found
+    return wrapper
 
 
 def _kinds() -> list[tuple[str, type]]:

@@ -40,7 +40,7 @@ def make_steady_stepper(
         try:
             observation, reward, terminated, truncated, info = result
         except (TypeError, ValueError) as error:
-            environment.refuse(result, error)
+            environment.raise_step_error(result, error)
         if (
             terminated
             or truncated

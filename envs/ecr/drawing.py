@@ -1,4 +1,4 @@
-"""What the trade of containers looks like: ports on a circle with bars of what is there, vessels on their way."""
+"""Pictures of the container trade: ports on a circle with bars of containers, vessels on their routes."""
 
 import math
 from collections import Counter
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT, DPI = 6.4, 4.8, 100
 EMPTY, FULL, SHORT, INK = "#4c78a8", "#f58518", "#e45756", "#333333"
-BAR, TALLEST = 0.09, 0.55  # of a bar, where the circle's radius is 1
+BAR, TALLEST = 0.09, 0.55  # size of a bar, relative to the circle's radius
 
 
 def draw_trade(trade: Trade, topology: Topology) -> np.ndarray:
@@ -66,7 +66,7 @@ def _draw_ports(axes: "Axes", trade: Trade, places: list[tuple[float, float]]) -
 
 
 def _draw_vessels(axes: "Axes", trade: Trade, places: list[tuple[float, float]]) -> None:
-    labels: Counter[tuple[float, float]] = Counter()  # already there: those of vessels in one place are stacked
+    labels: Counter[tuple[float, float]] = Counter()  # existing labels: those of vessels in one place are stacked
     for vessel in trade.vessels:
         route = trade.routes[vessel.route]
         x, y = to = places[route[vessel.stop]]

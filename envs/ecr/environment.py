@@ -20,7 +20,7 @@ REWARD_UNIT = 1000  # containers
 
 
 class EmptyContainers:
-    """Ports trade full containers by orders; a port without an empty one cannot serve an order: that is shortage.
+    """Ports trade full containers by orders; an order that finds no empty container is shortage.
 
     The scenario is that of MARO (microsoft/maro, ``examples/ecr``); ``Trade`` has its rules. One step is the decision
     of one port, at which a vessel has just called. At the last tick the episode is truncated.
@@ -54,13 +54,13 @@ class EmptyContainers:
         """Set up the scenario.
 
         Args:
-          topology: one that comes with the arena, or the path of a YAML file.
-          ticks: length of an episode, instead of the topology's.
+          topology: name of a built-in one, or the path of a YAML file.
+          ticks: length of an episode; by default the topology's.
           reward: ``team`` or ``own``.
-          masks: whether fractions that move nothing are forbidden, but for 10.
+          masks: whether fractions that move nothing are forbidden, except for 10.
 
         Raises:
-          ConfigError: a setting is not one of these, or the topology makes no sense.
+          ConfigError: a setting is none of these, or the topology is invalid.
         """
         self._topology = read_topology(topology)
         if ticks is not None:
@@ -80,7 +80,7 @@ class EmptyContainers:
         self._random = np.random.default_rng()
         self._trade: Trade | None = None
 
-    # Playing
+    # Stepping
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
         """Begin at tick 0, and run to the first decision."""
@@ -88,12 +88,12 @@ class EmptyContainers:
             self._random = np.random.default_rng(seed)
         self._trade = trade = Trade(self._topology, self._random)
         count = len(self.entities)
-        self._told = [trade.shortages()] * count  # what each entity's rewards have told of
+        self._reported = [trade.shortages()] * count  # shortages that rewards have covered so far, by entity
         self._seen = [self._observe(trade, port, trade.next_due(port)[0]) for port in range(count)]
         return self._timestep(trade, first=True)
 
     def step(self, actions: Sequence[Any]) -> Timestep:
-        """Carry out the decision of the entity that acts, and run to the next one.
+        """Apply the decision of the entity that acts, and run to the next one.
 
         Raises:
           ValueError: its action is not one of the 21.
@@ -138,15 +138,15 @@ class EmptyContainers:
     def _earned(self, trade: Trade, entity: int) -> float:
         """Return an entity's reward since its last decision."""
         shortage = trade.shortages()
-        since = [now - before for now, before in zip(shortage, self._told[entity], strict=True)]
-        self._told[entity] = shortage
+        since = [now - before for now, before in zip(shortage, self._reported[entity], strict=True)]
+        self._reported[entity] = shortage
         return -(since[entity] if self._own else sum(since)) / REWARD_UNIT
 
     def _any(self) -> np.ndarray | None:
         return np.ones(ACTIONS, np.int8) if self._masks else None
 
     def _observe(self, trade: Trade, port: int, vessel: int) -> np.ndarray:
-        """Return what a port sees with a vessel in it, or coming."""
+        """Return the observation of a port with a vessel in it, or coming."""
         ship, unit = trade.vessels[vessel], self._unit
         route = trade.routes[ship.route]
         place = route.index(port)
@@ -170,7 +170,7 @@ class EmptyContainers:
         found += [float(ship.route == number) for number in range(len(trade.routes))]
         return np.array(found, np.float32)
 
-    # Looking
+    # Rendering
 
     def render(self) -> np.ndarray | None:
         """Return ports and vessels as a picture, uint8 ``[height, width, 3]``; None before the first reset."""
@@ -199,11 +199,11 @@ class EmptyContainers:
         return "\n".join(lines)
 
     def close(self) -> None:
-        """Do nothing: it holds nothing."""
+        """Do nothing: it holds no resources."""
 
 
 def _containers(action: int, most_loaded: int, most_discharged: int) -> int:
-    """Return the empties that an action loads, or discharges where negative."""
+    """Return the empties that an action loads, or discharges if negative."""
     if action <= STAY:
         return round((STAY - action) * most_loaded / STAY)
     return -round((action - STAY) * most_discharged / STAY)

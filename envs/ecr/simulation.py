@@ -8,17 +8,17 @@ from arena.common.errors import ConfigError
 from arena.envs.ecr.topology import Between, Topology, draw
 
 WINDOW = 7
-"""Ticks over which bookings and shortage are averaged for those who look."""
+"""Ticks over which bookings and shortage are averaged in observations."""
 
 
 class PortState:
-    """What is in a port.
+    """The containers in a port.
 
     Attributes:
       name: of the port.
       empties: empty containers.
       full: loaded containers that wait for a vessel, by destination.
-      on_shipper: handed out and not back yet, loaded.
+      on_shipper: handed out and not returned yet, loaded.
       on_consignee: discharged and not empty yet.
       booked, short: containers that were ordered, and ordered in vain, in each of the last ticks.
     """
@@ -32,12 +32,12 @@ class PortState:
 
 
 class VesselState:
-    """Where a vessel is and what it carries.
+    """Position and cargo of a vessel.
 
     Attributes:
       route: number of its route.
-      capacity: containers that it holds.
-      stop: index on its route of the port that it is in, or sails to.
+      capacity: number of containers that it holds.
+      stop: index on its route of its port, or of the port it sails to.
       empties: empty containers on board.
       full: loaded ones, by destination.
       arrives: tick of its next arrival; in a port, of the last one.
@@ -65,17 +65,17 @@ class VesselState:
 class Trade:
     """A run of the scenario from its first tick to its last.
 
-    The order of things in a tick: containers come back (loaded from shippers, empty from consignees); orders, port by
-    port, served as far as the empties last, the rest is shortage; vessels that arrive now, in their order; vessels
-    whose stay is over sail. A vessel that arrives discharges what is for this port, loads what is for the ports ahead,
-    the nearest first, sheds empties that no longer fit, and asks how many empties to load or discharge.
+    Order of events in a tick: containers return (loaded from shippers, empty from consignees); orders, port by port,
+    are served as far as the empties last, the rest is shortage; arriving vessels call, in their order; vessels at the
+    end of their stay sail. A vessel that calls discharges the cargo for this port, loads that for the ports ahead, the
+    nearest first, sheds empties that no longer fit, and requests a decision on how many empties to load or discharge.
 
     Attributes:
-      tick: the present one.
+      tick: the current tick.
       shortage, orders, operations: containers ordered in vain, ordered, and moved by decisions, all ports together.
       ports: by number, in the order of the topology.
       vessels: likewise.
-      calling: the vessel that asks for a decision, by number; None where the run is over.
+      calling: index of the vessel that requests a decision; None if the run is over.
     """
 
     def __init__(self, topology: Topology, random: np.random.Generator) -> None:
@@ -92,31 +92,31 @@ class Trade:
             route = route_names.index(vessel.route)
             stop = self.routes[route].index(names.index(vessel.start))
             self.vessels.append(VesselState(route, stop, vessel.capacity, topology.stay))
-        # What is on its way back, by tick: (port, destination or None for a consignee, containers).
+        # Containers on their way back, by tick: (port, destination or None for a consignee, containers).
         self._returns: dict[int, list[tuple[int, int | None, int]]] = {}
         self.tick = self.shortage = self.orders = self.operations = 0
         self.calling: int | None = None
-        self._short = [0] * len(self.ports)  # since taken, by port
+        self._short = [0] * len(self.ports)  # shortage since the last observation, by port
         self._arriving: deque[int] = deque()
         self._begin_tick()
         self._go_on()
 
     def port_of(self, vessel: int) -> int:
-        """Return the number of the port that a vessel is in, or sails to."""
+        """Return the number of the vessel's port, or of the port it sails to."""
         state = self.vessels[vessel]
         return self.routes[state.route][state.stop]
 
     def bounds(self) -> tuple[int, int]:
-        """Return how many empties the calling vessel can load at most, and how many discharge."""
+        """Return the largest numbers of empties that the calling vessel can load, and discharge."""
         assert self.calling is not None
         vessel = self.vessels[self.calling]
         return min(self.ports[self.port_of(self.calling)].empties, vessel.room), vessel.empties
 
     def decide(self, empties: int) -> None:
-        """Have the calling vessel load so many empties (discharge, where negative), and go on to the next decision.
+        """Let the calling vessel load this many empties (discharge, if negative), and run to the next decision.
 
         Raises:
-          ValueError: it cannot.
+          ValueError: the number is out of bounds.
         """
         most_loaded, most_discharged = self.bounds()
         if not -most_discharged <= empties <= most_loaded:
@@ -128,11 +128,11 @@ class Trade:
         self._go_on()
 
     def shortages(self) -> list[int]:
-        """Return what was ordered in vain in each port so far."""
+        """Return the shortage of each port so far."""
         return list(self._short)
 
     def _go_on(self) -> None:
-        """Run on until a vessel asks or the last tick is over."""
+        """Run until a vessel requests a decision or the last tick is over."""
         self.calling = None
         while True:
             if self._arriving:
@@ -202,9 +202,9 @@ class Trade:
         port.empties += too_many
 
     def next_due(self, port: int) -> tuple[int, int]:
-        """Return the vessel that comes to a port next, not counting one that is there, and the ticks until then.
+        """Return the vessel that arrives next at a port, without one that is there, and the ticks to its arrival.
 
-        What is drawn at random on its way counts by its mean.
+        Random sailing times on its way count by their mean.
         """
         best, soonest = -1, np.inf
         for number, vessel in enumerate(self.vessels):

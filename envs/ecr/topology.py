@@ -21,7 +21,7 @@ class _Model(BaseModel):
 
 
 class Between(_Model):
-    """A whole number that is drawn anew each time, evenly from ``low`` to ``high``, both included."""
+    """A random integer, uniform from ``low`` to ``high``, both included."""
 
     low: Count
     high: Count
@@ -37,7 +37,7 @@ Amount = Count | Between
 
 
 class Port(_Model):
-    """A port: the empty containers that it starts with, and what is ordered there in each tick, by destination."""
+    """A port: its initial empty containers, and the orders there in each tick, by destination."""
 
     empties: Count
     orders: dict[str, Amount] = {}
@@ -51,7 +51,7 @@ class Stop(_Model):
 
 
 class Vessel(_Model):
-    """A vessel: its route, the port in which it starts, and how many containers it holds."""
+    """A vessel: its route, its first port, and its capacity in containers."""
 
     route: str
     start: str
@@ -59,7 +59,7 @@ class Vessel(_Model):
 
 
 class Topology(_Model):
-    """All that is given of a scenario."""
+    """The description of a scenario."""
 
     ticks: Ticks = 1120
     stay: Ticks = 1
@@ -95,10 +95,10 @@ class Topology(_Model):
 
 
 def read_topology(given: str) -> Topology:
-    """Return a topology by the name of one that comes with the arena, or by the path of a YAML file.
+    """Return a topology by the name of a built-in one, or by the path of a YAML file.
 
     Raises:
-      ConfigError: there is none, or it makes no sense; the message says where and what was expected.
+      ConfigError: there is none, or it is invalid; the message states where and what was expected.
     """
     known = sorted(path.stem for path in FOLDER.glob("*.yaml"))
     path = FOLDER / f"{given}.yaml" if given in known else Path(given)
@@ -120,7 +120,7 @@ def read_topology(given: str) -> Topology:
 
 
 def draw(amount: int | Between, random: np.random.Generator) -> int:
-    """Return a number as given, or one that is drawn where it is a ``Between``."""
+    """Return a number, sampled if it is a ``Between``."""
     if isinstance(amount, Between):
         return int(random.integers(amount.low, amount.high, endpoint=True))
     return amount
