@@ -49,7 +49,7 @@ class EnvironmentContract(ABC):
                 timestep = environment.reset(seed=1)
                 check_timestep(environment, timestep)
                 assert not any(timestep.rewards), f"rewards at reset: {timestep.rewards}"
-                assert not any(timestep.terminated) and not any(timestep.truncated), "an entity is done at reset"
+                assert not any(timestep.terminated) and not any(timestep.truncated), "somebody is done at reset"
                 assert not timestep.over, "over at reset"
         finally:
             environment.close()
@@ -154,9 +154,9 @@ def check_timestep(environment: Environment, timestep: Timestep) -> None:
         assert isinstance(timestep.infos[i], dict), f"{entity.name}: info {timestep.infos[i]!r:.60}"
         check_mask(entity, timestep.action_masks[i], timestep.acting[i])
     if timestep.over:
-        assert not any(timestep.acting), "an entity acts in an episode that is over"
+        assert not any(timestep.acting), "somebody acts in an episode that is over"
     else:
-        assert any(timestep.acting), "no entity acts, but the episode is not over"
+        assert any(timestep.acting), "nobody acts, but the episode is not over"
 
 
 def check_mask(entity: EntitySpaces, mask: np.ndarray | None, acting: bool) -> None:

@@ -1,4 +1,4 @@
-"""Which spaces the built-in policies can play, without torch: so that a run can be refused before it starts."""
+"""Checks of action spaces against the built-in policies, without torch, to be made before a run starts."""
 
 import numpy as np
 from gymnasium import spaces as gym_spaces
@@ -8,10 +8,10 @@ from arena.envs.interface import EntitySpaces
 
 
 def check_stochastic(spaces: EntitySpaces) -> None:
-    """Check that a distribution over the actions of an entity exists, and can honour its mask.
+    """Check that a distribution over the actions of an entity exists, and supports its mask.
 
     Raises:
-      ConfigError: it does not, or cannot.
+      ConfigError: it does not exist, or does not support the mask.
     """
     check_actions(spaces.action, spaces.name)
     check_mask(spaces)
@@ -21,7 +21,7 @@ def check_mask(spaces: EntitySpaces) -> None:
     """Check that the action mask of an entity fits its actions.
 
     Raises:
-      ConfigError: it does not.
+      ConfigError: the sizes differ.
     """
     flags = count_flags(spaces.action)
     if spaces.mask_size not in (0, flags):

@@ -1,7 +1,7 @@
-"""Agents that were written for one process: a class with ``act`` and ``learn``, and no word of the arena in it.
+"""Adapter of agents written for a single process: a class with ``act`` and ``learn`` that imports nothing of the arena.
 
     class Agent:
-        horizon = 16                                       # optional: slots between two calls of learn
+        horizon = 16                                       # optional: time steps between two calls of learn
         n_step, gamma = 1, 1.0                             # optional: actions that a transition spans, and the discount
 
         def __init__(self, observation_space, action_space, **settings): ...
@@ -9,17 +9,17 @@
         def act(self, observations):                       # [N, ...] -> actions [N, ...]
             ...                                            # may also take explore, action_mask
 
-        def learn(self, transitions):                      # of any number of lanes
+        def learn(self, transitions):                      # from any number of lanes
             ...                                            # may return metrics, a dict of numbers
 
 ``transitions`` is a dict of arrays ``[N, ...]``: ``observations``, ``actions``, ``rewards``, ``next_observations``,
-``discounts`` (``gamma`` to the power of the actions that it spans, and 0 where the episode has terminated: nothing
-follows) and, where there are masks, ``next_action_mask``. An episode that was cut keeps its discount, and its last
-``next_observations`` is the final one.
+``discounts`` (``gamma`` to the power of the number of actions that it spans, and 0 if the episode has terminated) and,
+with masks, ``next_action_mask``. A truncated episode keeps its discount, and its last ``next_observations`` is the
+final one.
 
-With ``learners`` the agent exists twice: ``act`` is called on that of a worker, ``learn`` on that of the learner. What
-``learn`` changes reaches the worker: the parameters of all torch modules that are attributes, and the attributes that
-are numbers, such as a probability of random actions. Checkpoints hold these too, or what ``state_dict`` returns.
+With ``learners`` the agent exists twice: ``act`` is called on a worker's, ``learn`` on the learner's. Changes by
+``learn`` reach the worker: the parameters of all torch modules that are attributes, and the attributes that are
+numbers, such as a probability of random actions. Checkpoints hold these too, or the result of ``state_dict``.
 """
 
 import functools
@@ -39,19 +39,19 @@ from arena.policies.interface import Decision, Reducer
 
 HORIZON = 16
 ACTION, MODULE, NUMBER = "action.", "agent.", "number."
-"""In front of the columns of actions, and of the names of modules and numbers among the weights."""
+"""Prefixes of the columns of actions, and of the names of modules and numbers among the weights."""
 
 
 class AgentSettings:
-    """The arguments of an agent's constructor besides the spaces."""
+    """Arguments of an agent's constructor besides the spaces."""
 
     def __init__(self, **values: Any) -> None:
-        """Take them as they are."""
+        """Keep them unchanged."""
         self.values = values
 
 
 class SingleProcessAgent:
-    """Drives an agent as the arena's policies are driven; see ``Policy``."""
+    """Policy that wraps an agent written for a single process; see ``Policy``."""
 
     agent_class: ClassVar[type]
     Settings = AgentSettings
@@ -62,7 +62,7 @@ class SingleProcessAgent:
         """See ``Policy``.
 
         Raises:
-          ConfigError: the agent does not take the settings.
+          ConfigError: the agent does not accept the settings.
         """
         self._spaces, self._lanes = spaces, lanes
         arguments = dict(settings.values)
@@ -81,7 +81,7 @@ class SingleProcessAgent:
         }
         self._takes = {"explore", "action_mask"} & set(inspect.signature(self.agent.act).parameters)
         self._transitions: Transitions | None = None
-        self._begun = self._numbers()  # with what the agent began: what differs was changed by ``learn``
+        self._begun = self._numbers()  # initial values: those that differ later were changed by ``learn``
 
     def act(
         self,
@@ -104,7 +104,7 @@ class SingleProcessAgent:
         """See ``Policy``.
 
         Raises:
-          ConfigError: there are several that learn, whose parameters nobody would keep equal.
+          ConfigError: the group has several learning workers, but the agent does not average its parameters over them.
         """
         if group.size > 1:
             raise ConfigError(
@@ -133,7 +133,7 @@ class SingleProcessAgent:
         return {name: float(value) for name, value in (metrics or {}).items()}
 
     def set_progress(self, done: float) -> None:
-        """See ``Policy``: passed on where the agent has such a method."""
+        """See ``Policy``: forwarded if the agent has such a method."""
         if hasattr(self.agent, "set_progress"):
             self.agent.set_progress(done)
 
@@ -145,8 +145,8 @@ class SingleProcessAgent:
         return {name: value for name, value in vars(self.agent).items() if isinstance(value, torch.nn.Module)}
 
     def _numbers(self) -> dict[str, float]:
-        found = {name: value for name, value in vars(self.agent).items() if isinstance(value, numbers.Real)}
-        return {name: float(value) for name, value in sorted(found.items())}
+        attributes = {name: value for name, value in vars(self.agent).items() if isinstance(value, numbers.Real)}
+        return {name: float(value) for name, value in sorted(attributes.items())}
 
     def weights(self) -> dict[str, Any]:
         """See ``Policy``: the parameters and buffers of all modules."""
@@ -168,7 +168,7 @@ class SingleProcessAgent:
         copy_tensors(into, {name: tensor for name, tensor in weights.items() if not name.startswith(NUMBER)})
 
     def acting_state(self) -> dict[str, Any]:
-        """See ``Policy``: the weights, and of each number its value and whether ``learn`` has changed it."""
+        """See ``Policy``: the weights, and for each number its value and whether ``learn`` has changed it."""
         import torch
 
         now = self._numbers()
@@ -190,7 +190,7 @@ class SingleProcessAgent:
                 setattr(self.agent, own, type(getattr(self.agent, own))(float(tensor[0])))
 
     def state_dict(self) -> dict[str, Any]:
-        """See ``Policy``: what the agent's own ``state_dict`` returns, else what acting needs."""
+        """See ``Policy``: the result of the agent's own ``state_dict``, else the acting state."""
         return self.agent.state_dict() if hasattr(self.agent, "state_dict") else self.acting_state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -201,7 +201,7 @@ class SingleProcessAgent:
             self.load_acting_state(state)
 
     def worker_state(self) -> dict[str, Any]:
-        """See ``Policy``: nothing that the arena knows of."""
+        """See ``Policy``: empty."""
         return {}
 
     def load_worker_state(self, state: Mapping[str, Any]) -> None:
@@ -210,7 +210,7 @@ class SingleProcessAgent:
 
 @functools.cache
 def adapt_agent(agent_class: type) -> type:
-    """Return the policy class that drives an agent's class."""
+    """Return a policy class that wraps an agent's class."""
     return type(
         agent_class.__name__, (SingleProcessAgent,), {"agent_class": agent_class, "__doc__": agent_class.__doc__}
     )

@@ -1,8 +1,8 @@
-"""Distributions over action spaces: sampled from arrays to act, differentiated by torch or by hand to learn.
+"""Distributions over action spaces: sampled from arrays to act, differentiated by torch or in closed form to learn.
 
-A distribution reads ``outputs`` numbers per sample from the network and ``free`` learned numbers that do not depend on
-the observation. What it samples is a *choice*: ``choices`` float32 numbers, which ``actions`` turns into members of the
-space. Learning stores and looks at choices alone, since an action may have lost something (clipped to its bounds).
+A distribution reads ``outputs`` numbers per sample from the network, and ``parameters``, learned numbers that do not
+depend on the observation. A sample is a *choice*: ``choices`` float32 numbers, which ``actions`` converts to members of
+the space. Learning stores and uses choices only, since the conversion may lose information (clipping to bounds).
 """
 
 import math
@@ -18,19 +18,19 @@ from arena.envs.interface import EntitySpaces
 from arena.policies.action_spaces import check_stochastic
 from arena.policies.compiled.kernels import gumbel_argmax, log_softmax, log_softmax_backward
 
-NEVER = -1.0e9  # the logit of what a mask forbids; finite, so that its probability is 0 and its gradient is too
-NOWHERE = 2 * NEVER  # the logit of what does not exist; even less, should a mask forbid all that does
+NEVER = -1.0e9  # logit of a masked action; finite, so that its probability is 0 and its gradient is too
+NOWHERE = 2 * NEVER  # logit of padding; lower still, in case a mask forbids every action
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
-class Slopes(NamedTuple):
-    """Log probabilities, entropies, and how to differentiate what is made of them.
+class LogProbEntropy(NamedTuple):
+    """Log probabilities and entropies of N choices, and the gradient of a loss through them.
 
     Attributes:
       log_prob: ``[N]``.
       entropy: ``[N]``.
-      backward: given the derivatives of some loss by ``log_prob`` ``[N]`` and by each entropy (one number), returns
-        those by ``outputs`` ``[N, outputs]`` and by ``free``; to be called once.
+      backward: given the gradients of a loss with respect to ``log_prob`` ``[N]`` and each entropy (one number),
+        returns those with respect to ``outputs`` ``[N, outputs]`` and ``parameters``; to be called once.
     """
 
     log_prob: np.ndarray
@@ -39,24 +39,24 @@ class Slopes(NamedTuple):
 
 
 class Distribution(Protocol):
-    """What a policy needs of a distribution over N samples.
+    """Interface of a distribution over N samples.
 
     Attributes:
       outputs: numbers per sample that the network provides.
-      free: initial values of the learned numbers that do not depend on the observation.
+      parameters: initial values of the learned parameters that do not depend on the observation.
       choices: numbers per choice.
-      flags: size of the action mask that it can honour, 0 for none.
+      flags: size of the supported action mask, 0 for none.
     """
 
     outputs: int
-    free: list[float]
+    parameters: list[float]
     choices: int
     flags: int
 
     def sample(
         self,
         outputs: np.ndarray,
-        free: np.ndarray,
+        parameters: np.ndarray,
         mask: np.ndarray | None,
         random: np.random.Generator,
         deterministic: bool,
@@ -67,22 +67,22 @@ class Distribution(Protocol):
         """Return choices ``[N, choices]`` as members of the space: an array ``[N, ...]`` or a nest of them."""
 
     def evaluate(
-        self, outputs: torch.Tensor, free: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
+        self, outputs: torch.Tensor, parameters: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return log probabilities ``[N]`` and entropies ``[N]``, differentiable in ``outputs`` and ``free``."""
+        """Return log probabilities ``[N]`` and entropies ``[N]``, differentiable in ``outputs`` and ``parameters``."""
 
     def differentiate(
-        self, outputs: np.ndarray, free: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
-    ) -> Slopes:
-        """Do the same on arrays, with the derivatives in closed form."""
+        self, outputs: np.ndarray, parameters: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
+    ) -> LogProbEntropy:
+        """Return the result of ``evaluate`` on arrays, with gradients in closed form."""
 
 
 class Categorical:
-    """One or several independent choices out of n: Discrete and MultiDiscrete.
+    """One or several independent categorical choices: Discrete and MultiDiscrete.
 
     Attributes:
-      exploration: probability with which each choice is drawn evenly from what is allowed instead. Log probabilities
-        are those of the mixture, entropies those of what the network says.
+      exploration: probability with which each choice is replaced by a uniform one among the allowed values. Log
+        probabilities are those of the mixture, entropies those of the network's distribution.
     """
 
     def __init__(self, space: gym_spaces.Discrete | gym_spaces.MultiDiscrete) -> None:
@@ -95,20 +95,20 @@ class Categorical:
         self.exploration = 0.0
         self.choices = len(sizes)
         self.outputs = self.flags = int(sizes.sum())
-        self.free: list[float] = []
+        self.parameters: list[float] = []
         self._width = int(sizes.max())
-        # Columns of different sizes are filled up to the widest one with logits that are never chosen.
+        # Choices of different sizes are padded to the widest with logits that are never chosen.
         self._present = None if (sizes == self._width).all() else np.arange(self._width) < sizes[:, None]
 
     def sample(
         self,
         outputs: np.ndarray,
-        free: np.ndarray,
+        parameters: np.ndarray,
         mask: np.ndarray | None,
         random: np.random.Generator,
         deterministic: bool,
     ) -> np.ndarray:
-        """See ``Distribution``; the likeliest of logits with Gumbel noise is a sample (Gumbel, 1954)."""
+        """See ``Distribution``; the argmax of logits with Gumbel noise is a sample (Gumbel, 1954)."""
         logits = self._logits(outputs, mask)
         if deterministic:
             return logits.argmax(1).astype(np.float32).reshape(-1, self.choices)
@@ -142,7 +142,7 @@ class Categorical:
         return weights / weights.sum(1, keepdims=True)
 
     def evaluate(
-        self, outputs: torch.Tensor, free: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
+        self, outputs: torch.Tensor, parameters: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See ``Distribution``."""
         logits = outputs if mask is None else outputs.masked_fill(mask == 0, NEVER)
@@ -155,20 +155,21 @@ class Categorical:
         log_probs = functional.log_softmax(logits, -1)
         each = log_probs.gather(-1, choice.long().unsqueeze(-1)).squeeze(-1)
         if self.exploration:
-            even = self.exploration / (logits > 0.5 * NEVER).sum(-1).clamp(min=1)  # who waits may do nothing
+            # a lane that does not act may have no allowed action
+            even = self.exploration / (logits > 0.5 * NEVER).sum(-1).clamp(min=1)
             each = ((1 - self.exploration) * each.exp() + even).log()
         log_prob = each.sum(-1)
         return log_prob, -(log_probs.exp() * log_probs).sum((-2, -1))
 
     def differentiate(
-        self, outputs: np.ndarray, free: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
-    ) -> Slopes:
+        self, outputs: np.ndarray, parameters: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
+    ) -> LogProbEntropy:
         """See ``Distribution``."""
         logits, chosen = self._logits(outputs, mask), np.ascontiguousarray(choice).reshape(-1)
         log_p = np.empty_like(logits)
         log_prob, entropy = np.empty((2, len(logits)), np.float32)
         log_softmax(logits, chosen, log_p, log_prob, entropy)
-        share = None  # of the network in the probability of what was chosen
+        share = None  # share of the network's distribution in the probability of the choice
         if self.exploration:
             allowed = np.add.reduce(logits > 0.5 * NEVER, 1)
             own = (1 - self.exploration) * np.exp(log_prob)
@@ -185,34 +186,34 @@ class Categorical:
                 by_outputs = by_outputs.reshape(-1, self.choices, self._width)
                 by_outputs = by_outputs[:, slice(None) if self._present is None else self._present]
                 by_outputs = by_outputs.reshape(len(outputs), -1)
-            return (by_outputs if mask is None else by_outputs * (mask != 0)), free
+            return (by_outputs if mask is None else by_outputs * (mask != 0)), parameters
 
         if self.choices == 1:
-            return Slopes(log_prob, entropy, backward)
+            return LogProbEntropy(log_prob, entropy, backward)
         shape = (-1, self.choices)
-        return Slopes(log_prob.reshape(shape).sum(1), entropy.reshape(shape).sum(1), backward)
+        return LogProbEntropy(log_prob.reshape(shape).sum(1), entropy.reshape(shape).sum(1), backward)
 
 
 class Bernoulli:
-    """Independent yes-or-no choices: MultiBinary."""
+    """Independent binary choices: MultiBinary."""
 
     def __init__(self, space: gym_spaces.MultiBinary) -> None:
         """Read the shape from the space."""
         self._shape = space.shape
         self._dtype = space.dtype
         self.outputs = self.choices = math.prod(space.shape)
-        self.free: list[float] = []
+        self.parameters: list[float] = []
         self.flags = 0
 
     def sample(
         self,
         outputs: np.ndarray,
-        free: np.ndarray,
+        parameters: np.ndarray,
         mask: np.ndarray | None,
         random: np.random.Generator,
         deterministic: bool,
     ) -> np.ndarray:
-        """See ``Distribution``; the log odds of a uniform number are the threshold that the logits must pass."""
+        """See ``Distribution``; the logits are compared with the log odds of a uniform number."""
         if deterministic:
             return (outputs > 0).astype(np.float32)
         level = random.random(outputs.shape)
@@ -223,7 +224,7 @@ class Bernoulli:
         return choice.astype(self._dtype).reshape(-1, *self._shape)
 
     def evaluate(
-        self, outputs: torch.Tensor, free: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
+        self, outputs: torch.Tensor, parameters: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See ``Distribution``."""
         normaliser = functional.softplus(outputs)
@@ -231,30 +232,30 @@ class Bernoulli:
         return log_prob, (normaliser - torch.sigmoid(outputs) * outputs).sum(-1)
 
     def differentiate(
-        self, outputs: np.ndarray, free: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
-    ) -> Slopes:
+        self, outputs: np.ndarray, parameters: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
+    ) -> LogProbEntropy:
         """See ``Distribution``; with p the sigmoid of a logit x, the derivatives are choice - p and -x p (1 - p)."""
         normaliser = np.logaddexp(np.float32(0), outputs)
         p = np.exp(outputs - normaliser)
 
         def backward(by_log_prob: np.ndarray, by_entropy: float) -> tuple[np.ndarray, np.ndarray]:
             by_outputs = by_log_prob[:, None] * (choice - p)
-            return by_outputs - np.float32(by_entropy) * outputs * p * (1 - p), free
+            return by_outputs - np.float32(by_entropy) * outputs * p * (1 - p), parameters
 
-        return Slopes((choice * outputs - normaliser).sum(-1), (normaliser - p * outputs).sum(-1), backward)
+        return LogProbEntropy((choice * outputs - normaliser).sum(-1), (normaliser - p * outputs).sum(-1), backward)
 
 
 class Gaussian:
-    """Independent normal numbers whose deviation does not depend on the observation: Box.
+    """Independent normal distributions with a standard deviation that does not depend on the observation: Box.
 
-    The network speaks in units in which a bounded dimension reaches from -1 to 1; ``actions`` scales, then clips.
+    The network's units map a bounded dimension to [-1, 1]; ``actions`` scales, then clips.
     """
 
     def __init__(self, space: gym_spaces.Box, log_std: float) -> None:
         """Read shape and bounds from the space."""
         self._space = space
         self.outputs = self.choices = math.prod(space.shape)
-        self.free = [log_std] * self.choices
+        self.parameters = [log_std] * self.choices
         self.flags = 0
         bounded = space.bounded_below & space.bounded_above
         low, high = space.low.astype(np.float64), space.high.astype(np.float64)
@@ -264,7 +265,7 @@ class Gaussian:
     def sample(
         self,
         outputs: np.ndarray,
-        free: np.ndarray,
+        parameters: np.ndarray,
         mask: np.ndarray | None,
         random: np.random.Generator,
         deterministic: bool,
@@ -272,85 +273,88 @@ class Gaussian:
         """See ``Distribution``."""
         if deterministic:
             return outputs.copy()
-        return outputs + random.standard_normal(outputs.shape, np.float32) * np.exp(free)
+        return outputs + random.standard_normal(outputs.shape, np.float32) * np.exp(parameters)
 
     def actions(self, choice: np.ndarray) -> np.ndarray:
         """Return ``[N, ...]`` inside the bounds."""
-        found = self._middle + self._reach * choice.reshape(-1, *self._space.shape)
-        return np.clip(found, self._space.low, self._space.high).astype(self._space.dtype)
+        scaled = self._middle + self._reach * choice.reshape(-1, *self._space.shape)
+        return np.clip(scaled, self._space.low, self._space.high).astype(self._space.dtype)
 
     def evaluate(
-        self, outputs: torch.Tensor, free: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
+        self, outputs: torch.Tensor, parameters: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See ``Distribution``."""
-        noise = (choice - outputs) * torch.exp(-free)
-        log_prob = -(0.5 * noise.square() + free + LOG_SQRT_2PI).sum(-1)
-        return log_prob, (free + LOG_SQRT_2PI + 0.5).sum().expand_as(log_prob)
+        noise = (choice - outputs) * torch.exp(-parameters)
+        log_prob = -(0.5 * noise.square() + parameters + LOG_SQRT_2PI).sum(-1)
+        return log_prob, (parameters + LOG_SQRT_2PI + 0.5).sum().expand_as(log_prob)
 
     def differentiate(
-        self, outputs: np.ndarray, free: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
-    ) -> Slopes:
+        self, outputs: np.ndarray, parameters: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
+    ) -> LogProbEntropy:
         """See ``Distribution``.
 
-        With z the noise in units of the deviation s, the derivatives of log p are z / s by the mean and z^2 - 1 by
-        log s. The entropy follows log s alone.
+        With z the noise in units of the deviation s, the derivatives of log p are z / s with respect to the mean and
+        z^2 - 1 with respect to log s. The entropy depends on log s only.
         """
-        narrowness = np.exp(-free)
+        narrowness = np.exp(-parameters)
         noise = (choice - outputs) * narrowness
 
         def backward(by_log_prob: np.ndarray, by_entropy: float) -> tuple[np.ndarray, np.ndarray]:
             by_free = by_log_prob @ (noise * noise - 1) + np.float32(by_entropy * len(noise))
             return by_log_prob[:, None] * noise * narrowness, by_free
 
-        log_prob = -(0.5 * noise * noise + free + LOG_SQRT_2PI).sum(-1)
-        return Slopes(log_prob, np.full_like(log_prob, (free + LOG_SQRT_2PI + 0.5).sum()), backward)
+        log_prob = -(0.5 * noise * noise + parameters + LOG_SQRT_2PI).sum(-1)
+        return LogProbEntropy(log_prob, np.full_like(log_prob, (parameters + LOG_SQRT_2PI + 0.5).sum()), backward)
 
 
 class Joint:
     """Independent distributions side by side: Dict and Tuple, in the order of the space."""
 
     def __init__(self, parts: list[Distribution], keys: list[str] | None) -> None:
-        """Take one distribution for each item; ``keys`` names them for a Dict."""
+        """Create a joint distribution of one part for each item; ``keys`` names them for a Dict."""
         self._parts = parts
         self._keys = keys
         self.outputs = sum(part.outputs for part in parts)
         self.choices = sum(part.choices for part in parts)
         self.flags = sum(part.flags for part in parts)
-        self.free = [value for part in parts for value in part.free]
+        self.parameters = [value for part in parts for value in part.parameters]
         self._slices = []
         start = [0, 0, 0, 0]
         for part in parts:
-            end = [a + b for a, b in zip(start, (part.outputs, len(part.free), part.choices, part.flags), strict=True)]
+            end = [
+                a + b
+                for a, b in zip(start, (part.outputs, len(part.parameters), part.choices, part.flags), strict=True)
+            ]
             self._slices.append(tuple(slice(a, b) for a, b in zip(start, end, strict=True)))
             start = end
 
     def sample(
         self,
         outputs: np.ndarray,
-        free: np.ndarray,
+        parameters: np.ndarray,
         mask: np.ndarray | None,
         random: np.random.Generator,
         deterministic: bool,
     ) -> np.ndarray:
-        """See ``Distribution``; each part chooses for itself."""
+        """See ``Distribution``; the parts sample independently."""
         choice = [
-            part.sample(outputs[:, o], free[f], None if mask is None else mask[:, m], random, deterministic)
+            part.sample(outputs[:, o], parameters[f], None if mask is None else mask[:, m], random, deterministic)
             for part, (o, f, _, m) in zip(self._parts, self._slices, strict=True)
         ]
         return np.concatenate(choice, -1)
 
     def actions(self, choice: np.ndarray) -> dict[str, Any] | tuple[Any, ...]:
-        """Return a dict or a tuple of what the parts make of their share."""
-        found = [part.actions(choice[:, c]) for part, (_, _, c, _) in zip(self._parts, self._slices, strict=True)]
-        return tuple(found) if self._keys is None else dict(zip(self._keys, found, strict=True))
+        """Return a dict or a tuple of the actions of the parts."""
+        members = [part.actions(choice[:, c]) for part, (_, _, c, _) in zip(self._parts, self._slices, strict=True)]
+        return tuple(members) if self._keys is None else dict(zip(self._keys, members, strict=True))
 
     def evaluate(
-        self, outputs: torch.Tensor, free: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
+        self, outputs: torch.Tensor, parameters: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See ``Distribution``; log probabilities and entropies of independent parts add up."""
+        """See ``Distribution``; log probabilities and entropies of independent parts are summed."""
         log_probs, entropies = zip(
             *(
-                part.evaluate(outputs[:, o], free[f], choice[:, c], None if mask is None else mask[:, m])
+                part.evaluate(outputs[:, o], parameters[f], choice[:, c], None if mask is None else mask[:, m])
                 for part, (o, f, c, m) in zip(self._parts, self._slices, strict=True)
             ),
             strict=True,
@@ -358,11 +362,11 @@ class Joint:
         return torch.stack(log_probs).sum(0), torch.stack(entropies).sum(0)
 
     def differentiate(
-        self, outputs: np.ndarray, free: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
-    ) -> Slopes:
-        """See ``Distribution``; the derivatives of independent parts lie side by side."""
+        self, outputs: np.ndarray, parameters: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
+    ) -> LogProbEntropy:
+        """See ``Distribution``; gradients of independent parts are concatenated."""
         parts = [
-            part.differentiate(outputs[:, o], free[f], choice[:, c], None if mask is None else mask[:, m])
+            part.differentiate(outputs[:, o], parameters[f], choice[:, c], None if mask is None else mask[:, m])
             for part, (o, f, c, m) in zip(self._parts, self._slices, strict=True)
         ]
 
@@ -371,18 +375,18 @@ class Joint:
             return np.concatenate(by_outputs, 1), np.concatenate(by_free)
 
         log_probs, entropies = [part.log_prob for part in parts], [part.entropy for part in parts]
-        return Slopes(np.sum(log_probs, 0), np.sum(entropies, 0), backward)
+        return LogProbEntropy(np.sum(log_probs, 0), np.sum(entropies, 0), backward)
 
 
 def distribution(spaces: EntitySpaces, log_std: float = 0.0) -> Distribution:
     """Return the distribution over an entity's action space.
 
     Args:
-      spaces: of the entity; its mask must fit its actions.
+      spaces: spaces of the entity; its mask must fit its actions.
       log_std: initial log standard deviation of continuous actions.
 
     Raises:
-      ConfigError: there is none for this space, or it cannot honour the mask.
+      ConfigError: there is none for this space, or it does not support the mask.
     """
     check_stochastic(spaces)
     return _distribution(spaces.action, log_std)

@@ -1,4 +1,4 @@
-"""A seat that is taken from outside, over HTTP: there is nothing here that could act."""
+"""Placeholder policy of external seats, which get their actions over HTTP."""
 
 from typing import Any
 
@@ -6,15 +6,15 @@ from arena.common.errors import ConfigError
 
 
 class External:
-    """What stands for somebody outside where a policy is asked for."""
+    """Placeholder for an external agent where a policy class is required."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Refuse.
+        """Raise: an external seat has no policy.
 
         Raises:
           ConfigError: always.
         """
         raise ConfigError(
-            "policy 'external': expected a match of a run, in which somebody outside takes the seat over HTTP; "
-            "nothing else can ask for its actions"
+            "policy 'external': expected a match of a run, in which an external agent takes the seat over HTTP; "
+            "nothing else can act on it"
         )

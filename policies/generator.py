@@ -4,19 +4,19 @@ import numpy as np
 
 
 def new_generator(seed: int) -> np.random.Generator:
-    """Return a generator; SFC64 is fast, and its state is a handful of whole numbers."""
+    """Return a generator; SFC64 is fast, and its state is a few integers."""
     return np.random.Generator(np.random.SFC64(seed))
 
 
 def generator_state(generator: np.random.Generator) -> np.ndarray:
-    """Return the state as int64 ``[6]`` (the bits of four words, and half a word that may be waiting to be used)."""
+    """Return the state as int64 ``[6]`` (the bits of four words, a flag and a buffered half word)."""
     state = generator.bit_generator.state
     words = [*state["state"]["state"], state["has_uint32"], state["uinteger"]]
     return np.array(words, np.uint64).view(np.int64)
 
 
 def set_generator_state(generator: np.random.Generator, state: np.ndarray) -> None:
-    """Load what ``generator_state`` returned."""
+    """Restore a state returned by ``generator_state``."""
     words = np.array(state, np.int64).view(np.uint64)
     generator.bit_generator.state = {
         "bit_generator": "SFC64",

@@ -1,4 +1,4 @@
-"""Policies as torch modules of plain layers: flat tensors in, the most likely actions out, for others to run."""
+"""Policies as torch modules of standard layers: flat tensors in, the most likely actions out, for other runtimes."""
 
 import copy
 import math
@@ -24,8 +24,8 @@ class Tensor(NamedTuple):
     Attributes:
       name: ``observation`` or ``observation.key``, ``action_mask``, ``state``, ``start``; ``outputs``, ``action`` or
         ``action.key``, ``next_state``.
-      shape: of a row.
-      dtype: of its numbers.
+      shape: shape of a row.
+      dtype: dtype of its elements.
     """
 
     name: str
@@ -34,15 +34,15 @@ class Tensor(NamedTuple):
 
 
 class Inference(NamedTuple):
-    """A policy as others run it.
+    """A policy as a module for other runtimes.
 
     Attributes:
-      module: takes the inputs ``[N, ...]`` as positional arguments and returns a tuple of the outputs ``[N, ...]``. It
-        shares the parameters of the policy; those of its ``network`` have the names of ``Policy.weights``.
-      inputs: the leaves of an observation; ``action_mask`` (int8, nonzero is allowed) where there are masks; with a
-        memory ``state`` and ``start`` (bool, whether the observation is the first of an episode).
-      outputs: the numbers that the network says of each action, after the mask; the leaves of the most likely action,
-        as a member of its space; with a memory ``next_state``.
+      module: maps the inputs ``[N, ...]``, positional arguments, to a tuple of the outputs ``[N, ...]``. It shares the
+        parameters of the policy; those of its ``network`` have the names of ``Policy.weights``.
+      inputs: the leaves of an observation; ``action_mask`` (int8, nonzero is allowed) with masks; for a recurrent
+        policy ``state`` and ``start`` (bool, whether the observation is the first of an episode).
+      outputs: the network's outputs after the mask; the leaves of the most likely action, as a member of its space; for
+        a recurrent policy ``next_state``.
     """
 
     module: nn.Module
@@ -50,20 +50,20 @@ class Inference(NamedTuple):
     outputs: tuple[Tensor, ...]
 
     @property
-    def memory(self) -> tuple[int, ...]:
-        """Shape of what a memory keeps of a row; empty without one."""
+    def state_shape(self) -> tuple[int, ...]:
+        """Shape of a row's recurrent state; empty for a feed-forward policy."""
         return next((tensor.shape for tensor in self.inputs if tensor.name == STATE), ())
 
 
 def inference_of(spaces: EntitySpaces, network: nn.Module, *, squashed: bool = False) -> Inference:
-    """Return a network as others run it.
+    """Return a network as a module for other runtimes.
 
     Args:
-      spaces: of the entity.
-      network: answers observations with the numbers that its actions follow from; an ``ActorCritic`` by its policy.
-      squashed: whether continuous actions are the hyperbolic tangent of the network's first numbers.
+      spaces: spaces of the entity.
+      network: maps observations to distribution parameters or values; an ``ActorCritic`` by its policy.
+      squashed: whether continuous actions are the hyperbolic tangent of the network's first outputs.
     """
-    rows, width = (network.policy_rows, network.memory_shape[1]) if isinstance(network, ActorCritic) else (0, 0)
+    rows, width = (network.policy_rows, network.state_shape[1]) if isinstance(network, ActorCritic) else (0, 0)
     inputs = [_tensor(leaf) for leaf in named_leaves(spaces.observation, "observation")]
     if spaces.mask_size:
         inputs.append(Tensor(MASK, (spaces.mask_size,), np.dtype(np.int8)))
@@ -71,8 +71,8 @@ def inference_of(spaces: EntitySpaces, network: nn.Module, *, squashed: bool = F
         inputs += [Tensor(STATE, (rows, width), np.dtype(np.float32)), Tensor(START, (), np.dtype(bool))]
     module = _Module(spaces, plain(network), _choice(spaces.action, squashed), memory=bool(rows)).eval()
     with torch.inference_mode():
-        said = module(*(torch.from_numpy(np.ones((1, *tensor.shape), tensor.dtype)) for tensor in inputs))[0]
-    outputs = [Tensor(OUTPUTS, tuple(said.shape[1:]), np.dtype(np.float32))]
+        outputs_of_one = module(*(torch.from_numpy(np.ones((1, *tensor.shape), tensor.dtype)) for tensor in inputs))[0]
+    outputs = [Tensor(OUTPUTS, tuple(outputs_of_one.shape[1:]), np.dtype(np.float32))]
     outputs += [_tensor(leaf) for leaf in named_leaves(spaces.action, "action")]
     if rows:
         outputs.append(Tensor(NEXT_STATE, (rows, width), np.dtype(np.float32)))
@@ -84,7 +84,7 @@ def _tensor(leaf: NamedLeaf) -> Tensor:
 
 
 def plain(network: nn.Module) -> nn.Module:
-    """Return a copy that shares all parameters and consists of torch's own layers, which exporters know."""
+    """Return a copy that shares all parameters and consists of torch's standard layers, which exporters support."""
     shared = {id(tensor): tensor for tensor in (*network.parameters(), *network.buffers())}
     twin = copy.deepcopy(network, shared)
     for module in list(twin.modules()):
@@ -105,7 +105,7 @@ class _Module(nn.Module):
         self._space, self._masked, self._memory = spaces.observation, spaces.mask_size > 0, memory
         self._leaves = len(named_leaves(spaces.observation, ""))
         self.network, self.choice = network, choice
-        # Which flag of the mask, followed by a 1, each number of the network has.
+        # index of each output's flag in the mask, to which a 1 is appended
         flags = torch.tensor(choice.flags, dtype=torch.int64)
         self.register_buffer("flags", torch.where(flags < 0, spaces.mask_size, flags), persistent=False)
         self._in_order = choice.flags == list(range(spaces.mask_size))
@@ -127,16 +127,16 @@ class _Module(nn.Module):
             if not self._in_order:
                 mask = torch.cat((mask, torch.ones_like(mask[:, :1])), 1)[:, self.flags]
             outputs = torch.where(mask != 0, outputs, torch.full_like(outputs, NEVER))
-        found = outputs, *self.choice(outputs)
-        return found if after is None else (*found, after)
+        results = outputs, *self.choice(outputs)
+        return results if after is None else (*results, after)
 
 
 class _Choice(nn.Module):
-    """What makes the most likely action, leaf by leaf, of the numbers that a network says.
+    """Selection of the most likely action, leaf by leaf, from a network's outputs.
 
     Attributes:
-      reads: how many numbers.
-      flags: for each of them, which flag of an action mask it has, or -1 for none.
+      reads: number of outputs that it reads.
+      flags: for each of them, the index of its flag in an action mask, or -1 for none.
     """
 
     reads: int
@@ -144,7 +144,7 @@ class _Choice(nn.Module):
 
 
 class _Categorical(_Choice):
-    """The likeliest of each choice of a Discrete or MultiDiscrete space."""
+    """The most likely value of each choice of a Discrete or MultiDiscrete space."""
 
     start: torch.Tensor
 
@@ -166,7 +166,7 @@ class _Categorical(_Choice):
 
 
 class _Bernoulli(_Choice):
-    """What is likelier of each flag of a MultiBinary space."""
+    """The more likely value of each flag of a MultiBinary space."""
 
     def __init__(self, space: gym_spaces.MultiBinary) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class _Bernoulli(_Choice):
 
 
 class _Box(_Choice):
-    """The mean of the numbers of a Box: scaled where they are bounded, then clipped."""
+    """The mean of a Box: scaled to its bounds, then clipped."""
 
     middle: torch.Tensor
     reach: torch.Tensor
@@ -198,10 +198,10 @@ class _Box(_Choice):
             self.register_buffer(name, torch.from_numpy(np.ravel(values).astype(space.dtype)), persistent=False)
 
     def forward(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        numbers = outputs[:, : self.reads]  # an actor may also say how certain they are
+        numbers = outputs[:, : self.reads]  # an actor may also output standard deviations
         numbers = (torch.tanh(numbers) if self._squashed else numbers).to(self.low.dtype)
-        found = torch.minimum(torch.maximum(self.middle + self.reach * numbers, self.low), self.high)
-        return (found.reshape(outputs.shape[0], *self._shape),)
+        results = torch.minimum(torch.maximum(self.middle + self.reach * numbers, self.low), self.high)
+        return (results.reshape(outputs.shape[0], *self._shape),)
 
 
 class _Joint(_Choice):
@@ -222,7 +222,7 @@ class _Joint(_Choice):
 
 
 def _choice(space: gym_spaces.Space, squashed: bool) -> _Choice:
-    """Return what makes the most likely action, leaf by leaf, of what a network says."""
+    """Return the selection of the most likely action for a space."""
     if isinstance(space, (gym_spaces.Dict, gym_spaces.Tuple)):
         parts = space.spaces.values() if isinstance(space, gym_spaces.Dict) else space.spaces
         return _Joint([_choice(part, squashed) for part in parts])

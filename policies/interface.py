@@ -15,17 +15,17 @@ __all__ = ["Decision", "Policy", "Reducer"]
 
 
 class Policy(Protocol):
-    """An algorithm whose ``act`` and ``learn`` the worker calls.
+    """Interface of an algorithm; the worker calls its ``act`` and ``learn``.
 
     A *lane* is one entity in one environment copy; a worker has ``copies * entities`` of them, copies first.
 
-    The order of calls, for each batch of lanes: ``act`` in the slots 0 to T - 1 of a rollout and, if ``extras`` has
-    ``value``, ``bootstrap`` in slot T; then, when all lanes are complete, ``learn``; then ``act`` again on the
-    observations of slot T, which is slot 0 of the next rollout. ``act`` is called on all lanes of a batch in every
-    slot, also on those that do not act in it.
+    The order of calls, for each batch of lanes: ``act`` in the time steps 0 to T - 1 of a rollout and, if ``extras``
+    has ``value``, ``bootstrap`` in step T; then, when all lanes are complete, ``learn``; then ``act`` again on the
+    observations of step T, which is step 0 of the next rollout. ``act`` is called on all lanes of a batch in every
+    step, including those that do not act in it.
 
-    With ``learners`` there are two objects of the class: a worker's, whose ``act``, ``bootstrap`` and ``complete``
-    are called, and a learner's, whose ``learn`` is called on the rollouts of several workers side by side.
+    With ``learners`` there are two objects of the class: the worker's, on which ``act``, ``bootstrap`` and ``complete``
+    are called, and the learner's, on which ``learn`` is called with the rollouts of several workers side by side.
 
     Class attributes:
       Settings: the pydantic model of its settings.
@@ -47,11 +47,11 @@ class Policy(Protocol):
         """Build the networks.
 
         Raises:
-          ConfigError: the policy does not support the spaces or the settings; the message says which ones it supports.
+          ConfigError: the policy does not support the spaces or the settings; the message lists those that it supports.
         """
 
     def fit_to_group(self, lanes: int, *, entities: int) -> None:
-        """Set what depends on how much the whole group collects, such as ``horizon``; optional.
+        """Set parameters that depend on the group's total number of lanes, such as ``horizon``; optional.
 
         It is called once, before anything else.
 
@@ -70,17 +70,17 @@ class Policy(Protocol):
         deterministic: bool = False,
         learning: bool = False,
     ) -> Decision:
-        """Choose actions for N lanes at once.
+        """Choose actions for N lanes.
 
         Args:
           observations: array ``[N, ...]``, or a nested dict or tuple of such arrays. All arguments are read-only views
             of receive buffers, which are valid during the call only.
           action_mask: ``[N, mask_size]``, nonzero is allowed; None allows everything.
-          starts: ``[N]`` bool, True for the first observation of an episode, at which the memory is cleared.
-          lanes: the lanes of the worker, for the memory of each lane: a slice, or an array of lane numbers for a
-            ``recurrent`` policy behind a gateway; None keeps no memory.
-          deterministic: take the mode of the distribution.
-          learning: also compute ``extras``.
+          starts: ``[N]`` bool, True for the first observation of an episode, at which recurrent states are reset.
+          lanes: the lanes of the worker, which identify recurrent states: a slice, or an array of lane numbers for a
+            ``recurrent`` policy behind a gateway; None for a call without stored states.
+          deterministic: whether to return the mode of the distribution.
+          learning: whether to compute ``extras``.
 
         Raises:
           FloatingPointError: an output of the networks is not finite.
@@ -94,13 +94,13 @@ class Policy(Protocol):
         starts: np.ndarray | None = None,
         lanes: slice | np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return the values ``[N]`` of the last observations of a rollout; unlike ``act`` it keeps the memory.
+        """Return the values ``[N]`` of the last observations of a rollout, without changing recurrent states.
 
         Optional: it is called only if ``extras`` has ``value``.
         """
 
     def complete(self, rollout: Rollout) -> None:
-        """Fill in what ``act`` has left out of a rollout's ``extras``; optional.
+        """Compute the ``extras`` of a rollout that ``act`` does not compute; optional.
 
         It is called when all lanes are complete, with the weights that acted, before ``learn``.
         """
@@ -115,7 +115,7 @@ class Policy(Protocol):
         """
 
     def set_progress(self, done: float) -> None:
-        """Set the fraction of the budget that is spent, from 0 to 1, for the schedules."""
+        """Set the spent fraction of the budget, from 0 to 1, for the schedules."""
 
     def configure(self, forward: dict[str, Any], data: dict[str, Any]) -> None:
         """Apply the settings of a league's job, before a rollout; optional.
@@ -132,31 +132,31 @@ class Policy(Protocol):
         """Return the weights that ``act`` needs, as named torch tensors; snapshots contain them."""
 
     def load_weights(self, weights: dict[str, Any]) -> None:
-        """Load what ``weights`` returned."""
+        """Load weights returned by ``weights``."""
 
     def acting_state(self) -> dict[str, Any]:
-        """Return what acting needs of a learner after an update: named torch tensors of shapes that never change.
+        """Return the part of a learner's state that acting needs: named torch tensors of constant shapes.
 
-        Optional: ``weights`` where it is missing.
+        Optional: ``weights`` by default.
         """
 
     def load_acting_state(self, state: dict[str, Any]) -> None:
-        """Load what ``acting_state`` returned; optional, like that."""
+        """Load a state returned by ``acting_state``; optional, too."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of learning that all workers of a player share.
+        """Return the training state that all workers of a player share.
 
         It is a flat dict of torch tensors: weights, optimizer, counters and progress (as 0-d tensors).
         """
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load what ``state_dict`` returned."""
+        """Load a state returned by ``state_dict``."""
 
     def worker_state(self) -> dict[str, Any]:
-        """Return the state that is this worker's own: a flat dict of arrays (random generator, memory of the lanes)."""
+        """Return this worker's own state: a flat dict of arrays (random generator, recurrent states of the lanes)."""
 
     def load_worker_state(self, state: dict[str, Any]) -> None:
-        """Load what ``worker_state`` returned."""
+        """Load a state returned by ``worker_state``."""
 
     def inference(self) -> "Inference":
         """Return the policy as a torch module for export; optional: a policy without it cannot be exported."""
@@ -168,4 +168,4 @@ class Policy(Protocol):
         """
 
     def load_replay_state(self, state: dict[str, Any]) -> None:
-        """Load what ``replay_state`` returned; optional."""
+        """Load a state returned by ``replay_state``; optional."""

@@ -11,7 +11,7 @@ from arena.envs.interface import EntitySpaces
 from arena.policies.interface import Policy
 from arena.tensors.weights import read_tensors
 
-NETWORK = "network."  # in front of the weights' names in a checkpoint, which holds more than weights
+NETWORK = "network."  # prefix of the weights' names in a checkpoint, which holds more than weights
 
 
 def build(use: str, spaces: EntitySpaces, settings: Any, *, lanes: int, seed: int, device: str = "cpu") -> Policy:
@@ -19,14 +19,14 @@ def build(use: str, spaces: EntitySpaces, settings: Any, *, lanes: int, seed: in
 
     Args:
       use: the name of a built-in policy that separates ``act`` from ``learn``, or a reference to a class that does.
-      spaces: what each lane sees and does.
+      spaces: spaces of each lane.
       settings: a mapping, or the policy's own settings model.
-      lanes: copies times entities.
-      seed: of this worker's random streams.
-      device: where the networks are.
+      lanes: number of lanes: copies times entities.
+      seed: seed of this worker's random streams.
+      device: device of the networks.
 
     Raises:
-      ConfigError: no such policy, wrong settings, or spaces that it cannot serve.
+      ConfigError: the policy does not exist, its settings are wrong, or it does not support the spaces.
     """
     cls = policy_class(use)
     if not hasattr(cls, "act") or not hasattr(cls, "learn"):
@@ -41,7 +41,7 @@ def build(use: str, spaces: EntitySpaces, settings: Any, *, lanes: int, seed: in
 
 
 def explain(error: ValidationError) -> str:
-    """Return what pydantic found wrong in one line."""
+    """Return pydantic's errors in one line."""
     return "; ".join(
         f"{'.'.join(map(str, item['loc']))}: {item['msg']}, found {item['input']!r}".removeprefix(": ")
         for item in error.errors()
@@ -49,7 +49,7 @@ def explain(error: ValidationError) -> str:
 
 
 def load_weights(policy: Policy, path: str | Path) -> None:
-    """Load what ``policy.weights`` or ``policy.state_dict`` returned from a safetensors file.
+    """Load the weights or the state of a policy from a safetensors file.
 
     Raises:
       ConfigError: the file cannot be read, or its tensors do not fit the policy.

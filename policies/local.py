@@ -1,4 +1,4 @@
-"""Training in one process, without MPI: for trying out an algorithm, for profiling it and for its tests."""
+"""Training in one process, without MPI: for development, profiling and tests of algorithms."""
 
 import threading
 from collections.abc import Callable
@@ -19,21 +19,21 @@ class Alone:
     size = 1
 
     def sum_in_place(self, array: np.ndarray) -> None:
-        """Leave ``array`` as it is: it is the sum."""
+        """Leave ``array`` unchanged: it is the sum."""
 
     def zeros(self, items: int) -> np.ndarray:
         """Return float32 zeros."""
         return np.zeros(items, np.float32)
 
     def average_in_place(self, array: np.ndarray, weight: float) -> float:
-        """Leave ``array`` as it is, unless it counts for nothing; return the weight."""
+        """Leave ``array`` unchanged, unless its weight is zero; return the weight."""
         if weight == 0:
             array.fill(0)
         return float(weight)
 
 
 class Lockstep:
-    """The group of a player whose workers are threads of this process; each thread holds one ``member``."""
+    """The group of a player with workers that are threads of this process, one member each."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -41,10 +41,10 @@ class Lockstep:
         self._barrier = threading.Barrier(size)
 
     def run(self, work: Callable[[Reducer], Any]) -> list[Any]:
-        """Call ``work`` with each member in a thread of its own; return what they return, in order.
+        """Call ``work`` with each member in a thread of its own; return the results in order.
 
         Raises:
-          BaseException: what the first member that failed raised; the others are woken up.
+          BaseException: raised by the first member that failed; the others are woken up.
         """
         results: list[Any] = [None] * self.size
         errors: list[BaseException] = []
@@ -53,7 +53,7 @@ class Lockstep:
             try:
                 results[rank] = work(_Member(self, rank))
             except threading.BrokenBarrierError:
-                pass  # another member failed, and says why
+                pass  # another member failed and raises its error
             except BaseException as error:
                 errors.append(error)
                 self._barrier.abort()
@@ -76,7 +76,7 @@ class _Member:
         group = self._group
         group._arrays[self.rank] = array.copy()
         group._barrier.wait()
-        array[...] = sum(group._arrays[1:], group._arrays[0])  # in the same order everywhere: the same bits
+        array[...] = sum(group._arrays[1:], group._arrays[0])  # in the same order for every member: the same bits
         group._barrier.wait()
 
     def zeros(self, items: int) -> np.ndarray:
@@ -101,15 +101,15 @@ def train(
     group: Reducer | None = None,
     after_update: Callable[[int, list[float], dict[str, float]], bool] | None = None,
 ) -> list[float]:
-    """Let a policy learn on a vector environment; return the returns of all episodes, in the order of their ends.
+    """Train a policy on a vector environment; return the returns of all episodes in the order in which they ended.
 
     Args:
-      policy: built for the single spaces of ``envs``, with one lane per copy.
-      envs: with next-step autoreset.
+      policy: policy for the single spaces of ``envs``, with one lane per copy.
+      envs: vector environment with next-step autoreset.
       steps: transition steps, rounded up to whole rollouts.
-      seed: of the environments.
-      group: whose gradients are averaged.
-      after_update: gets the steps so far, the returns so far and the metrics; returns whether that is enough.
+      seed: seed of the environments.
+      group: group that averages the gradients.
+      after_update: called with steps, returns and metrics so far; returns whether to stop.
     """
     if envs.metadata.get("autoreset_mode") != AutoresetMode.NEXT_STEP:
         raise ValueError(f"expected an environment with next-step autoreset, found {envs.metadata}")
@@ -122,13 +122,13 @@ def train(
     rollout.observe(0, lanes, observations, np.zeros(envs.num_envs), over, over, ~over, starts)
     running, returns, done, enough = np.zeros(envs.num_envs), [], 0, False
     while done < steps and not enough:
-        for slot in range(policy.horizon):
+        for t in range(policy.horizon):
             decision = policy.act(observations, starts=starts, lanes=lanes, learning=True)
-            rollout.decide(slot, lanes, decision)
+            rollout.decide(t, lanes, decision)
             observations, rewards, terminated, truncated, _ = envs.step(decision.actions)
             starts, over = over, terminated | truncated
             rewards = np.asarray(rewards, np.float64)
-            rollout.observe(slot + 1, lanes, observations, rewards, terminated, truncated, ~over, starts)
+            rollout.observe(t + 1, lanes, observations, rewards, terminated, truncated, ~over, starts)
             running += rewards
             returns += running[over].tolist()
             running[over] = 0

@@ -1,4 +1,4 @@
-"""Networks that read any observation space: an encoder for each part, a trunk, optionally memory, and two heads."""
+"""Networks for any observation space: an encoder for each leaf, a trunk, an optional recurrent layer, and two heads."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,19 @@ from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.common.errors import ConfigError
-from arena.policies.recurrent import GRU, LSTM, Memory
+from arena.policies.recurrent import GRU, LSTM, Recurrent
 from arena.policies.settings import EncoderSettings, NetworkSettings
 
 SQRT_2 = math.sqrt(2)
-NATURE_SIDE = 64  # below it, the convolutions of the Nature DQN paper leave less than 4 x 4 places of an image
-SMALL_SIDE = 20  # the smallest image that the same network with half its first kernel and stride can read
+NATURE_SIDE = 64  # below it, the convolutions of the Nature DQN paper leave less than 4 x 4 cells of an image
+SMALL_SIDE = 20  # smallest image that the same network with half its first kernel and stride can read
 IMAGE_SIDE = 8  # below it, an image is a short vector
 VALUE_GRADIENT = 0.1
-"""Share of the value's gradient in a trunk for both, on vectors. All of it is many times the policy's where returns are
-above one: CartPole then ends at 200 to 260 of 500, with a tenth or a hundredth at 490 to 500 (benchmarks/NOTES.md)."""
+"""Share of the value's gradient in a common trunk, on vectors.
+
+The whole is many times the policy's where returns exceed one: CartPole then ends at 200 to 260 of 500, with a tenth or
+a hundredth at 490 to 500 (benchmarks/NOTES.md).
+"""
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -68,7 +71,7 @@ def orthogonal(layer: Any, gain: float) -> Any:
 
 
 class Vector(nn.Module):
-    """Any box, flattened to floats; whole bytes are scaled to [0, 1]."""
+    """Encoder of any Box, flattened to floats; uint8 is scaled to [0, 1]."""
 
     def __init__(self, space: gym_spaces.Box | gym_spaces.MultiBinary) -> None:
         """Read the shape from the space."""
@@ -83,7 +86,7 @@ class Vector(nn.Module):
 
 
 class OneHot(nn.Module):
-    """Discrete and MultiDiscrete, as one-hot vectors one behind the other."""
+    """Encoder of Discrete and MultiDiscrete: concatenated one-hot vectors."""
 
     column: torch.Tensor
     value: torch.Tensor
@@ -105,10 +108,10 @@ class OneHot(nn.Module):
 
 
 class Convolution(nn.Module):
-    """Images, by the network of Mnih et al. (Nature, 2015), or by smaller ones where they are too small for it.
+    """Encoder of images: the network of Mnih et al. (Nature, 2015), or a smaller one for smaller images.
 
-    Axes may be (height, width), channels first or channels last (whichever end is shorter), and either with stacked
-    frames before them, which become channels.
+    Axes may be (height, width), channels first or channels last (whichever end is shorter), and any of them with
+    stacked frames before them, which become channels.
     """
 
     def __init__(self, space: gym_spaces.Box, features: int) -> None:
@@ -149,12 +152,12 @@ def _byte_scale(space: gym_spaces.Space) -> float | None:
 
 
 def _image_axes(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]:
-    """Return the order that puts channels first (behind the sample's axis), and channels, height and width."""
+    """Return the permutation that puts channels first (behind the batch axis), and channels, height and width."""
     if len(shape) == 2:
         return (1, 2, 3), 1, *shape
     stack = 1 if len(shape) == 3 else shape[0]
     image = shape[-3:]
-    first = len(shape) - 2  # where the image's own axes begin, counting the sample's
+    first = len(shape) - 2  # index of the image's first axis, counting the batch axis
     before = tuple(range(1, first))
     if image[0] < image[2]:
         return (*before, first, first + 1, first + 2), stack * image[0], image[1], image[2]
@@ -162,17 +165,17 @@ def _image_axes(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]
 
 
 def is_image(space: gym_spaces.Space, encoder: str) -> bool:
-    """Whether a leaf of the observation is read by a convolution."""
+    """Return whether a leaf of the observation is encoded by a convolution."""
     if encoder == "mlp" or not isinstance(space, gym_spaces.Box) or len(space.shape) not in (2, 3, 4):
         return False
     _, _, height, width = _image_axes(space.shape)
-    # Two axes of floats are rather a stack of vectors, unless both are long.
+    # Two axes of floats are treated as a stack of vectors, unless both are long.
     side = SMALL_SIDE if len(space.shape) == 2 and space.dtype != np.uint8 else IMAGE_SIDE
     return encoder == "cnn" or min(height, width) >= side
 
 
 class Encoder(nn.Module):
-    """Reads an observation: one encoder for each leaf of a nested space, their features side by side."""
+    """Encoder of an observation: one encoder for each leaf of a nested space, with concatenated features."""
 
     def __init__(self, space: gym_spaces.Space, settings: EncoderSettings) -> None:
         """Build an encoder for each leaf, in the order of the space."""
@@ -205,9 +208,9 @@ def _leaf_encoder(space: gym_spaces.Space, settings: EncoderSettings) -> Vector 
 def leaf_paths(space: gym_spaces.Space, path: tuple = ()) -> list[tuple]:
     """Return the keys and indices that lead to each leaf of a nested space."""
     if isinstance(space, gym_spaces.Dict):
-        return [found for key, sub in space.spaces.items() for found in leaf_paths(sub, (*path, key))]
+        return [leaf for key, sub in space.spaces.items() for leaf in leaf_paths(sub, (*path, key))]
     if isinstance(space, gym_spaces.Tuple):
-        return [found for index, sub in enumerate(space.spaces) for found in leaf_paths(sub, (*path, index))]
+        return [leaf for index, sub in enumerate(space.spaces) for leaf in leaf_paths(sub, (*path, index))]
     return [path]
 
 
@@ -222,13 +225,13 @@ def _at(tree: Any, path: tuple) -> Any:
     return tree
 
 
-class Answer(NamedTuple):
-    """What the networks say about N observations.
+class NetworkOutput(NamedTuple):
+    """Outputs of one forward pass for N observations.
 
     Attributes:
-      outputs: ``[N, outputs]``, for the distribution.
+      outputs: ``[N, outputs]``, parameters of the distribution.
       values: ``[N]``.
-      state: ``[N, rows, width]``, the memories afterwards; None without one.
+      state: ``[N, rows, width]``, the next recurrent state; None for feed-forward networks.
     """
 
     outputs: Any
@@ -237,28 +240,28 @@ class Answer(NamedTuple):
 
 
 class ActorCritic(nn.Module):
-    """Policy and value networks: one trunk for both, or two, which share an encoder or nothing.
+    """Policy and value networks: one common trunk, or two with a common encoder or none.
 
     Attributes:
-      value_gradient: share of the value's gradient that enters what policy and value both read.
-      policy_rows: vectors that the policy's memory keeps, the first ones of ``memory_shape``.
-      memory_shape: vectors that the memories of both keep for each lane, and their width; no vectors without memory.
-      free: the distribution's learned numbers that do not depend on the observation.
+      value_gradient: share of the value's gradient that enters layers common to policy and value.
+      policy_rows: vectors of the policy's recurrent state, the first ones of ``state_shape``.
+      state_shape: vectors of both recurrent states of a lane, and their width; no vectors for feed-forward networks.
+      free: the distribution's learned parameters that do not depend on the observation.
     """
 
     free: torch.Tensor
 
     def __init__(self, space: gym_spaces.Space, outputs: int, free: Sequence[float], settings: NetworkSettings) -> None:
-        """Choose the layers that the observation space asks for.
+        """Build the layers for an observation space.
 
         Args:
-          space: of the observations.
+          space: observation space.
           outputs: numbers per sample for the distribution.
-          free: initial values of its other learned numbers.
-          settings: widths and choices.
+          free: initial values of its other learned parameters.
+          settings: widths and options.
 
         Raises:
-          ConfigError: some observation cannot be read.
+          ConfigError: a leaf of the space has no encoder.
         """
         super().__init__()
         images = [is_image(leaf, settings.encoder) for leaf in leaf_spaces(space)]
@@ -281,8 +284,8 @@ class ActorCritic(nn.Module):
         memories = [trunk.memory for trunk in (self.actor, self.critic) if trunk is not None]
         rows = [0 if memory is None else memory.rows for memory in memories]
         self.policy_rows = rows[0]
-        self.memory_shape = sum(rows), settings.memory_width
-        # Small policy weights begin with nearly equal probabilities.
+        self.state_shape = sum(rows), settings.memory_width
+        # Small policy weights yield nearly uniform initial probabilities.
         self.policy_head = linear(self.actor.width, outputs, 0.01)
         self.value_head = linear(self.actor.width, 1, 1.0)
         if free:
@@ -292,17 +295,17 @@ class ActorCritic(nn.Module):
 
     @property
     def encoder(self) -> Encoder:
-        """What reads the observations for the policy."""
+        """Encoder of the policy's observations."""
         assert self.actor.encoder is not None
         return self.actor.encoder
 
     def forward(
         self, observations: Any, starts: torch.Tensor | None = None, state: torch.Tensor | None = None
-    ) -> Answer:
-        """Answer N observations ``[N, ...]``.
+    ) -> NetworkOutput:
+        """Return the outputs for N observations ``[N, ...]``.
 
-        With memory they are T slots of N / T lanes, slots first; ``starts`` is ``[T, N / T]`` and ``state``
-        ``[N / T, rows, width]`` before the first slot.
+        Recurrent networks take T time steps of N / T lanes, time first; ``starts`` is ``[T, N / T]`` and ``state`` ``[N
+        / T, rows, width]`` before the first step.
         """
         policy_state, value_state = None, None
         if state is not None:
@@ -319,44 +322,44 @@ class ActorCritic(nn.Module):
             value_features, value_after = self.critic(encoded, starts, value_state)
             if after is not None:
                 after = torch.cat((after, value_after), 1)
-        return Answer(self.policy_head(features), self.value_head(value_features).squeeze(-1), after)
+        return NetworkOutput(self.policy_head(features), self.value_head(value_features).squeeze(-1), after)
 
     def policy_step(
         self, observations: Any, starts: torch.Tensor | None = None, state: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the policy's outputs ``[N, outputs]`` for one slot of N lanes, and its memory afterwards.
+        """Return the policy's outputs ``[N, outputs]`` for one time step of N lanes, and its next recurrent state.
 
         Args:
           observations: as in ``forward``.
-          starts: ``[N]`` bool, where an episode starts; for a memory, like ``state``.
-          state: ``[N, policy_rows, width]``, the policy's part of the memory.
+          starts: ``[N]`` bool, episode starts; for recurrent networks, like ``state``.
+          state: ``[N, policy_rows, width]``, the policy's part of the recurrent state.
         """
         features, after = self.actor.step(self.encoder(observations), starts, state)
         return self.policy_head(features), after
 
 
 def _scale_gradient(x: torch.Tensor, share: float) -> torch.Tensor:
-    """Return ``x``, through which only this share of the gradient flows back."""
+    """Return ``x``, with a backward pass that scales the gradient by ``share``."""
     if share == 1:
         return x
     return x.detach() if share == 0 else torch.lerp(x.detach(), x, share)
 
 
 class Trunk(nn.Module):
-    """What is before a head: an encoder, or another trunk's; a memory, where there is one; hidden layers.
+    """Layers before a head: an encoder, or another trunk's; an optional recurrent layer; hidden layers.
 
-    The hidden layers read what the memory says and what it reads, so that what is seen at the moment need not pass
+    The hidden layers read the recurrent layer's output and its input, so that the current observation need not pass
     through it (Ni et al., Recurrent model-free RL can be a strong baseline for many POMDPs, 2022).
 
     Attributes:
-      width: of the features ``[N, width]``.
+      width: width of the features ``[N, width]``.
     """
 
     encoder: Encoder | None
-    memory: Memory | None
+    memory: Recurrent | None
 
     def __init__(self, encoder: Encoder | int, hidden: Sequence[int], settings: NetworkSettings) -> None:
-        """Stack linear layers with their activation on an encoder, or on another trunk's of this width."""
+        """Build the layers on an encoder, or on another trunk's encoder of this width."""
         super().__init__()
         self.encoder, self.width = (None, encoder) if isinstance(encoder, int) else (encoder, encoder.width)
         self.memory = None
@@ -372,7 +375,7 @@ class Trunk(nn.Module):
     def forward(
         self, encoded: torch.Tensor, starts: torch.Tensor | None, state: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the features of what an encoder said, and the memory's state afterwards.
+        """Return the features for an encoder's output, and the next recurrent state.
 
         Args:
           encoded: ``[N, encoder's width]``.
@@ -389,7 +392,7 @@ class Trunk(nn.Module):
     def step(
         self, encoded: torch.Tensor, starts: torch.Tensor | None, state: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Do the same for one slot by torch alone, so that an exporter can read it; ``starts`` is ``[N]``."""
+        """Return the same for one time step in plain torch, which exporters can trace; ``starts`` is ``[N]``."""
         after = None
         if self.memory is not None:
             assert starts is not None and state is not None
@@ -399,24 +402,24 @@ class Trunk(nn.Module):
 
 
 @torch.no_grad()
-def copy_tensors(into: Mapping[str, torch.Tensor], found: Mapping[str, Any]) -> None:
+def copy_tensors(targets: Mapping[str, torch.Tensor], sources: Mapping[str, Any]) -> None:
     """Copy named arrays or tensors into the tensors of the same names, in place.
 
     Raises:
-      ConfigError: a name is missing or not known, or a shape differs; nothing has been copied then.
+      ConfigError: a name is missing or unknown, or a shape differs; nothing has been copied then.
     """
-    missing, unknown = sorted(into.keys() - found.keys()), sorted(found.keys() - into.keys())
+    missing, unknown = sorted(targets.keys() - sources.keys()), sorted(sources.keys() - targets.keys())
     if missing or unknown:
         raise ConfigError(
-            f"the weights do not fit the networks that the spaces and settings ask for: missing {missing or 'none'}, "
+            f"the weights do not fit the networks that the spaces and settings require: missing {missing or 'none'}, "
             f"unknown {unknown or 'none'}; use the settings that they were trained with"
         )
-    tensors = {name: torch.as_tensor(value) for name, value in found.items()}
-    for name, tensor in into.items():
+    tensors = {name: torch.as_tensor(value) for name, value in sources.items()}
+    for name, tensor in targets.items():
         if tensor.shape != tensors[name].shape:
             raise ConfigError(
                 f"the weights do not fit: expected {name} of shape {tuple(tensor.shape)}, found "
                 f"{tuple(tensors[name].shape)}; use the spaces and settings that they were trained with"
             )
-    for name, tensor in into.items():
+    for name, tensor in targets.items():
         tensor.copy_(tensors[name])

@@ -13,13 +13,13 @@ from arena.common.trees import even_slices, map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.experience.rollout import Rollout
 from arena.policies.compiled.actor_critic import CompiledActorCritic
-from arena.policies.compiled.adam import FlatAdam, length
-from arena.policies.compiled.kernels import total
+from arena.policies.compiled.adam import FlatAdam, l2_norm
+from arena.policies.compiled.kernels import sum_of
 from arena.policies.distributions import Categorical, distribution
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
-from arena.policies.networks import ActorCritic, Answer, copy_tensors, is_image, leaf_spaces
+from arena.policies.networks import ActorCritic, NetworkOutput, copy_tensors, is_image, leaf_spaces
 from arena.policies.ppo_loss import LOSSES, Batch, loss, loss_gradients
 from arena.policies.returns import advantages
 from arena.policies.settings import PPOSettings, settings_of_job
@@ -90,7 +90,7 @@ class PPO:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.networks = ActorCritic(
-                spaces.observation, self.distribution.outputs, self.distribution.free, settings
+                spaces.observation, self.distribution.outputs, self.distribution.parameters, settings
             ).to(self.device)
         self.optimizer = FlatAdam(self.networks, settings.adam_epsilon)
         self.gradient = FlatGradient(self.networks.parameters(), extras=len(LOSSES))
@@ -105,9 +105,9 @@ class PPO:
             "value": ((), np.float32),
         }
         self.recurrent = settings.is_recurrent
-        self._memory = torch.zeros(lanes, *self.networks.memory_shape, device=self.device)
+        self._memory = torch.zeros(lanes, *self.networks.state_shape, device=self.device)
         if self.recurrent:
-            self.extras["memory"] = (self.networks.memory_shape, np.float32)  # before the slot
+            self.extras["memory"] = (self.networks.state_shape, np.float32)  # before the slot
 
     def fit_to_group(self, lanes: int, *, entities: int) -> None:
         """See ``Policy``: the horizon and the number of minibatches follow from the lanes of the group."""
@@ -145,7 +145,7 @@ class PPO:
             before = self._recall(observations, lanes)
             outputs, values, state = self._answer(observations, starts, before)
             extras = {"value": values} if before is None else {"value": values, "memory": before.numpy(force=True)}
-        if not math.isfinite(total(outputs)):
+        if not math.isfinite(sum_of(outputs)):
             raise FloatingPointError(self._not_finite_while_acting(observations, outputs))
         if state is not None and lanes is not None:
             self._memory[lanes] = state
@@ -192,14 +192,14 @@ class PPO:
             return self._memory.new_zeros(len(tree_leaves(observations)[0]), *self._memory.shape[1:])
         return self._memory[lanes].clone()
 
-    def _answer(self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None) -> Answer:
+    def _answer(self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None) -> NetworkOutput:
         """Ask the networks about N lanes; outputs and values are NumPy arrays."""
         with torch.inference_mode():
             fresh = None
             if state is not None:
                 fresh = self._tensor(np.zeros(len(state), bool) if starts is None else starts).unsqueeze(0)
             found = self.networks(map_tree(self._tensor, observations), fresh, state)
-            return Answer(found.outputs.numpy(force=True), found.values.numpy(force=True), found.state)
+            return NetworkOutput(found.outputs.numpy(force=True), found.values.numpy(force=True), found.state)
 
     @property
     def _free(self) -> np.ndarray:
@@ -243,7 +243,7 @@ class PPO:
                 self.gradient.zero()
             if not self.gradient.average(group, len(chosen)):
                 continue
-            norm = length(self.gradient.values)
+            norm = l2_norm(self.gradient.values)
             losses = self.gradient.extras.tolist()
             self._check_finite(norm, losses)
             history.append((*losses, norm))
@@ -272,7 +272,7 @@ class PPO:
             found = loss_gradients(outputs, values, self._free, few, self.distribution, settings)
             self._fast.backward(found.outputs, found.values)  # writes all but what follows; nothing was cleared
             if free.grad is not None:
-                free.grad.numpy()[...] = found.free
+                free.grad.numpy()[...] = found.parameters
             with np.errstate(over="ignore"):  # what is not finite is reported with its cause
                 self.gradient.extras.numpy()[...] = found.losses
             return
@@ -286,7 +286,7 @@ class PPO:
             observations = map_tree(lambda leaf: leaf[rows.flatten()], batch.observations)
             answer = self.networks(observations, past.starts[rows], past.memory[rows[0]])
             inside = past.valid[rows.flatten()]
-            answer = Answer(answer.outputs[inside], answer.values[inside], None)
+            answer = NetworkOutput(answer.outputs[inside], answer.values[inside], None)
         objective, losses = loss(answer.outputs, answer.values, free, few, self.distribution, settings)
         objective.backward()
         self.gradient.extras.copy_(losses)

@@ -4,7 +4,7 @@ With r = exp(log_prob - the acting policy's log_prob), A the advantage and means
 
     loss = - mean(min(r A, clip(r, 1 - e, 1 + e) A)) + c_v mean((V - target)^2) - c_h mean(entropy)
 
-The closed form is what perceptrons learn by: in small ones, a graph costs more to build and walk than the arithmetic.
+The closed form serves compiled perceptrons: in small ones, autograd's graph costs more than the arithmetic.
 """
 
 import math
@@ -18,12 +18,12 @@ from arena.policies.compiled.kernels import clipped_losses
 from arena.policies.distributions import Distribution
 from arena.policies.settings import PPOSettings
 
-# What is averaged over the group along with every gradient.
+# Names of the losses, averaged over the group along with every gradient.
 LOSSES = ("loss/policy", "loss/value", "entropy", "kl", "clip_fraction")
 
 
 class Batch(NamedTuple):
-    """Transitions to learn from, tensors for autograd or arrays for the closed form: N samples on the first axis.
+    """Transitions of a minibatch, tensors for autograd or arrays for the closed form: N samples on the first axis.
 
     Attributes:
       observations: an array ``[N, ...]`` or a nest of them.
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
       log_prob: ``[N]``, of the policy that acted.
       value: ``[N]``, of the policy that acted.
       advantage: ``[N]``.
-      target: ``[N]``, what the value should have been: the lambda return.
+      target: ``[N]``, the lambda return, target of the value.
     """
 
     observations: Any
@@ -44,10 +44,10 @@ class Batch(NamedTuple):
     target: Any
 
     def at(self, chosen: Any) -> "Batch":
-        """Return the samples with these indices: an array of them where the fields are arrays, else a tensor."""
+        """Return the samples with these indices: an array if the fields are arrays, else a tensor."""
 
         def pick(leaf: Any) -> Any:
-            return leaf.take(chosen, 0) if isinstance(leaf, np.ndarray) else leaf[chosen]  # NumPy's [] takes longer
+            return leaf.take(chosen, 0) if isinstance(leaf, np.ndarray) else leaf[chosen]  # faster than []
 
         return Batch(map_tree(pick, self.observations), *(None if field is None else pick(field) for field in self[1:]))
 
@@ -55,23 +55,23 @@ class Batch(NamedTuple):
 def loss(
     outputs: torch.Tensor,
     values: torch.Tensor,
-    free: torch.Tensor,
+    parameters: torch.Tensor,
     batch: Batch,
     distribution: Distribution,
     settings: PPOSettings,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the loss to descend, and ``LOSSES`` as one tensor.
+    """Return the loss to minimise, and ``LOSSES`` as one tensor.
 
     Args:
-      outputs: ``[N, outputs]``, what the networks now say of the batch.
-      values: ``[N]``, likewise.
-      free: the distribution's free numbers.
-      batch: of tensors.
-      distribution: over the actions.
+      outputs: ``[N, outputs]``, outputs of the policy network for the batch.
+      values: ``[N]``, outputs of the value network.
+      parameters: the distribution's learned parameters.
+      batch: transitions, as tensors.
+      distribution: distribution over the actions.
       settings: coefficients; ``clip`` is e in the formula.
     """
     clip = settings.clip
-    log_prob, entropy = distribution.evaluate(outputs, free, batch.choice, batch.mask)
+    log_prob, entropy = distribution.evaluate(outputs, parameters, batch.choice, batch.mask)
     entropy = entropy.mean()
 
     log_ratio = log_prob - batch.log_prob
@@ -89,39 +89,39 @@ def loss(
     if settings.entropy_coefficient:
         total = total - settings.entropy_coefficient * entropy
     with torch.no_grad():
-        # The estimator of KL(old, new) with little variance: http://joschu.net/blog/kl-approx.html
+        # The low-variance estimator of KL(old, new): http://joschu.net/blog/kl-approx.html
         kl = (ratio - 1 - log_ratio).mean()
         clipped = ((ratio - 1).abs() > clip).float().mean()
         return total, torch.stack((policy_loss, value_loss, entropy, kl, clipped))
 
 
 class LossGradients(NamedTuple):
-    """The loss's derivatives and what it was made of.
+    """Gradients of the loss, and its terms.
 
     Attributes:
-      outputs: ``[N, outputs]``, by what the policy network said.
-      values: ``[N]``, by what the value network said.
-      free: by the distribution's free numbers.
+      outputs: ``[N, outputs]``, with respect to the outputs of the policy network.
+      values: ``[N]``, with respect to the outputs of the value network.
+      parameters: with respect to the distribution's learned parameters.
       losses: ``LOSSES``, float64 ``[5]``.
     """
 
     outputs: np.ndarray
     values: np.ndarray
-    free: np.ndarray
+    parameters: np.ndarray
     losses: np.ndarray
 
 
 def loss_gradients(
     outputs: np.ndarray,
     values: np.ndarray,
-    free: np.ndarray,
+    parameters: np.ndarray,
     batch: Batch,
     distribution: Distribution,
     settings: PPOSettings,
 ) -> LossGradients:
-    """Return the derivatives of ``loss``, whose arguments these are as arrays."""
+    """Return the gradients of ``loss`` for the same arguments as arrays."""
     count = len(values)
-    log_prob, entropy, backward = distribution.differentiate(outputs, free, batch.choice, batch.mask)
+    log_prob, entropy, backward = distribution.differentiate(outputs, parameters, batch.choice, batch.mask)
     by_log_prob, by_values = np.empty((2, count), np.float32)
     losses = np.empty(len(LOSSES))
     clipped_losses(

@@ -1,4 +1,4 @@
-"""The policy that learns nothing and plays anything that is allowed."""
+"""The random policy: samples any allowed action and learns nothing."""
 
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from arena.policies.settings import RandomSettings
 
 
 class Random:
-    """Samples every lane's action uniformly from its space, or from what its mask allows."""
+    """Samples each lane's action uniformly from its space, or from the actions that its mask allows."""
 
     Settings = RandomSettings
     horizon = 0
@@ -24,7 +24,7 @@ class Random:
     def __init__(
         self, spaces: EntitySpaces, settings: RandomSettings, *, lanes: int, seed: int, device: str = "cpu"
     ) -> None:
-        """See ``Policy``; it computes nothing, so that the device does not matter."""
+        """See ``Policy``; it computes nothing, so that the device is irrelevant."""
         map_space(spaces.action, _refuse_unknown)
         check_mask(spaces)
         self._space = spaces.action
@@ -40,19 +40,19 @@ class Random:
         deterministic: bool = False,
         learning: bool = False,
     ) -> Decision:
-        """See ``Policy``; a uniform distribution has no mode, so that ``deterministic`` changes nothing."""
+        """See ``Policy``; a uniform distribution has no mode, so that ``deterministic`` is ignored."""
         count = _count(observations)
         return Decision(_sample(self._space, count, action_mask, self._random), {})
 
     def probabilities(self, observations: Any, action_mask: np.ndarray | None = None) -> np.ndarray:
-        """Return the probability of every action, ``[N, actions]``: the same for all that are allowed.
+        """Return the probability of every action, ``[N, actions]``: uniform over the allowed ones.
 
         Raises:
           ConfigError: the action space is not Discrete.
         """
         if not isinstance(self._space, gym_spaces.Discrete):
             raise ConfigError(
-                f"expected a Discrete action space, whose probabilities can be listed; found {self._space}"
+                f"expected a Discrete action space, so that probabilities can be listed; found {self._space}"
             )
         shape = (_count(observations), int(self._space.n))
         allowed = np.ones(shape) if action_mask is None else (action_mask != 0).astype(np.float64)
@@ -66,7 +66,7 @@ class Random:
         starts: np.ndarray | None = None,
         lanes: slice | None = None,
     ) -> np.ndarray:
-        """Return zeros: it expects nothing."""
+        """Return zeros."""
         return np.zeros(_count(observations), np.float32)
 
     def learn(self, rollout: Any, group: Reducer) -> dict[str, float]:
@@ -86,7 +86,7 @@ class Random:
             raise ConfigError(f"random has no weights: expected no tensors, found {', '.join(sorted(weights))}")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return an empty dict: nothing is shared."""
+        """Return an empty dict: no state is shared."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ class Random:
         return {"generator": generator_state(self._random)}
 
     def load_worker_state(self, state: dict[str, Any]) -> None:
-        """Load what ``worker_state`` returned."""
+        """Load a state returned by ``worker_state``."""
         set_generator_state(self._random, state["generator"])
 
 
@@ -146,7 +146,7 @@ def _sample(space: gym_spaces.Space, count: int, mask: np.ndarray | None, random
 def _categorical(size: int, count: int, mask: np.ndarray | None, random: np.random.Generator) -> np.ndarray:
     if mask is None:
         return random.integers(0, size, count)
-    # The allowed action with the highest ticket: uniform, and any action where a lane that does not act allows none.
+    # The allowed action with the highest random number; any action for a lane that does not act and allows none.
     tickets = random.random((count, size), np.float32)
     return np.where(mask != 0, tickets, -1).argmax(-1)
 
@@ -161,10 +161,10 @@ def _box(space: gym_spaces.Box, count: int, random: np.random.Generator) -> np.n
     above, below = space.bounded_below, space.bounded_above
     if above.all() and below.all():
         return (low + (high - low) * random.random(shape)).astype(space.dtype)
-    found = random.standard_normal(shape)
+    samples = random.standard_normal(shape)
     steps = random.standard_exponential(shape)
-    found = np.where(above & ~below, np.where(above, low, 0) + steps, found)
-    found = np.where(below & ~above, np.where(below, high, 0) - steps, found)
+    samples = np.where(above & ~below, np.where(above, low, 0) + steps, samples)
+    samples = np.where(below & ~above, np.where(below, high, 0) - steps, samples)
     both = above & below
     width = np.where(both, high, 0) - np.where(both, low, 0)
-    return np.where(both, np.where(both, low, 0) + width * random.random(shape), found).astype(space.dtype)
+    return np.where(both, np.where(both, low, 0) + width * random.random(shape), samples).astype(space.dtype)

@@ -1,4 +1,4 @@
-"""Recurrent layers that forget everything where an episode starts."""
+"""Recurrent layers that reset their state at episode starts."""
 
 import math
 
@@ -8,17 +8,17 @@ from torch import nn
 from arena.policies.compiled.recurrence import CompiledGRU, CompiledLSTM
 
 LONGEST = 128
-"""Slots after which the slowest element of a new memory has faded to a third, when nothing is added."""
+"""Time steps after which the slowest element of a recurrent state decays to a third without input."""
 
 
-class Memory(nn.Module):
-    """A recurrent layer over T slots of N lanes.
+class Recurrent(nn.Module):
+    """A recurrent layer over T time steps of N lanes.
 
     Attributes:
-      width: H, of its hidden state.
+      width: H, width of the hidden state.
       rows: vectors of that width in its state, the hidden state first.
-      gates: vectors of that width that are read and recalled for each slot.
-      loops: what computes it on the CPU.
+      gates: vectors of that width that input and hidden state contribute in each time step.
+      loops: autograd function that computes it on the CPU.
     """
 
     rows: int
@@ -26,7 +26,7 @@ class Memory(nn.Module):
     loops: type[CompiledLSTM | CompiledGRU]
 
     def __init__(self, inputs: int, width: int) -> None:
-        """Initialise weights orthogonally, gate by gate, and biases so that elements fade in 1 to ``LONGEST`` slots."""
+        """Initialise weights orthogonally, gate by gate, and biases for decays in 1 to ``LONGEST`` time steps."""
         super().__init__()
         self.width = width
         self.read = nn.Linear(inputs, self.gates * width)
@@ -35,66 +35,67 @@ class Memory(nn.Module):
             nn.init.zeros_(layer.bias)
             for gate in layer.weight.detach().split(width):
                 nn.init.orthogonal_(gate)
-        # With biases of zero half of everything is gone after a slot, and no gradient reaches a cue of fifty slots ago.
-        # A forget gate with a bias of log(k) keeps k / (k + 1) (Tallec and Ollivier, Can recurrent neural networks warp
-        # time?, 2018). They draw k uniformly; here it grows from element to element by a factor, for short spans too.
+        # With zero biases half of the state is lost in each step, and no gradient reaches a cue of fifty steps ago. A
+        # forget gate with a bias of log(k) keeps k / (k + 1) (Tallec and Ollivier, Can recurrent neural networks warp
+        # time?, 2018). They sample k uniformly; here it grows geometrically from element to element, to cover short
+        # spans too.
         spans = torch.linspace(0, math.log(LONGEST), width)
         with torch.no_grad():
             self.read.bias[width : 2 * width] = spans  # of an LSTM's forget gate, a GRU's update gate
-            if self.gates == 4:  # an LSTM's element that fades slowly fills slowly; a GRU's update gate does both
+            if self.gates == 4:  # an LSTM's element that decays slowly fills slowly; a GRU's update gate does both
                 self.read.bias[:width] = -spans
 
     def forward(
         self, features: torch.Tensor, starts: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read T slots one after the other.
+        """Compute T time steps in sequence.
 
         Args:
           features: ``[T, N, inputs]``.
-          starts: ``[T, N]``, where the observation is the first of an episode.
-          state: ``[N, rows, H]``, before the first slot; no gradient flows into it.
+          starts: ``[T, N]``, whether the observation is the first of an episode.
+          state: ``[N, rows, H]``, before the first step; no gradient flows into it.
 
         Returns:
-          The hidden states ``[T, N, H]``, and the state after the last slot, without a gradient.
+          The hidden states ``[T, N, H]``, and the state after the last step, without a gradient.
         """
         read = self.read(features)
         keep = (~starts).to(read.dtype)
-        sequence = self.compiled if read.device.type == "cpu" else self.slot_by_slot
+        sequence = self.compiled if read.device.type == "cpu" else self.step_by_step
         return sequence(read, keep, state)
 
     def compiled(
         self, read: torch.Tensor, keep: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute what ``forward`` returns by compiled loops, on the CPU.
+        """Compute ``forward`` by compiled loops, on the CPU.
 
         Args:
-          read: ``[T, N, gates H]``, what comes from the features.
+          read: ``[T, N, gates H]``, projection of the features.
           keep: ``[T, N]``, 0 where an episode starts, else 1.
           state: as in ``forward``.
         """
         return self.loops.apply(read, self.recall.weight, self.recall.bias, keep, state)
 
-    def slot_by_slot(
+    def step_by_step(
         self, read: torch.Tensor, keep: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Compute the same by torch, on any device."""
-        found = []
-        for slot in range(len(read)):
-            state = self._next(read[slot], state * keep[slot, :, None, None])
-            found.append(state[:, 0])
-        return torch.stack(found), state.detach()
+        hidden_states = []
+        for t in range(len(read)):
+            state = self._next(read[t], state * keep[t, :, None, None])
+            hidden_states.append(state[:, 0])
+        return torch.stack(hidden_states), state.detach()
 
     def step(self, features: torch.Tensor, starts: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
-        """Return the state ``[N, rows, H]`` after one slot of features ``[N, inputs]``, by torch; starts ``[N]``."""
+        """Return the state ``[N, rows, H]`` after one step of features ``[N, inputs]``, in plain torch."""
         keep = (~starts).to(features.dtype)
         return self._next(self.read(features), state * keep[:, None, None])
 
     def _next(self, read: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
-        """Return the state ``[N, rows, H]`` after a slot."""
+        """Return the state ``[N, rows, H]`` after a step."""
         raise NotImplementedError
 
 
-class LSTM(Memory):
+class LSTM(Recurrent):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997); its state is the hidden and the cell state."""
 
     rows, gates, loops = 2, 4, CompiledLSTM
@@ -106,7 +107,7 @@ class LSTM(Memory):
         return torch.stack((torch.sigmoid(leave) * torch.tanh(cell), cell), 1)
 
 
-class GRU(Memory):
+class GRU(Recurrent):
     """The gated recurrent unit (Cho et al., 2014)."""
 
     rows, gates, loops = 1, 3, CompiledGRU

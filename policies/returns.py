@@ -1,4 +1,4 @@
-"""Advantages from rewards and values, over slots and lanes."""
+"""Advantages from rewards and values, over time steps and lanes."""
 
 import numpy as np
 
@@ -28,33 +28,33 @@ def advantages(
         advantage = delta + gamma * lambda * delta' + (gamma * lambda)^2 * delta'' + ...
 
     (Schulman et al., High-Dimensional Continuous Control Using Generalized Advantage Estimation, 2016, equation 16.)
-    An episode that was truncated is cut there, but its last delta keeps ``V(s')``, the value of the final observation.
-    A transition whose successor is not valid (unfinished when the rollout ended, or void) is cut in the same way.
+    A truncated episode ends there, but its last delta keeps ``V(s')``, the value of the final observation.
+    A transition without a valid successor (unfinished when the rollout ended, or void) ends the sum in the same way.
 
     Args:
-      rewards: ``[T, L]``, of the transition that begins in each slot.
-      values: ``[T + 1, L]``, of the observation in each slot, slot T included.
+      rewards: ``[T, L]``, of the transition that begins in each time step.
+      values: ``[T + 1, L]``, of the observation in each time step, step T included.
       terminated: ``[T, L]`` bool.
       truncated: ``[T, L]`` bool.
-      valid: ``[T, L]`` bool, where a transition begins.
-      next_slot: ``[T, L]``, the slot of s', later than the transition's own and at most T.
+      valid: ``[T, L]`` bool, whether a transition begins.
+      next_slot: ``[T, L]``, the time step of s', later than the transition's own and at most T.
       gamma: discount of each transition.
       gae_lambda: lambda.
 
     Returns:
-      ``[T, L]`` float32, 0 where there is no valid transition. Adding ``values[:-1]`` gives the lambda returns.
+      ``[T, L]`` float32, 0 without a valid transition. Adding ``values[:-1]`` gives the lambda returns.
     """
     horizon, lanes = rewards.shape
-    found = np.zeros((horizon + 1, lanes), np.float32)
-    for slot in range(horizon - 1, -1, -1):
+    estimates = np.zeros((horizon + 1, lanes), np.float32)
+    for t in range(horizon - 1, -1, -1):
         for lane in range(lanes):
-            if not valid[slot, lane]:
+            if not valid[t, lane]:
                 continue
-            after = next_slot[slot, lane]
-            goal = np.float64(rewards[slot, lane])
-            if not terminated[slot, lane]:
+            after = next_slot[t, lane]
+            goal = np.float64(rewards[t, lane])
+            if not terminated[t, lane]:
                 goal += gamma * values[after, lane]
-                if not truncated[slot, lane]:
-                    goal += gamma * gae_lambda * found[after, lane]
-            found[slot, lane] = goal - values[slot, lane]
-    return found[:horizon]
+                if not truncated[t, lane]:
+                    goal += gamma * gae_lambda * estimates[after, lane]
+            estimates[t, lane] = goal - values[t, lane]
+    return estimates[:horizon]

@@ -23,8 +23,8 @@ class StableBaselines3:
     """Runs an algorithm of Stable-Baselines3 on the proxy.
 
     Each worker of a group runs the whole algorithm on its own environments, with the weights of the first one. Before
-    every optimizer step the gradients are averaged over the group, so that the weights stay equal. That needs the
-    same number of steps everywhere, so that settings which let each worker decide for itself are refused.
+    every optimizer step the gradients are averaged over the group, so that the weights stay equal. This requires the
+    same number of steps everywhere, so that settings by which workers would decide separately are rejected.
     """
 
     Settings = StableBaselines3Settings
@@ -37,7 +37,7 @@ class StableBaselines3:
           group: all workers of the player.
           settings: see ``StableBaselines3Settings``.
 
-        Raises:
+        ConfigError: the settings are wrong, or the algorithm rejects them or the spaces.
           ConfigError: the settings are wrong, or the algorithm refuses them or the spaces.
         """
         try:
@@ -96,10 +96,10 @@ class StableBaselines3:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load what ``state_dict`` returned.
+        """Load a state returned by ``state_dict``.
 
         Raises:
-          ConfigError: it comes from another algorithm or other spaces.
+          ConfigError: it belongs to another algorithm or other spaces.
         """
         tensors = {name: torch.as_tensor(value) for name, value in state.items()}
         parameters: dict[str, Any] = {}
@@ -125,7 +125,7 @@ class StableBaselines3:
 
 
 class _Parameters(nn.Module):
-    """A module of exactly one optimizer's parameters: others may have no gradient yet, or one for later."""
+    """A module of exactly one optimizer's parameters: others may have no gradient yet."""
 
     def __init__(self, parameters: list[nn.Parameter]) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class _Parameters(nn.Module):
 
 
 class _GroupWriter(KVWriter):
-    """Where the algorithm's own metrics go."""
+    """Writer of the algorithm's own metrics to the group."""
 
     def __init__(self, group: Any) -> None:
         self._group = group
@@ -148,7 +148,7 @@ class _GroupWriter(KVWriter):
         self._group.log(**numbers)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the writer holds no resources."""
 
 
 class _Vector(VecEnv):
@@ -161,7 +161,7 @@ class _Vector(VecEnv):
 
     def reset(self) -> Any:
         seeds = [seed for seed in self._seeds if seed is not None]
-        observations, _ = self._env.reset(seed=seeds or None)  # type: ignore[arg-type]  # it takes one seed per copy too
+        observations, _ = self._env.reset(seed=seeds or None)  # type: ignore[arg-type]  # accepts one seed per copy too
         self._reset_seeds()
         self._reset_options()
         return _copy(observations)
@@ -170,11 +170,11 @@ class _Vector(VecEnv):
         self._actions = actions
 
     def step_wait(self) -> Any:
-        observations, rewards, terminated, truncated, found = self._env.step(self._actions)
+        observations, rewards, terminated, truncated, step_infos = self._env.step(self._actions)
         done = terminated | truncated
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for copy in np.flatnonzero(done):
-            infos[copy]["terminal_observation"] = _copy(found["final_obs"][copy])
+            infos[copy]["terminal_observation"] = _copy(step_infos["final_obs"][copy])
             infos[copy]["TimeLimit.truncated"] = bool(truncated[copy] and not terminated[copy])
         return _copy(observations), rewards.astype(np.float32), done, infos
 
@@ -195,14 +195,14 @@ class _Vector(VecEnv):
 
 
 def _copy(observations: Any) -> Any:
-    # What the proxy returns is overwritten by its next step; the algorithm holds on to it for longer.
+    # The proxy overwrites its result in the next step; the algorithm holds on to it for longer.
     if isinstance(observations, dict):
         return {key: np.array(value) for key, value in observations.items()}
     return np.array(observations)
 
 
 def _adapt(env: Any) -> gymnasium.Env | VecEnv:
-    """Return what Stable-Baselines3 takes for the proxy."""
+    """Return the proxy in a form that Stable-Baselines3 accepts."""
     if isinstance(env, gymnasium.Env):
         return env
     if not isinstance(env, gymnasium.vector.VectorEnv):
@@ -229,19 +229,19 @@ def _optimizers(model: Any) -> Iterable[torch.optim.Optimizer]:
     """Return every optimizer of an algorithm, each once, in an order that is the same on all workers."""
     names = sorted(name for name in model.get_parameters() if name.endswith("optimizer"))
     for name in names:
-        found = model
+        optimizer = model
         for part in name.split("."):
-            found = getattr(found, part)
-        yield found
+            optimizer = getattr(optimizer, part)
+        yield optimizer
 
 
 def _variables(model: Any) -> dict[str, torch.Tensor]:
-    """Return what an algorithm learns outside its networks, such as the weight of SAC's entropy."""
+    """Return the learned tensors of an algorithm outside its networks, such as SAC's entropy coefficient."""
     return {name: getattr(model, name) for name in model._get_torch_save_params()[1]}
 
 
 def _refuse_lonely_decisions(arguments: Mapping[str, Any]) -> None:
-    """Refuse what would let one worker take more optimizer steps than another, which would wait for ever."""
+    """Check that no setting lets workers take different numbers of optimizer steps, which would deadlock them."""
     if arguments.get("target_kl") is not None:
         raise ConfigError(
             "sb3 in a group of several workers: expected no target_kl, since each worker would stop its epochs by "

@@ -17,7 +17,7 @@ Width = Annotated[int, Field(gt=0)]
 
 
 class Settings(BaseModel):
-    """What all settings share: frozen, and an unknown key is an error."""
+    """Base of all settings: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,7 +26,7 @@ class LearningSettings(Settings):
     """Settings of an algorithm that learns."""
 
     changeable: ClassVar[tuple[str, ...]] = ()
-    """What a league's job may change by its ``data``."""
+    """Settings that a league's job may change by its ``data``."""
 
 
 OwnSettings = TypeVar("OwnSettings", bound=LearningSettings)
@@ -35,17 +35,17 @@ OwnSettings = TypeVar("OwnSettings", bound=LearningSettings)
 def settings_of_job(
     name: str, own: OwnSettings, forward: Mapping[str, Any], data: Mapping[str, Any], acting: Sequence[str]
 ) -> OwnSettings:
-    """Return settings as a league's job changes them.
+    """Return settings with the changes of a league's job.
 
     Args:
-      name: of the policy, for messages.
+      name: name of the policy, for messages.
       own: its settings without a job.
-      forward: what the job says of acting.
-      data: what it says of learning: other settings.
+      forward: the job's settings of acting.
+      data: the job's changes of other settings.
       acting: names that ``forward`` may hold.
 
     Raises:
-      ConfigError: the job names something that this policy cannot change, or a value does not fit.
+      ConfigError: the job names a setting that this policy cannot change, or a value is invalid.
     """
     unknown = sorted(forward.keys() - set(acting)) + sorted(data.keys() - set(own.changeable))
     if unknown:
@@ -60,17 +60,17 @@ def settings_of_job(
 
 
 class RandomSettings(Settings):
-    """Settings of ``random``: it has none."""
+    """Settings of ``random``, which has none."""
 
     def check_spaces(self, use: str, spaces: "EntitySpaces") -> None:
-        """Raise a ConfigError where ``random`` cannot play an entity."""
+        """Check that ``random`` can play an entity; raise a ConfigError if it cannot."""
         from arena.policies.action_spaces import check_mask  # needs Gymnasium, which not every command loads
 
         check_mask(spaces)
 
 
 class EncoderSettings(LearningSettings):
-    """What reads an observation; the rest of a network's shape follows from the spaces."""
+    """Shape of the encoders; the rest of a network's shape follows from the spaces."""
 
     encoder: Literal["auto", "mlp", "cnn"] = Field(
         "auto",
@@ -83,7 +83,7 @@ class EncoderSettings(LearningSettings):
 
 
 class NetworkSettings(EncoderSettings):
-    """The shape of a policy's networks; what they read and write follows from the spaces."""
+    """The shape of a policy's networks; inputs and outputs follow from the spaces."""
 
     hidden: tuple[Width, ...] | None = Field(
         None,
@@ -138,15 +138,17 @@ class NetworkSettings(EncoderSettings):
 
 
 TRANSITIONS_PER_UPDATE = 2048
-"""Transitions of all lanes of a group in an update by default, for vector observations."""
+"""Default transitions of all lanes of a group in an update, for vector observations."""
 
 SHORTEST_HORIZON = 32
-"""Time steps below which the default horizon does not fall, however many copies there are: the advantages of a shorter
-rollout consist of bootstrapped values for the most part (a lambda of 0.95 averages over 20 steps)."""
+"""Smallest default horizon, however many copies there are: the advantages of a shorter rollout consist of bootstrapped
+values for the most part (a lambda of 0.95 averages over 20 steps)."""
 
 MOST_MINIBATCHES = 32
-"""Minibatches of an epoch by default at most: where many copies collect more in an update, minibatches are larger. Each
-costs the group a reduction, which more workers do not make cheaper."""
+"""Largest default number of minibatches in an epoch: if copies collect more in an update, minibatches are larger.
+
+Each costs the group a reduction, which more workers do not make cheaper.
+"""
 
 
 class UpdateSize(NamedTuple):
@@ -154,7 +156,7 @@ class UpdateSize(NamedTuple):
 
     Attributes:
       horizon: time steps of each copy.
-      minibatches: in an epoch.
+      minibatches: minibatches in an epoch.
       epochs: passes over the rollout.
       usual_minibatch: transitions in a minibatch by default.
     """
@@ -168,7 +170,7 @@ class UpdateSize(NamedTuple):
 class PPOSettings(NetworkSettings):
     """Settings of ``ppo``.
 
-    By default an update takes as many transitions, and as many gradient steps for each of them, however many copies
+    By default the transitions of an update, and the gradient steps for each of them, do not depend on how many copies
     and workers collect them.
     """
 
@@ -213,7 +215,7 @@ class PPOSettings(NetworkSettings):
     epochs: Width | None = Field(
         None,
         description="Passes over each rollout. Null: 10; 4 for images, with an lstm or gru, and where a seat "
-        "has several entities, whose transitions resemble each other.",
+        "has several entities, with correlated transitions.",
     )
     gamma: float = Field(0.99, ge=0, le=1, description="Discount: 0.99 looks about 100 steps ahead.")
     gae_lambda: float = Field(
@@ -273,7 +275,7 @@ class PPOSettings(NetworkSettings):
     )
 
     def check_spaces(self, use: str, spaces: "EntitySpaces") -> None:
-        """Raise a ConfigError where ``ppo`` cannot play an entity."""
+        """Check that ``ppo`` can play an entity; raise a ConfigError if it cannot."""
         from arena.policies.action_spaces import check_stochastic
 
         check_stochastic(spaces)
@@ -284,7 +286,7 @@ class PPOSettings(NetworkSettings):
         Args:
           lanes: number of lanes of all workers of the player together.
           entities: number of lanes in each copy.
-          images: whether a convolution reads the observation.
+          images: whether a convolution encodes the observation.
         """
         long = images or self.is_recurrent
         if self.horizon != "auto":
@@ -298,7 +300,7 @@ class PPOSettings(NetworkSettings):
         return UpdateSize(horizon, minibatches, self.epochs or (4 if long or entities > 1 else 10), usual)
 
     def after(self, done: float) -> "PPOSettings":
-        """Return what the schedules leave when ``done`` (0 to 1) of the budget is spent."""
+        """Return the scheduled values when ``done`` (0 to 1) of the budget is spent."""
         schedules = {
             "learning_rate": self.learning_rate_schedule,
             "clip": self.clip_schedule,

@@ -22,7 +22,7 @@ from arena.common.text import did_you_mean, nearest
 Place = tuple[str | int, ...]  # keys and list indices from the top of the file to a value
 
 
-def found(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Describe a value for an error message."""
     if value is None:
         return "nothing (null)"
@@ -56,7 +56,7 @@ Number = Annotated[float, Strict()]
 def _one_or_auto(value: Any) -> Any:
     number = int(value) if is_integral(value) else value
     if number != "auto" and (type(number) is not int or number < 1):
-        raise ValueError(f"expected a whole number of at least 1, or auto, found {found(value)}")
+        raise ValueError(f"expected a whole number of at least 1, or auto, found {describe_value(value)}")
     return number
 
 
@@ -136,14 +136,14 @@ def _text(line: Any, model: type[BaseModel], valid: list[str]) -> str:
         return _literal(line["input"], context["expected"])
     if kind in _BOUNDS:
         name, phrase = _BOUNDS[kind]
-        return f"expected a number {phrase} {context[name]}, found {found(line['input'])}"
+        return f"expected a number {phrase} {context[name]}, found {describe_value(line['input'])}"
     if kind in ("too_short", "too_long"):
         bound = f"at least {context['min_length']}" if kind == "too_short" else f"at most {context['max_length']}"
-        return f"expected a list of {bound}, found {found(line['input'])}"
+        return f"expected a list of {bound}, found {describe_value(line['input'])}"
     expected = _EXPECTED.get(kind)
     if expected:
-        return f"expected {expected}, found {found(line['input'])}"
-    return f"{line['msg'][0].lower()}{line['msg'][1:]}, found {found(line['input'])}"
+        return f"expected {expected}, found {describe_value(line['input'])}"
+    return f"{line['msg'][0].lower()}{line['msg'][1:]}, found {describe_value(line['input'])}"
 
 
 _BOUNDS = {
@@ -175,7 +175,7 @@ _EXPECTED = {
 def _literal(value: Any, expected: str) -> str:
     valid = expected.replace(" or ", ", ").replace("'", "").split(", ")
     near = did_you_mean(value, valid) if isinstance(value, str) else ""
-    return f"expected {expected}, found {found(value)}{f'; {near}' if near.startswith('did') else ''}"
+    return f"expected {expected}, found {describe_value(value)}{f'; {near}' if near.startswith('did') else ''}"
 
 
 def check_settings(model: type[BaseModel], settings: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import ValidationInfo
 
-from arena.common.validation import found
+from arena.common.validation import describe_value
 
 
 def existing(place: str, info: ValidationInfo) -> Path:
@@ -25,5 +25,7 @@ def located(use: str, info: ValidationInfo) -> str:
     if not place.endswith(".py"):
         return use
     if not (colon and name):
-        raise ValueError(f"expected path/to/file.py:name, found {found(use)}: say which name of the file to use")
+        raise ValueError(
+            f"expected path/to/file.py:name, found {describe_value(use)}: say which name of the file to use"
+        )
     return f"{existing(place, info)}:{name}"

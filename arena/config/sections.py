@@ -17,7 +17,7 @@ from arena.common import registry
 from arena.common.colors import to_hex
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
-from arena.common.validation import Count, Index, Model, Number, Problem, check_settings, found, refusal
+from arena.common.validation import Count, Index, Model, Number, Problem, check_settings, describe_value, refusal
 from arena.config.files import existing, located
 from arena.config.gateway import GatewaySettings
 from arena.env_manager.settings import FaultSettings
@@ -30,28 +30,30 @@ BEST, OTHERS = "best", "others"  # words of ``copy`` that are no names of polici
 def file_name(value: Any) -> Any:
     """Refuse a text that cannot name a directory."""
     if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", value):
-        raise ValueError(f"expected letters, digits, '.', '_' and '-' (it names a directory), found {found(value)}")
+        raise ValueError(
+            f"expected letters, digits, '.', '_' and '-' (it names a directory), found {describe_value(value)}"
+        )
     return value
 
 
 def device_name(value: str) -> str:
     """Refuse a text that names no device."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", value):
-        raise ValueError(f"expected auto, cpu, cuda or cuda:<n>, found {found(value)}")
+        raise ValueError(f"expected auto, cpu, cuda or cuda:<n>, found {describe_value(value)}")
     return value
 
 
 def not_empty(value: Any) -> Any:
     """Refuse an empty list or mapping."""
     if not value:
-        raise ValueError(f"expected at least one item, found {found(value)}")
+        raise ValueError(f"expected at least one item, found {describe_value(value)}")
     return value
 
 
 def player_name(value: Any) -> Any:
     """Refuse a text that cannot name a policy: names are parts of file names and of ``--set`` keys."""
     if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9_-]+", value):
-        raise ValueError(f"expected a policy's name of letters, digits, '_' and '-', found {found(value)}")
+        raise ValueError(f"expected a policy's name of letters, digits, '_' and '-', found {describe_value(value)}")
     if value in (BEST, OTHERS):
         raise ValueError(f"{value!r} cannot name a policy: it has a meaning of its own in copy; choose another name")
     return value

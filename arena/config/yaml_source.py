@@ -10,7 +10,7 @@ import yaml
 
 from arena.common.errors import ConfigError
 from arena.common.text import did_you_mean
-from arena.common.validation import Place, found
+from arena.common.validation import Place, describe_value
 
 
 class Source(NamedTuple):
@@ -90,7 +90,7 @@ def read(path: Path, overrides: Sequence[str] = (), named: Sequence[str] = ()) -
     """
     data, origins = _parse(_text(path), str(path))
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected a mapping of keys (name: ..., steps: ...), found {found(data)}")
+        raise ConfigError(f"{path}: expected a mapping of keys (name: ..., steps: ...), found {describe_value(data)}")
     source = Source(data, origins)
     for override in overrides:
         _override(source, override, named)
@@ -214,7 +214,9 @@ def _key(here: Any, name: str, place: Place, origin: str) -> str | int:
     if isinstance(here, dict):
         return name
     if not isinstance(here, list):
-        raise ConfigError(f"{origin}: {parent} has no keys: expected a mapping or a list there, found {found(here)}")
+        raise ConfigError(
+            f"{origin}: {parent} has no keys: expected a mapping or a list there, found {describe_value(here)}"
+        )
     if not (name.isdecimal() and int(name) < len(here)):
         raise ConfigError(f"{origin}: expected an index of {parent}, 0 to {len(here) - 1}, found {name!r}")
     return int(name)

@@ -79,7 +79,7 @@ def load_trained(run: RunDirectory, config: RunConfig, name: str, lanes: int) ->
         policy=chosen.use,
         settings=_plain(chosen.settings),
         spaces=EntitySpaces(player, *block.spaces[1:]),
-        memory=inference.memory,
+        memory=inference.state_shape,
         weights=digest_of_weights(policy.weights()),
     )
     return Trained(policy, inference, about, row)

@@ -90,7 +90,7 @@ class OnnxPlayers:
             policy=use,
             settings={},
             spaces=block.spaces,
-            memory=inference.memory,
+            memory=inference.state_shape,
             opset=OPSET,
             quantized="int8" if self._int8 else "",
         )

@@ -1,5 +1,5 @@
-"""The hand-written fast path of small networks: compiled loops, layers and the optimizer's step.
+"""The compiled path of small networks: loops, layers and the optimizer's step.
 
-Here belongs what is done by hand for speed and can also be done by torch.
-Not here: what an algorithm decides (policies).
+Here belongs code written by hand for speed that torch can also compute.
+Not here: the algorithms themselves (policies).
 """

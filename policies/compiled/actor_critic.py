@@ -1,4 +1,4 @@
-"""Perceptrons in compiled loops, forward and backward: in small ones calls into torch cost more than the arithmetic."""
+"""Small actor-critics in compiled loops, forward and backward: calls into torch would cost more than the arithmetic."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,13 +15,13 @@ KNOWN = {Tanh: TANH, nn.ReLU: RELU}
 
 
 class Layer(NamedTuple):
-    """A linear layer and what follows it.
+    """A linear layer and its activation.
 
     Attributes:
-      source: its place among all layers of the one that it reads, or OBSERVATIONS.
-      weight, bias: where its parameters start in the vector of all.
+      source: index of the layer that it reads, or OBSERVATIONS.
+      weight, bias: offsets of its parameters in the vector of all parameters.
       inputs, outputs: its widths.
-      activation: as layers.py numbers them.
+      activation: its number in layers.py.
     """
 
     source: int
@@ -33,19 +33,19 @@ class Layer(NamedTuple):
 
 
 class Plan:
-    """Layers to compute one after the other, and memory for what they say about N samples, kept from call to call.
+    """Layers to compute in sequence, and buffers for their results for N samples, kept from call to call.
 
-    Attributes:
+    table: the layers in the form of layers.py.
       table: as layers.py reads it.
-      x: ``[N, inputs]``, what the first layers read.
-      results: what all layers say, as layers.py lays it out.
-      slopes: the loss's derivatives by it.
-      said: the heads' results, ``[N, outputs]`` each.
-      wanted: the heads' slopes.
+      x: ``[N, inputs]``, input of the first layers.
+      results: results of all layers, in the form of layers.py.
+      gradients: gradients of the loss with respect to them.
+      head_results: results of the heads, ``[N, outputs]`` each.
+      head_gradients: gradients with respect to them.
     """
 
     def __init__(self, layers: Sequence[Layer], heads: Sequence[int], inputs: int) -> None:
-        """Take what some heads, given by their places among all layers, read."""
+        """Select the layers that some heads, given by their indices, depend on."""
         needed: set[int] = set()
         for head in heads:
             while head != OBSERVATIONS:
@@ -65,30 +65,32 @@ class Plan:
         self._memory = np.empty((3, 0), np.float32)
 
     def make_room(self, count: int) -> None:
-        """Have room for as many samples."""
+        """Allocate buffers for ``count`` samples."""
         self.count = count
         items = count * max(self._inputs, self._width)
         if self._memory.shape[1] < items:
             self._memory = np.empty((3, items), np.float32)
         self.x = self._memory[0, : count * self._inputs].reshape(count, self._inputs)
-        self.results, self.slopes = self._memory[1:]
-        self.said, self.wanted = ([_part(array, count, *head) for head in self._heads] for array in self._memory[1:])
+        self.results, self.gradients = self._memory[1:]
+        self.head_results, self.head_gradients = (
+            [_part(array, count, *head) for head in self._heads] for array in self._memory[1:]
+        )
 
 
 def _part(array: np.ndarray, count: int, place: int, outputs: int) -> np.ndarray:
-    """Return what lies in the place of a layer, ``[count, outputs]``."""
+    """Return the part of a layer in a buffer, ``[count, outputs]``."""
     return array[count * place : count * (place + outputs)].reshape(count, outputs)
 
 
 class CompiledActorCritic:
-    """An ``ActorCritic`` computed from the vector of its parameters: whatever changes those changes this.
+    """An ``ActorCritic`` computed from the vector of its parameters, which later changes of the parameters affect.
 
-    Only for what ``serves`` approves: a plain vector observed, no memory, on the CPU. What is returned lies in memory
-    that the next call uses again, so that two threads must not share one.
+    Only for networks that ``serves`` accepts: vector observations, feed-forward, on the CPU. Results lie in buffers
+    that the next call overwrites, so that two threads must not share one object.
     """
 
     def __init__(self, networks: ActorCritic, parameters: np.ndarray, gradient: np.ndarray) -> None:
-        """Take float32 vectors of all parameters and of their gradients, in the order of ``networks.parameters()``."""
+        """Create it on float32 vectors of all parameters and gradients, in the order of ``networks.parameters()``."""
         encoder = networks.encoder.leaves[0]
         assert isinstance(encoder, Vector)
         self._scale = encoder.scale
@@ -101,7 +103,7 @@ class CompiledActorCritic:
 
     @staticmethod
     def serves(networks: ActorCritic) -> bool:
-        """Whether this computes what the networks do."""
+        """Return whether the compiled path supports the networks."""
         encoder = networks.encoder
         known = {nn.Linear, *KNOWN}
         return (
@@ -126,15 +128,17 @@ class CompiledActorCritic:
         return outputs, values[:, 0]
 
     def backward(self, by_outputs: np.ndarray, by_values: np.ndarray) -> None:
-        """Write all gradients, given the loss's by what ``forward`` returned a moment ago."""
+        """Write all gradients, given those of the loss with respect to the latest results of ``forward``."""
         plan = self._both
-        policy, value = plan.wanted
+        policy, value = plan.head_gradients
         policy[...] = by_outputs
         value[:, 0] = by_values
-        backward(self._parameters, self._gradient, plan.table, plan.x, plan.results, plan.slopes, self._value_gradient)
+        backward(
+            self._parameters, self._gradient, plan.table, plan.x, plan.results, plan.gradients, self._value_gradient
+        )
 
     def _compute(self, plan: Plan, observations: np.ndarray) -> list[np.ndarray]:
-        """Return what the heads of a plan say, each ``[N, outputs]``."""
+        """Return the results of a plan's heads, each ``[N, outputs]``."""
         if plan.count != len(observations):
             plan.make_room(len(observations))
         x = plan.x
@@ -142,11 +146,11 @@ class CompiledActorCritic:
         if self._scale is not None:
             x *= self._scale
         forward(self._parameters, plan.table, x, plan.results)
-        return plan.said
+        return plan.head_results
 
 
 def _layers(networks: ActorCritic) -> tuple[list[Layer], int, int]:
-    """Return all layers, the value's head last, and the places of the policy's and of the value's head among them."""
+    """Return all layers, the value's head last, and the indices of the policy's and the value's head."""
     starts: dict[torch.Tensor, int] = {}
     start = 0
     for parameter in networks.parameters():

@@ -14,7 +14,7 @@ LOG_SQRT_2PI = _F(0.5 * np.log(2 * np.pi))
 
 
 class CompiledActorCritics:
-    """Actor, critics and their targets as chains, and what SAC and TD3 both do with them."""
+    """Actor, critics and their targets, compiled; the part that SAC and TD3 share."""
 
     def __init__(
         self,
@@ -24,9 +24,9 @@ class CompiledActorCritics:
         critics: CompiledPerceptrons,
         targets: CompiledPerceptrons,
     ) -> None:
-        """Take the chains; ``acting`` and ``actor`` are the same one twice, with memory of their own.
+        """Create it; ``acting`` and ``actor`` are the same network with separate buffers.
 
-        SAC has no target of its actor: its ``target_actor`` is the actor, once more.
+        SAC has no target actor: its ``target_actor`` is the actor with another set of buffers.
         """
         self._acting, self.actor, self.target_actor = acting, actor, target_actor
         self.critics, self.targets = critics, targets
@@ -38,25 +38,25 @@ class CompiledActorCritics:
         return self._acting.forward()[0]
 
     def prepare(self, rows: np.ndarray) -> None:
-        """Put what was seen in rows ``[B]`` where the chains read it."""
-        count, seen = len(rows), self.actor.inputs
-        before = rows[OBSERVATION + "0"].reshape(count, seen)
-        following = rows[FOLLOWING + "0"].reshape(count, seen)
+        """Copy the observations of rows ``[B]`` into the networks' input buffers."""
+        count, width = len(rows), self.actor.inputs
+        before = rows[OBSERVATION + "0"].reshape(count, width)
+        following = rows[FOLLOWING + "0"].reshape(count, width)
         self.target_actor.room(count)[...] = following
-        self.targets.room(count)[:, :seen] = following
+        self.targets.room(count)[:, :width] = following
         room = self.critics.room(count)
-        room[:, :seen] = before
-        room[:, seen:] = rows["choice"]
+        room[:, :width] = before
+        room[:, width:] = rows["choice"]
 
     def look_at_observations(self, rows: np.ndarray) -> np.ndarray:
-        """Return the actor's outputs for what was seen before the action."""
+        """Return the actor's outputs for the observations before the action."""
         count = len(rows)
         self.actor.room(count)[...] = rows[OBSERVATION + "0"].reshape(count, self.actor.inputs)
         return self.actor.forward()[0]
 
 
 class CompiledSAC(CompiledActorCritics):
-    """The gradient of SAC's losses; see ``arena.policies.off_policy.sac``."""
+    """The gradients of SAC's losses; see ``arena.policies.off_policy.sac``."""
 
     def gradient(
         self,
@@ -67,43 +67,53 @@ class CompiledSAC(CompiledActorCritics):
         by_actor: np.ndarray | None,
         losses: np.ndarray,
     ) -> None:
-        """Write the gradients over rows ``[B]``; ``losses`` as ``SAC.LOSSES`` names them.
+        """Write the gradients over rows ``[B]``; ``losses`` in the order of ``SAC.LOSSES``.
 
         Args:
           rows: see ``Transitions``.
           noise: standard normal ``[2, B, d]``.
-          alpha: coefficient of the entropy.
-          by_critics: ``[P]`` of the critics.
-          by_actor: ``[P]`` of the actor; None where it rests.
+          alpha: entropy coefficient.
+          by_critics: ``[P]``, gradient of the critics.
+          by_actor: ``[P]``, gradient of the actor; None in a step without an actor update.
           losses: ``[5]``.
         """
         self.prepare(rows)
-        count, seen = len(rows), self.actor.inputs
+        count, width = len(rows), self.actor.inputs
         log_prob = np.empty(count, np.float32)
-        squash(self.target_actor.forward()[0], noise[0], self.targets.room(count)[:, seen:], log_prob)
+        squash(self.target_actor.forward()[0], noise[0], self.targets.room(count)[:, width:], log_prob)
         first, second = self.targets.forward()
-        mine, other = self.critics.forward()
-        by_mine, by_other = self.critics.slopes
+        values_1, values_2 = self.critics.forward()
+        by_values_1, by_values_2 = self.critics.output_gradients
         losses[4] = alpha
         sac_critic_gradients(
-            rows["reward"], rows["discount"], first, second, log_prob, alpha, mine, other, by_mine, by_other, losses
+            rows["reward"],
+            rows["discount"],
+            first,
+            second,
+            log_prob,
+            alpha,
+            values_1,
+            values_2,
+            by_values_1,
+            by_values_2,
+            losses,
         )
         self.critics.backward(by_critics)
         losses[1] = losses[3] = 0
         if by_actor is None:
             return
         outputs = self.look_at_observations(rows)
-        action = self.critics.room(count)[:, seen:]
+        action = self.critics.room(count)[:, width:]
         squash(outputs, noise[1], action, log_prob)
-        mine, other = self.critics.forward()
-        sac_actor_gradients(mine, other, log_prob, alpha, *self.critics.slopes, losses)
-        by_action = self.critics.input_gradients()[:, seen:]
-        squash_backward(outputs, noise[1], action, by_action, alpha / count, self.actor.slopes[0])
+        values_1, values_2 = self.critics.forward()
+        sac_actor_gradients(values_1, values_2, log_prob, alpha, *self.critics.output_gradients, losses)
+        by_action = self.critics.input_gradients()[:, width:]
+        squash_backward(outputs, noise[1], action, by_action, alpha / count, self.actor.output_gradients[0])
         self.actor.backward(by_actor)
 
 
 class CompiledTD3(CompiledActorCritics):
-    """The gradient of TD3's losses; see ``arena.policies.off_policy.td3``."""
+    """The gradients of TD3's losses; see ``arena.policies.off_policy.td3``."""
 
     def gradient(
         self,
@@ -113,40 +123,40 @@ class CompiledTD3(CompiledActorCritics):
         by_actor: np.ndarray | None,
         losses: np.ndarray,
     ) -> None:
-        """Write the gradients over rows ``[B]``; ``losses`` as ``TD3.LOSSES`` names them.
+        """Write the gradients over rows ``[B]``; ``losses`` in the order of ``TD3.LOSSES``.
 
         Args:
           rows: see ``Transitions``.
-          noise: of the target's actions, ``[B, d]``.
-          by_critics: ``[P]`` of the critics.
-          by_actor: ``[P]`` of the actor; None where it rests.
+          noise: noise of the target's actions, ``[B, d]``.
+          by_critics: ``[P]``, gradient of the critics.
+          by_actor: ``[P]``, gradient of the actor; None in a step without an actor update.
           losses: ``[3]``.
         """
         self.prepare(rows)
-        count, seen = len(rows), self.actor.inputs
-        bounded(self.target_actor.forward()[0], noise, self.targets.room(count)[:, seen:])
+        count, width = len(rows), self.actor.inputs
+        bounded(self.target_actor.forward()[0], noise, self.targets.room(count)[:, width:])
         values = self.targets.forward()
-        found = self.critics.forward()
-        slopes = self.critics.slopes
+        all_values = self.critics.forward()
+        gradients = self.critics.output_gradients
         losses[:] = 0
-        for number in range(len(found)):
+        for number in range(len(all_values)):
             td3_critic_gradients(
-                rows["reward"], rows["discount"], values[0], values[-1], found[number], slopes[number], losses,
-                1 / len(found),
+                rows["reward"], rows["discount"], values[0], values[-1], all_values[number], gradients[number], losses,
+                1 / len(all_values),
             )  # fmt: skip
         self.critics.backward(by_critics)
         if by_actor is None:
             return
         outputs = self.look_at_observations(rows)
-        action = self.critics.room(count)[:, seen:]
+        action = self.critics.room(count)[:, width:]
         bounded(outputs, np.zeros_like(noise), action)
-        found = self.critics.forward()
-        losses[1] = -found[0].mean()
-        slopes[0][:] = -1 / count
-        if len(slopes) > 1:
-            slopes[1][:] = 0
-        by_action = self.critics.input_gradients()[:, seen:]
-        self.actor.slopes[0][...] = by_action * (1 - action * action)
+        all_values = self.critics.forward()
+        losses[1] = -all_values[0].mean()
+        gradients[0][:] = -1 / count
+        if len(gradients) > 1:
+            gradients[1][:] = 0
+        by_action = self.critics.input_gradients()[:, width:]
+        self.actor.output_gradients[0][...] = by_action * (1 - action * action)
         self.actor.backward(by_actor)
 
 
@@ -176,7 +186,7 @@ def squash_backward(
     by_log_prob: float,
     by_outputs: np.ndarray,
 ) -> None:
-    """Write the derivatives by ``outputs`` ``[N, 2 d]``, given those by the actions and by each log probability."""
+    """Write the gradients with respect to ``outputs`` ``[N, 2 d]``, given those of actions and log probabilities."""
     d = noise.shape[1]
     for i in range(len(outputs)):
         for j in range(d):
@@ -189,7 +199,7 @@ def squash_backward(
 
 @compiled("void(float32[:, ::1], float32[:, ::1], float32[:, :])")
 def bounded(outputs: np.ndarray, noise: np.ndarray, action: np.ndarray) -> None:
-    """Write tanh of the outputs plus noise, within -1 and 1; all ``[N, d]``."""
+    """Write tanh of the outputs plus noise, clipped to [-1, 1]; all ``[N, d]``."""
     for i in range(len(outputs)):
         for j in range(outputs.shape[1]):
             action[i, j] = min(max(tanh(outputs[i, j]) + noise[i, j], _F(-1)), _F(1))
@@ -206,25 +216,25 @@ def sac_critic_gradients(
     second: np.ndarray,
     log_prob: np.ndarray,
     alpha: float,
-    mine: np.ndarray,
-    other: np.ndarray,
-    by_mine: np.ndarray,
-    by_other: np.ndarray,
+    values_1: np.ndarray,
+    values_2: np.ndarray,
+    by_values_1: np.ndarray,
+    by_values_2: np.ndarray,
     losses: np.ndarray,
 ) -> None:
-    """Write the derivatives of SAC's critic loss by the values ``mine`` and ``other`` ``[B, 1]``.
+    """Write the gradients of SAC's critic loss with respect to the values ``values_1`` and ``values_2`` ``[B, 1]``.
 
-    ``first`` and ``second`` are the targets' values of the next action, ``log_prob`` its log probability. The loss goes
-    to ``losses[0]``, the mean value to ``losses[2]``.
+    ``first`` and ``second`` are the targets' values of the next action, ``log_prob`` its log probability. The loss is
+    added to ``losses[0]``, the mean value to ``losses[2]``.
     """
-    count = len(mine)
+    count = len(values_1)
     loss, mean = 0.0, 0.0
     for i in range(count):
         goal = reward[i] + discount[i] * (min(first[i, 0], second[i, 0]) - alpha * log_prob[i])
-        a, b = mine[i, 0] - goal, other[i, 0] - goal
-        by_mine[i, 0], by_other[i, 0] = a / _F(count), b / _F(count)
+        a, b = values_1[i, 0] - goal, values_2[i, 0] - goal
+        by_values_1[i, 0], by_values_2[i, 0] = a / _F(count), b / _F(count)
         loss += 0.5 * (a * a + b * b)
-        mean += 0.5 * (mine[i, 0] + other[i, 0])
+        mean += 0.5 * (values_1[i, 0] + values_2[i, 0])
     losses[0], losses[2] = loss / count, mean / count
 
 
@@ -232,22 +242,22 @@ def sac_critic_gradients(
     "void(float32[:, ::1], float32[:, ::1], float32[::1], float32, float32[:, ::1], float32[:, ::1], float32[::1])"
 )
 def sac_actor_gradients(
-    mine: np.ndarray,
-    other: np.ndarray,
+    values_1: np.ndarray,
+    values_2: np.ndarray,
     log_prob: np.ndarray,
     alpha: float,
-    by_mine: np.ndarray,
-    by_other: np.ndarray,
+    by_values_1: np.ndarray,
+    by_values_2: np.ndarray,
     losses: np.ndarray,
 ) -> None:
-    """Write the derivatives of minus the mean of the lower value ``[B, 1]``; the actor's loss and the entropy."""
-    count = len(mine)
+    """Write the gradients of minus the mean of the lower value ``[B, 1]``; the actor's loss and the entropy."""
+    count = len(values_1)
     loss, entropy = 0.0, 0.0
     for i in range(count):
-        lower = mine[i, 0] <= other[i, 0]
-        by_mine[i, 0] = _F(-1) / _F(count) if lower else _F(0)
-        by_other[i, 0] = _F(0) if lower else _F(-1) / _F(count)
-        loss += alpha * log_prob[i] - (mine[i, 0] if lower else other[i, 0])
+        lower = values_1[i, 0] <= values_2[i, 0]
+        by_values_1[i, 0] = _F(-1) / _F(count) if lower else _F(0)
+        by_values_2[i, 0] = _F(0) if lower else _F(-1) / _F(count)
+        loss += alpha * log_prob[i] - (values_1[i, 0] if lower else values_2[i, 0])
         entropy -= log_prob[i]
     losses[1], losses[3] = loss / count, entropy / count
 
@@ -261,21 +271,21 @@ def td3_critic_gradients(
     discount: np.ndarray,
     first: np.ndarray,
     second: np.ndarray,
-    found: np.ndarray,
+    value: np.ndarray,
     by_found: np.ndarray,
     losses: np.ndarray,
     share: float,
 ) -> None:
-    """Write the derivatives of TD3's loss by the values of one critic ``[B, 1]``.
+    """Write the gradients of TD3's loss with respect to the values of one critic ``[B, 1]``.
 
-    Adds its loss to ``losses[0]`` and ``share`` of its mean value to ``losses[2]``.
+    Add its loss to ``losses[0]`` and ``share`` of its mean value to ``losses[2]``.
     """
-    count = len(found)
+    count = len(value)
     loss, mean = 0.0, 0.0
     for i in range(count):
-        error = found[i, 0] - (reward[i] + discount[i] * min(first[i, 0], second[i, 0]))
+        error = value[i, 0] - (reward[i] + discount[i] * min(first[i, 0], second[i, 0]))
         by_found[i, 0] = _F(2) * error / _F(count)
         loss += error * error
-        mean += found[i, 0]
+        mean += value[i, 0]
     losses[0] += _F(loss / count)
     losses[2] += share * _F(mean / count)

@@ -1,4 +1,4 @@
-"""Adam on one flat tensor that all parameters of a network are views of."""
+"""Adam on one flat tensor of which all parameters of a network are views."""
 
 import math
 
@@ -8,16 +8,16 @@ from torch import nn
 from arena.policies.compiled.kernels import BETA_1, BETA_2, adam_step, squared_length
 
 
-def length(gradient: torch.Tensor) -> float:
-    """Return the Euclidean length of a gradient ``[P]``, contiguous.
+def l2_norm(gradient: torch.Tensor) -> float:
+    """Return the L2 norm of a gradient ``[P]``, contiguous.
 
-    It is not finite where an element is not, or where squares are more than float32 holds: Adam would keep them.
+    It is not finite if an element is not, or if squares exceed float32: Adam's running means would keep them.
     """
     return math.sqrt(squared_length(gradient.numpy())) if gradient.is_cpu else gradient.norm().item()
 
 
 def flattened(network: nn.Module) -> torch.Tensor:
-    """Return one tensor ``[P]`` of all parameters that are learned; they become views of it."""
+    """Return one tensor ``[P]`` of all trainable parameters, which become views of it."""
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     flat = torch.cat([parameter.detach().flatten() for parameter in parameters])
     start = 0
@@ -31,10 +31,10 @@ class FlatAdam:
     """The optimizer of Kingma and Ba (2015, algorithm 1): one pass over memory on the CPU, few operations elsewhere.
 
     Attributes:
-      parameters: ``[P]``, the network's parameters, which are views of it from now on.
+      parameters: ``[P]``, the network's parameters, which are views of it.
       first: ``[P]``, running mean of the gradient.
       second: ``[P]``, running mean of its square.
-      steps: how many steps were taken.
+      steps: number of steps taken.
     """
 
     def __init__(self, network: nn.Module, epsilon: float) -> None:
@@ -52,7 +52,7 @@ class FlatAdam:
         self.steps += 1
         rate = learning_rate / (1 - BETA_1**self.steps)
         correction = 1 / math.sqrt(1 - BETA_2**self.steps)
-        if self.parameters.device.type == "cpu":  # all in one pass over the memory
+        if self.parameters.device.type == "cpu":  # in one pass over the memory
             parameters, first, second = self._views
             adam_step(parameters, gradient.numpy(), first, second, scale, rate, correction, self._epsilon)
             return

@@ -1,6 +1,6 @@
-"""The loops of learning and acting over small arrays, compiled to machine code.
+"""Loops of learning and acting over small arrays, compiled to machine code.
 
-Arrays are C-contiguous, float32 where nothing else is said, and written in place.
+Arrays are C-contiguous, float32 unless stated otherwise, and written in place.
 """
 
 import math
@@ -11,14 +11,14 @@ from arena.tensors.numba_jit import compiled
 
 _F = np.float32
 _TINY = np.finfo(np.float32).tiny
-_ABREAST = 64  # sums that are worked out side by side, so that a loop becomes vectors
+_ABREAST = 64  # sums computed side by side, so that a loop is vectorized
 
 
-# Optimizing
+# Optimization
 
 BETA_1 = 0.9
 BETA_2 = 0.999
-"""How much of Adam's running means stays at each step."""
+"""Decay rates of Adam's running means."""
 
 
 @compiled("void(float32[::1], float32[::1], float32[::1], float32[::1], float32, float32, float32, float32)")
@@ -39,10 +39,10 @@ def adam_step(
       gradient: ``[P]``.
       first: ``[P]``, running mean of the gradient.
       second: ``[P]``, running mean of its square.
-      scale: of the gradient.
+      scale: factor of the gradient.
       rate: learning rate, corrected for the first moment.
       correction: the square root of 1 / (1 - beta_2^steps).
-      epsilon: what is added to the denominator.
+      epsilon: summand of the denominator.
     """
     for i in range(len(parameters)):
         slope = scale * gradient[i]
@@ -52,17 +52,17 @@ def adam_step(
 
 
 @compiled("void(float32[::1], float32[::1], float32)")
-def mix(target: np.ndarray, source: np.ndarray, share: float) -> None:
-    """Move ``target`` ``[P]`` towards ``source`` ``[P]`` by this share of the way."""
+def polyak_update(target: np.ndarray, source: np.ndarray, share: float) -> None:
+    """Move ``target`` ``[P]`` towards ``source`` ``[P]`` by ``share`` (Polyak averaging)."""
     for i in range(len(target)):
         target[i] += share * (source[i] - target[i])
 
 
 @compiled("float32(float32[::1])")
 def squared_length(vector: np.ndarray) -> float:
-    """Return the sum of the squares of all elements; not finite where one of them is not, or float32 ends.
+    """Return the sum of the squares of all elements; not finite if one of them is not, or if it exceeds float32.
 
-    It is added up in the same order on every processor, so that workers on different ones agree on every bit.
+    It is summed in the same order on every processor, so that all workers get the same bits.
     """
     sums = np.zeros(_ABREAST)
     whole = len(vector) // _ABREAST * _ABREAST
@@ -70,12 +70,12 @@ def squared_length(vector: np.ndarray) -> float:
         part = vector[i : i + _ABREAST]
         for j in range(_ABREAST):
             sums[j] += np.float64(part[j]) * np.float64(part[j])
-    found = 0.0
+    result = 0.0
     for j in range(_ABREAST):
-        found += sums[j]
+        result += sums[j]
     for i in range(whole, len(vector)):
-        found += np.float64(vector[i]) * np.float64(vector[i])
-    return found
+        result += np.float64(vector[i]) * np.float64(vector[i])
+    return result
 
 
 # Choices
@@ -83,19 +83,20 @@ def squared_length(vector: np.ndarray) -> float:
 
 @compiled("void(float32[:, ::1], float32[:, ::1], float32[::1])")
 def gumbel_argmax(logits: np.ndarray, noise: np.ndarray, choice: np.ndarray) -> None:
-    """Choose from each row of logits ``[M, width]`` with Gumbel noise (Gumbel, 1954), which makes a sample of it.
+    """Sample from each row of logits ``[M, width]`` by the argmax with Gumbel noise (Gumbel, 1954).
 
     Args:
       logits: ``[M, width]``.
       noise: ``[M, width]``, exponential numbers: minus the logarithm of one is Gumbel noise.
-      choice: ``[M]``, the place of the largest sum.
+      choice: ``[M]``, index of the largest sum.
     """
     for i in range(len(logits)):
         best, most = 0, _F(-np.inf)
         for j in range(logits.shape[1]):
-            found = logits[i, j] - np.log(max(noise[i, j], _TINY))  # finite, so that NEVER stays never
-            if found > most:
-                best, most = j, found
+            # The logarithm stays finite, so that masked actions are never chosen.
+            perturbed = logits[i, j] - np.log(max(noise[i, j], _TINY))
+            if perturbed > most:
+                best, most = j, perturbed
         choice[i] = best
 
 
@@ -107,9 +108,9 @@ def log_softmax(
     log_prob: np.ndarray,
     entropy: np.ndarray,
 ) -> None:
-    """Write the logarithm of each probability ``[M, width]``, that of the choice ``[M]``, and the entropy ``[M]``.
+    """Write log probabilities ``[M, width]``, those of the choices ``[M]``, and entropies ``[M]``.
 
-    Choices, whole numbers below the width, are not checked.
+    Choices, integers below the width, are not checked.
     """
     for i in range(len(logits)):
         most, total, mean = logits[i, 0], _F(0), _F(0)
@@ -136,17 +137,17 @@ def log_softmax_backward(
     by_entropy: float,
     by_logits: np.ndarray,
 ) -> None:
-    """Write the derivatives by the logits ``[M, width]``.
+    """Write the gradients with respect to the logits ``[M, width]``.
 
-    That of log p_i by logit j is [i = j] - p_j, that of the entropy H is -p_j (log p_j + H).
+    The derivative of log p_i with respect to logit j is [i = j] - p_j, that of the entropy H is -p_j (log p_j + H).
 
     Args:
-      log_p: as ``log_softmax`` wrote it.
+      log_p: as written by ``log_softmax``.
       choice: ``[M]``.
       entropy: ``[M]``.
-      by_log_prob: ``[M]``, of the loss by the logarithm of each choice's probability.
-      by_entropy: of the loss by each entropy.
-      by_logits: ``[M, width]``.
+      by_log_prob: ``[M]``, gradient of the loss with respect to the log probability of each choice.
+      by_entropy: gradient of the loss with respect to each entropy.
+      by_logits: ``[M, width]``, written.
     """
     for i in range(len(log_p)):
         for j in range(log_p.shape[1]):
@@ -177,7 +178,7 @@ def clipped_losses(
     by_values: np.ndarray,
     losses: np.ndarray,
 ) -> None:
-    """Work out the parts of PPO's loss over N transitions; see ``ppo_loss``.
+    """Compute the terms of PPO's loss over N transitions; see ``ppo_loss``.
 
     Args:
       log_prob: ``[N]``.
@@ -185,14 +186,14 @@ def clipped_losses(
       advantage: ``[N]``.
       values: ``[N]``.
       old_values: ``[N]``, of the policy that acted.
-      targets: ``[N]``, what the values should have been.
+      targets: ``[N]``, targets of the values.
       entropy: ``[N]``.
       clip: e in the formula.
       value_clip: likewise for the values; infinite for none.
       value_coefficient: c_v in the formula.
-      by_log_prob: ``[N]``, derivatives of the loss, which is a mean.
+      by_log_prob: ``[N]``, gradient of the loss, which is a mean.
       by_values: ``[N]``, likewise.
-      losses: ``[5]``, means: of minus what is maximised, of the values' squared errors, of the entropies, of the
+      losses: ``[5]``, means of the negative objective, of the squared errors of the values, of the entropies and of the
         estimates of the KL divergence; and the share of ratios outside the bounds.
     """
     count = len(values)
@@ -202,9 +203,9 @@ def clipped_losses(
         ratio = math.exp(log_ratio)
         surrogate = ratio * advantage[i]
         bounded = min(max(ratio, 1 - clip), 1 + clip) * advantage[i]
-        # Where the minimum is the clipped term, the ratio has no influence.
+        # Where the minimum is the clipped term, the ratio has no gradient.
         by_log_prob[i] = 0 if surrogate > bounded else -surrogate / count
-        losses[0] -= bounded if bounded < surrogate else surrogate  # noqa: FURB136 (NaN stays)
+        losses[0] -= bounded if bounded < surrogate else surrogate  # noqa: FURB136 (NaN is kept)
         losses[2] += entropy[i]
         losses[3] += ratio - 1 - log_ratio
         losses[4] += abs(ratio - 1) > clip
@@ -214,7 +215,7 @@ def clipped_losses(
         moved = np.float64(values[i]) - old_values[i]
         if abs(moved) > value_clip:
             near = old_values[i] + (value_clip if moved > 0 else -value_clip) - targets[i]
-            # Where the maximum is the clipped term, the value has no influence.
+            # Where the maximum is the clipped term, the value has no gradient.
             if near * near > squared:
                 squared, error = near * near, 0.0
         losses[1] += squared
@@ -224,10 +225,10 @@ def clipped_losses(
 
 
 @compiled("float32(float32[:, ::1])")
-def total(array: np.ndarray) -> float:
-    """Return the sum of all elements: not finite where one of them is not."""
-    found = _F(0)
+def sum_of(array: np.ndarray) -> float:
+    """Return the sum of all elements; not finite if one of them is not."""
+    result = _F(0)
     for i in range(array.shape[0]):
         for j in range(array.shape[1]):
-            found += array[i, j]
-    return found
+            result += array[i, j]
+    return result

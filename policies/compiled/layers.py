@@ -8,27 +8,28 @@ import numpy as np
 from arena.tensors.numba_jit import compiled, njit
 
 LINEAR, TANH, RELU = 0, 1, 2
-"""What follows a layer."""
+"""Numbers of the activations."""
 
 OBSERVATIONS = -1
-"""The source of a layer that reads what is observed."""
+"""Source of a layer that reads observations."""
 
 SOURCE, WEIGHT, BIAS, INPUTS, OUTPUTS, ACTIVATION, PLACE = range(7)
-"""Columns of a table of layers: the row of the layer that it reads, where its weight ``[outputs, inputs]`` and its bias
-start in the vector of all parameters, its widths, what follows it, and its place: the sum of the widths before it."""
+"""Columns of a table of layers: the row of the layer that it reads, the offsets of its weight ``[outputs, inputs]`` and
+its bias in the vector of all parameters, its widths, its activation, and its offset: the sum of the widths before
+it."""
 
 SMALL_LAYER = 8192
-"""The most weights of a layer that is computed for few samples at a time: BLAS does not pack products so small."""
+"""Largest number of weights of a layer that is computed for few samples at a time: BLAS does not pack such products."""
 
 FORWARD_PART, BACKWARD_PART = 128, 64
-"""How many samples, measured with layers of 64 x 64 (benchmarks/NOTES.md)."""
+"""Number of those samples, measured with layers of 64 x 64 (benchmarks/NOTES.md)."""
 
 _F = np.float32
 
 
 @njit(error_model="numpy")
 def tanh(x: float) -> float:
-    """Return tanh, to 2e-7, as the quotient of polynomials that Eigen and XLA use: loops over it are vectorized."""
+    """Return tanh to 2e-7, as the rational function that Eigen and XLA use: loops over it are vectorized."""
     if x > _F(7.9053111):
         x = _F(7.9053111)
     if x < _F(-7.9053111):
@@ -50,13 +51,13 @@ def tanh(x: float) -> float:
 
 @njit(error_model="numpy")
 def _rows_at_once(layers: np.ndarray, row: int, count: int, few: int) -> int:
-    """Return for how many samples a layer is computed at a time: ``few`` where products so small are fastest."""
+    """Return the number of samples that a layer computes at a time: ``few`` where small products are fastest."""
     return few if count > few and layers[row, INPUTS] * layers[row, OUTPUTS] <= SMALL_LAYER else max(count, 1)
 
 
 @njit(error_model="numpy")
 def _layer_outputs(results: np.ndarray, layers: np.ndarray, row: int, count: int, first: int, last: int) -> np.ndarray:
-    """Return what a layer says of the samples from ``first`` to before ``last``, ``[N, outputs]``."""
+    """Return the outputs of a layer for the samples ``first`` to ``last`` (exclusive), ``[N, outputs]``."""
     start, outputs = count * layers[row, PLACE], layers[row, OUTPUTS]
     return results[start + first * outputs : start + last * outputs].reshape(last - first, outputs)
 
@@ -74,7 +75,7 @@ def _weight_of(parameters: np.ndarray, layers: np.ndarray, row: int) -> np.ndarr
 
 @njit(error_model="numpy")
 def _through_activation(by_y: np.ndarray, y: np.ndarray, activation: int) -> None:
-    """Turn derivatives by what follows a layer into those by what the layer itself says."""
+    """Convert gradients with respect to activations to those with respect to the linear outputs."""
     if activation == TANH:
         for i in range(len(y)):
             for j in range(y.shape[1]):
@@ -92,13 +93,13 @@ def forward(
     observations: np.ndarray,
     results: np.ndarray,
 ) -> None:
-    """Compute layers of networks, each behind the one that it reads.
+    """Compute layers in sequence, each after the one that it reads.
 
     Args:
       parameters: ``[P]``.
       layers: ``[layers, 7]``, a table; its sources are rows of this table.
       observations: ``[N, inputs]``.
-      results: for N samples, what each layer says, ``[N, outputs]`` from N times its place on.
+      results: for N samples, the outputs of each layer, ``[N, outputs]`` from N times its offset on.
     """
     count = len(observations)
     for row in range(len(layers)):
@@ -126,8 +127,8 @@ def forward(
             elif layers[row, ACTIVATION] == RELU:
                 for i in range(len(y)):
                     for j in range(outputs):
-                        found = y[i, j] + bias[j]
-                        y[i, j] = found if found > _F(0) else _F(0) * found  # what is not finite stays so
+                        output = y[i, j] + bias[j]
+                        y[i, j] = output if output > _F(0) else _F(0) * output  # keeps values that are not finite
             else:
                 for i in range(len(y)):
                     for j in range(outputs):
@@ -141,22 +142,22 @@ def backward(
     layers: np.ndarray,
     observations: np.ndarray,
     results: np.ndarray,
-    slopes: np.ndarray,
+    gradients: np.ndarray,
     share: float,
 ) -> None:
-    """Write the derivatives by all weights and biases of the layers, which ``forward`` has computed.
+    """Write the gradients with respect to all weights and biases of layers that ``forward`` has computed.
 
     Args:
       parameters: ``[P]``.
       gradient: ``[P]``, laid out like ``parameters``.
       layers: ``[layers, 7]``.
       observations: ``[N, inputs]``.
-      results: what ``forward`` wrote.
-      slopes: laid out like ``results``, the derivatives by what each layer says: given for those that no other reads.
-      share: how much of the last layer's derivatives enters the layer that it reads: 1 for all.
+      results: as written by ``forward``.
+      gradients: laid out like ``results``, gradients with respect to each layer's outputs: given for the last layers.
+      share: factor of the last layer's gradient in the layer that it reads: 1 for all of it.
     """
     count = len(observations)
-    has_slopes = np.zeros(len(layers), np.bool_)
+    has_gradient = np.zeros(len(layers), np.bool_)
     for row in range(len(layers) - 1, -1, -1):
         outputs, source = layers[row, OUTPUTS], layers[row, SOURCE]
         by_bias = gradient[layers[row, BIAS] : layers[row, BIAS] + outputs]
@@ -168,7 +169,7 @@ def backward(
         part = _rows_at_once(layers, row, count, BACKWARD_PART)
         for first in range(0, count, part):
             last = min(count, first + part)
-            by_y = _layer_outputs(slopes, layers, row, count, first, last)
+            by_y = _layer_outputs(gradients, layers, row, count, first, last)
             _through_activation(
                 by_y,
                 _layer_outputs(results, layers, row, count, first, last),
@@ -186,15 +187,15 @@ def backward(
                 by_weight += np.dot(by_y.T, x)
             if source == OBSERVATIONS:
                 continue
-            by_x = _layer_outputs(slopes, layers, source, count, first, last)
-            if has_slopes[source]:
+            by_x = _layer_outputs(gradients, layers, source, count, first, last)
+            if has_gradient[source]:
                 by_x += np.dot(by_y, weight)
             else:
                 np.dot(by_y, weight, by_x)
                 if row == len(layers) - 1:
                     by_x *= share
         if source != OBSERVATIONS:
-            has_slopes[source] = True
+            has_gradient[source] = True
 
 
 @compiled("void(float32[::1], int64[:, ::1], float32[::1], float32[::1], int64[::1], float32[:, ::1])")
@@ -202,35 +203,37 @@ def backward_to_inputs(
     parameters: np.ndarray,
     layers: np.ndarray,
     results: np.ndarray,
-    slopes: np.ndarray,
+    gradients: np.ndarray,
     heads: np.ndarray,
     input_gradients: np.ndarray,
 ) -> None:
-    """Write the derivatives by what the first layers read, and none by weights; at most one other reads each layer.
+    """Write the gradients with respect to the first layers' inputs, but not to weights.
 
-    Samples whose derivatives by a head are all zero take no time: of two critics, each is the lower one for some.
+    At most one other layer reads each layer.
+
+    Samples with zero gradients of a head cost no time: of two critics, each has the lower value for some samples.
 
     Args:
       parameters: ``[P]``.
       layers: ``[layers, 7]``.
-      results: what ``forward`` wrote.
-      slopes: as in ``backward``; left alone.
-      heads: the layers that no other reads.
+      results: as written by ``forward``.
+      gradients: as in ``backward``; unchanged.
+      heads: the layers that no other layer reads.
       input_gradients: ``[N, inputs]``.
     """
     count = len(input_gradients)
     input_gradients[:] = _F(0)
     chosen = np.empty(count, np.int64)
     for head in heads:
-        given, some = _layer_outputs(slopes, layers, head, count, 0, count), 0
+        head_gradients, used = _layer_outputs(gradients, layers, head, count, 0, count), 0
         for i in range(count):
-            for j in range(given.shape[1]):
-                if given[i, j] != _F(0):
-                    chosen[some] = i
-                    some += 1
+            for j in range(head_gradients.shape[1]):
+                if head_gradients[i, j] != _F(0):
+                    chosen[used] = i
+                    used += 1
                     break
-        here = chosen[:some]
-        by_y, row = given[here], head
+        here = chosen[:used]
+        by_y, row = head_gradients[here], head
         while True:
             _through_activation(
                 by_y,
@@ -239,7 +242,7 @@ def backward_to_inputs(
             )
             by_x = np.dot(by_y, _weight_of(parameters, layers, row))
             if layers[row, SOURCE] == OBSERVATIONS:
-                for i in range(some):
+                for i in range(used):
                     for j in range(by_x.shape[1]):
                         input_gradients[here[i], j] += by_x[i, j]
                 break

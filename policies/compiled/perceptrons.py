@@ -1,4 +1,4 @@
-"""Perceptrons that read the same numbers, side by side: their outputs, and derivatives by weights or by inputs."""
+"""Perceptrons with a common input, side by side: their outputs, and gradients with respect to weights or inputs."""
 
 from collections.abc import Sequence
 
@@ -12,13 +12,13 @@ from arena.policies.networks import Encoder, Vector
 
 
 class CompiledPerceptrons:
-    """Perceptrons computed from the vector of their parameters: whatever changes those changes these.
+    """Perceptrons computed from the vector of their parameters, which later changes of the parameters affect.
 
-    What is returned lies in memory that the next call uses again.
+    Results lie in buffers that the next call overwrites.
     """
 
     def __init__(self, module: nn.Module, perceptrons: Sequence[nn.Module], parameters: torch.Tensor) -> None:
-        """Take perceptrons whose parameters are among those of ``module``, which lie in ``parameters`` ``[P]``."""
+        """Create them for perceptrons of ``module``, with all of its parameters in ``parameters`` ``[P]``."""
         starts: dict[torch.Tensor, int] = {}
         start = 0
         for parameter in module.parameters():
@@ -46,37 +46,37 @@ class CompiledPerceptrons:
         self._by_inputs = np.zeros((0, self.inputs), np.float32)
 
     def room(self, count: int) -> np.ndarray:
-        """Return where the inputs of ``forward`` go, ``[count, inputs]`` float32."""
+        """Return the input buffer of ``forward``, ``[count, inputs]`` float32."""
         if self._plan.count != count:
             self._plan.make_room(count)
             self._by_inputs = np.zeros((count, self.inputs), np.float32)
         return self._plan.x
 
     def forward(self) -> list[np.ndarray]:
-        """Return what the perceptrons say of what is in ``room``, each ``[N, outputs]``."""
+        """Return the outputs for the input buffer, each ``[N, outputs]``."""
         plan = self._plan
         forward(self._parameters, plan.table, plan.x, plan.results)
-        return plan.said
+        return plan.head_results
 
     @property
-    def slopes(self) -> list[np.ndarray]:
-        """Where the derivatives by the outputs go before ``backward`` or ``input_gradients``, each ``[N, outputs]``."""
-        return self._plan.wanted
+    def output_gradients(self) -> list[np.ndarray]:
+        """Buffers of the gradients by the outputs, each ``[N, outputs]``, to be filled before ``backward``."""
+        return self._plan.head_gradients
 
     def backward(self, gradient: np.ndarray) -> None:
-        """Write the derivatives by all parameters of these perceptrons into ``gradient`` ``[P]``."""
+        """Write the gradients with respect to all parameters of these perceptrons into ``gradient`` ``[P]``."""
         plan = self._plan
-        backward(self._parameters, gradient, plan.table, plan.x, plan.results, plan.slopes, 1.0)
+        backward(self._parameters, gradient, plan.table, plan.x, plan.results, plan.gradients, 1.0)
 
     def input_gradients(self) -> np.ndarray:
-        """Return the derivatives by the inputs, ``[N, inputs]``."""
+        """Return the gradients with respect to the inputs, ``[N, inputs]``."""
         plan = self._plan
-        backward_to_inputs(self._parameters, plan.table, plan.results, plan.slopes, self._heads, self._by_inputs)
+        backward_to_inputs(self._parameters, plan.table, plan.results, plan.gradients, self._heads, self._by_inputs)
         return self._by_inputs
 
 
 def serves(encoder: Encoder, perceptron: nn.Sequential) -> bool:
-    """Whether a perceptron behind an encoder can be computed here: it reads a vector of floats, on the CPU."""
+    """Return whether the compiled path supports a perceptron behind an encoder: a vector of floats, on the CPU."""
     known = {nn.Linear, *KNOWN}
     return (
         encoder.paths == [()]

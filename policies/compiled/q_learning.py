@@ -11,10 +11,10 @@ NO_WEIGHTS = np.zeros(0, np.float32)
 
 
 class QLearning:
-    """Values of actions, and the gradient of DQN's loss; see ``arena.policies.off_policy.dqn``."""
+    """Action values, and the gradient of DQN's loss; see ``arena.policies.off_policy.dqn``."""
 
     def __init__(self, acting: CompiledPerceptrons, network: CompiledPerceptrons, target: CompiledPerceptrons) -> None:
-        """Take the network twice (acting uses memory of its own) and its target."""
+        """Create it from the network, twice (acting has buffers of its own), and its target."""
         self._acting, self._network, self._target = acting, network, target
 
     def act(self, observations: np.ndarray) -> np.ndarray:
@@ -28,30 +28,30 @@ class QLearning:
     ) -> np.ndarray:
         """Write the gradient over rows ``[B]`` into ``gradient`` ``[P]``, and loss and mean value into ``losses``.
 
-        Returns the errors ``[B]``. ``weights`` ``[B]`` say how much each row counts; None for all the same.
+        Returns the TD errors ``[B]``. ``weights`` ``[B]`` are importance weights of the rows; None for equal ones.
         """
         count, shape = len(rows), (len(rows), self._network.inputs)
         following = rows[FOLLOWING + "0"].reshape(shape)
         self._target.room(count)[...] = following
-        (values,) = self._target.forward()
-        judged = values
+        (next_values,) = self._target.forward()
+        judged = next_values
         if double:
             self._network.room(count)[...] = following
             judged = self._network.forward()[0].copy()
         best = np.empty(count, np.float32)
         mask = rows["next_mask"] if "next_mask" in (rows.dtype.names or ()) else np.ones((1, 1), np.int8)
-        best_values(judged, values, mask, best)
+        best_values(judged, next_values, mask, best)
         self._network.room(count)[...] = rows[OBSERVATION + "0"].reshape(shape)
-        (found,) = self._network.forward()
+        (values,) = self._network.forward()
         errors = np.empty(count, np.float32)
         huber_loss_gradients(
             rows["reward"],
             rows["discount"],
             best,
             rows["choice"],
-            found,
+            values,
             NO_WEIGHTS if weights is None else weights,
-            self._network.slopes[0],
+            self._network.output_gradients[0],
             errors,
             losses,
         )
@@ -61,7 +61,7 @@ class QLearning:
 
 @compiled("void(float32[:, ::1], float32[:, ::1], int8[:, :], float32[::1])")
 def best_values(judged: np.ndarray, values: np.ndarray, mask: np.ndarray, best: np.ndarray) -> None:
-    """Write ``values`` ``[B, n]`` of the actions that ``judged`` ``[B, n]`` is greatest for, among those allowed.
+    """Write ``values`` ``[B, n]`` of the allowed actions with the greatest ``judged`` ``[B, n]`` into ``best``.
 
     ``mask`` is ``[B, n]``, nonzero is allowed; ``[1, 1]`` allows everything.
     """
@@ -89,20 +89,20 @@ def huber_loss_gradients(
     errors: np.ndarray,
     losses: np.ndarray,
 ) -> None:
-    """Write the derivatives of the mean Huber loss by ``values`` ``[B, n]``; mean loss and mean chosen value; errors.
+    """Write the gradients of the mean Huber loss with respect to ``values`` ``[B, n]``; mean loss and value; TD errors.
 
-    The value of each choice is held against reward + discount * best, all ``[B]``; ``weights`` too, or empty.
+    The targets are reward + discount * best, all ``[B]``; ``weights`` are ``[B]``, or empty.
     """
     count = len(values)
     by_values[:] = _F(0)
     loss, mean = 0.0, 0.0
     for i in range(count):
-        found = values[i, choice[i]]
-        error = found - (reward[i] + discount[i] * best[i])
+        value = values[i, choice[i]]
+        error = value - (reward[i] + discount[i] * best[i])
         size = abs(error)
         weight = weights[i] if len(weights) else _F(1)
         loss += weight * (0.5 * error * error if size < 1 else size - 0.5)
-        mean += found
+        mean += value
         by_values[i, choice[i]] = weight * min(max(error, _F(-1)), _F(1)) / _F(count)
         errors[i] = error
     losses[0], losses[1] = loss / count, mean / count

@@ -1,10 +1,10 @@
-"""The loops of LSTM and GRU over slots, forward and backward, compiled; and the torch functions around them.
+"""Compiled loops of LSTM and GRU over time steps, forward and backward; and the torch functions around them.
 
-A torch graph of a rollout's slots costs ten times its arithmetic: some twenty small operations a slot.
+A torch graph of a rollout costs ten times its arithmetic: some twenty small operations per time step.
 
-Arrays are C-contiguous float32, slots and lanes first: T slots, N lanes, H the width. Gates lie one behind the other in
-the last axis. ``read`` is what comes from the features, with its bias; ``recall`` is the weight ``[gates H, H]`` of the
-hidden state before the slot; ``keep`` is 0 where an episode starts, else 1.
+Arrays are C-contiguous float32, time and lanes first: T time steps, N lanes, H the width. Gates are concatenated in the
+last axis. ``read`` is the projection of the features, with its bias; ``recall`` is the weight ``[gates H, H]`` of the
+previous hidden state; ``keep`` is 0 at an episode start, else 1.
 """
 
 from typing import Any
@@ -34,22 +34,22 @@ def lstm_forward(
     cells: np.ndarray,
     hiddens: np.ndarray,
 ) -> None:
-    """Compute an LSTM (Hochreiter and Schmidhuber, 1997, with the forget gates of Gers et al., 2000) over T slots.
+    """Compute an LSTM (Hochreiter and Schmidhuber, 1997, with the forget gates of Gers et al., 2000) over T steps.
 
     Args:
       read: ``[T, N, 4H]``: input gate, forget gate, new, output gate.
       recall: ``[4H, H]``.
-      bias: ``[4H]``, added to what is recalled.
+      bias: ``[4H]``, added to the projection of the hidden state.
       keep: ``[T, N]``.
-      hidden: ``[N, H]``, before the first slot.
+      hidden: ``[N, H]``, before the first step.
       cell: ``[N, H]``, likewise.
       gates: ``[T, N, 4H]``, written: their activations.
-      before: ``[T, N, H]``, written: the hidden state that each slot recalled.
+      before: ``[T, N, H]``, written: the previous hidden state of each step.
       cells: ``[T, N, H]``, written: cell states.
       hiddens: ``[T, N, H]``, written: hidden states.
     """
-    slots, lanes, width = hiddens.shape
-    for t in range(slots):
+    steps, lanes, width = hiddens.shape
+    for t in range(steps):
         for i in range(lanes):
             for j in range(width):
                 before[t, i, j] = hidden[i, j] * keep[t, i]
@@ -84,20 +84,20 @@ def lstm_backward(
     by_hiddens: np.ndarray,
     by_gates: np.ndarray,
 ) -> None:
-    """Write the derivatives by what entered the gates.
+    """Write the gradients with respect to the gates' inputs.
 
     Args:
-      recall: as in ``lstm_forward``, like all that is not described here.
+      recall: as in ``lstm_forward``, like all arguments without a description here.
       keep: likewise.
       cell: likewise.
       gates: likewise.
       cells: likewise.
-      by_hiddens: ``[T, N, H]``, the loss's derivatives by the hidden states.
+      by_hiddens: ``[T, N, H]``, the loss's gradient with respect to the hidden states.
       by_gates: ``[T, N, 4H]``, written.
     """
-    slots, lanes, width = by_hiddens.shape
+    steps, lanes, width = by_hiddens.shape
     by_hidden, by_cell = np.zeros((lanes, width), _F), np.zeros((lanes, width), _F)
-    for t in range(slots - 1, -1, -1):
+    for t in range(steps - 1, -1, -1):
         earlier = cells[t - 1] if t else cell
         for i in range(lanes):
             gate, by_gate, kept = gates[t, i], by_gates[t, i], keep[t, i]
@@ -131,21 +131,21 @@ def gru_forward(
     before: np.ndarray,
     hiddens: np.ndarray,
 ) -> None:
-    """Compute a GRU (Cho et al., 2014, in the form that cuDNN and torch compute) over T slots.
+    """Compute a GRU (Cho et al., 2014, in the form that cuDNN and torch compute) over T steps.
 
     Args:
       read: ``[T, N, 3H]``: reset gate, update gate, new.
       recall: ``[3H, H]``.
-      bias: ``[3H]``, added to what is recalled.
+      bias: ``[3H]``, added to the projection of the hidden state.
       keep: ``[T, N]``.
-      hidden: ``[N, H]``, before the first slot.
-      gates: ``[T, N, 4H]``, written: activations of reset, update and new; and what new recalled, before its reset.
-      before: ``[T, N, H]``, written: the hidden state that each slot recalled.
+      hidden: ``[N, H]``, before the first step.
+      gates: ``[T, N, 4H]``, written: activations of reset, update and new; and new's projection before its reset.
+      before: ``[T, N, H]``, written: the previous hidden state of each step.
       hiddens: ``[T, N, H]``, written: hidden states.
     """
-    slots, lanes, width = hiddens.shape
+    steps, lanes, width = hiddens.shape
     recalled = np.empty((lanes, 3 * width), _F)
-    for t in range(slots):
+    for t in range(steps):
         for i in range(lanes):
             for j in range(width):
                 before[t, i, j] = hidden[i, j] * keep[t, i]
@@ -177,20 +177,20 @@ def gru_backward(
     by_read: np.ndarray,
     by_recalled: np.ndarray,
 ) -> None:
-    """Write the derivatives by what entered the gates.
+    """Write the gradients with respect to the gates' inputs.
 
     Args:
-      recall: as in ``gru_forward``, like all that is not described here.
+      recall: as in ``gru_forward``, like all arguments without a description here.
       keep: likewise.
       gates: likewise.
       before: likewise.
-      by_hiddens: ``[T, N, H]``, the loss's derivatives by the hidden states.
-      by_read: ``[T, N, 3H]``, written: by what came from the features.
-      by_recalled: ``[T, N, 3H]``, written: by what came from the hidden state.
+      by_hiddens: ``[T, N, H]``, the loss's gradient with respect to the hidden states.
+      by_read: ``[T, N, 3H]``, written: with respect to the projection of the features.
+      by_recalled: ``[T, N, 3H]``, written: with respect to the projection of the hidden state.
     """
-    slots, lanes, width = by_hiddens.shape
+    steps, lanes, width = by_hiddens.shape
     by_hidden, direct = np.zeros((lanes, width), _F), np.empty((lanes, width), _F)
-    for t in range(slots - 1, -1, -1):
+    for t in range(steps - 1, -1, -1):
         for i in range(lanes):
             gate, by_read_here, by_recalled_here = gates[t, i], by_read[t, i], by_recalled[t, i]
             for j in range(width):
@@ -211,17 +211,17 @@ def gru_backward(
 
 
 class CompiledLSTM(torch.autograd.Function):
-    """``lstm_forward`` for CPU tensors; gradients flow into all but ``keep`` and the state before the first slot."""
+    """``lstm_forward`` for CPU tensors; gradients flow into all but ``keep`` and the state before the first step."""
 
     @staticmethod
     def forward(
         ctx: Any, read: torch.Tensor, recall: torch.Tensor, bias: torch.Tensor, keep: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Take ``state`` ``[N, 2, H]``; return hidden states ``[T, N, H]`` and the state after the last slot."""
-        slots, lanes, gates = read.shape
+        """Return hidden states ``[T, N, H]`` and the last state, given ``state`` ``[N, 2, H]``."""
+        steps, lanes, gates = read.shape
         hidden, cell = state.unbind(1)
-        activations = read.new_empty(slots, lanes, gates)
-        before, cells, hiddens = read.new_empty(3, slots, lanes, gates // 4).unbind(0)
+        activations = read.new_empty(steps, lanes, gates)
+        before, cells, hiddens = read.new_empty(3, steps, lanes, gates // 4).unbind(0)
         lstm_forward(*_arrays(read, recall, bias, keep, hidden, cell, activations, before, cells, hiddens))
         ctx.save_for_backward(recall, keep, cell, activations, before, cells)
         after = torch.stack((hiddens[-1], cells[-1]), 1)
@@ -230,7 +230,7 @@ class CompiledLSTM(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, by_hiddens: torch.Tensor, _: Any) -> tuple[torch.Tensor | None, ...]:
-        """Return the derivatives by ``read``, ``recall`` and ``bias``."""
+        """Return the gradients with respect to ``read``, ``recall`` and ``bias``."""
         recall, keep, cell, activations, before, cells = ctx.saved_tensors
         by_gates = torch.empty_like(activations)
         lstm_backward(*_arrays(recall, keep, cell, activations, cells, by_hiddens, by_gates))
@@ -238,17 +238,17 @@ class CompiledLSTM(torch.autograd.Function):
 
 
 class CompiledGRU(torch.autograd.Function):
-    """``gru_forward`` for CPU tensors; gradients flow into all but ``keep`` and the state before the first slot."""
+    """``gru_forward`` for CPU tensors; gradients flow into all but ``keep`` and the state before the first step."""
 
     @staticmethod
     def forward(
         ctx: Any, read: torch.Tensor, recall: torch.Tensor, bias: torch.Tensor, keep: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Take ``state`` ``[N, 1, H]``; return hidden states ``[T, N, H]`` and the state after the last slot."""
-        slots, lanes, gates = read.shape
+        """Return hidden states ``[T, N, H]`` and the last state, given ``state`` ``[N, 1, H]``."""
+        steps, lanes, gates = read.shape
         width = gates // 3
-        activations = read.new_empty(slots, lanes, 4 * width)
-        before, hiddens = read.new_empty(2, slots, lanes, width).unbind(0)
+        activations = read.new_empty(steps, lanes, 4 * width)
+        before, hiddens = read.new_empty(2, steps, lanes, width).unbind(0)
         gru_forward(*_arrays(read, recall, bias, keep, state.squeeze(1), activations, before, hiddens))
         ctx.save_for_backward(recall, keep, activations, before)
         after = hiddens[-1].unsqueeze(1).clone()
@@ -257,7 +257,7 @@ class CompiledGRU(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, by_hiddens: torch.Tensor, _: Any) -> tuple[torch.Tensor | None, ...]:
-        """Return the derivatives by ``read``, ``recall`` and ``bias``."""
+        """Return the gradients with respect to ``read``, ``recall`` and ``bias``."""
         recall, keep, activations, before = ctx.saved_tensors
         shape = *before.shape[:2], 3 * before.shape[2]
         by_read, by_recalled = before.new_empty(2, *shape).unbind(0)
@@ -270,6 +270,6 @@ def _arrays(*tensors: torch.Tensor) -> list[np.ndarray]:
 
 
 def _by_recall(by_recalled: torch.Tensor, before: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the derivatives by the weight and the bias behind what was recalled ``[T, N, gates H]``."""
+    """Return the gradients with respect to the recurrent weight and bias, given ``by_recalled`` ``[T, N, gates H]``."""
     flat = by_recalled.flatten(0, 1)
     return flat.T @ before.flatten(0, 1), flat.sum(0)

@@ -1,4 +1,4 @@
-"""Choices, as the algorithms see actions: the number of a Discrete one, numbers from -1 to 1 for a Box."""
+"""Choices, the actions in the algorithms' own form: an index for Discrete, numbers from -1 to 1 for a Box."""
 
 import math
 from collections.abc import Mapping
@@ -13,33 +13,33 @@ from arena.policies.off_policy.spaces import check_box, check_discrete
 
 
 class Actions(Protocol):
-    """An action space: what may be chosen, and which member of the space a choice is."""
+    """Conversion between choices and members of an action space."""
 
     def any(self, count: int, mask: np.ndarray | None, random: np.random.Generator) -> np.ndarray:
-        """Return choices ``[N, ...]`` drawn evenly from what a mask ``[N, mask_size]`` allows."""
+        """Return choices ``[N, ...]``, uniform among those that a mask ``[N, mask_size]`` allows."""
 
     def members(self, choice: np.ndarray) -> np.ndarray:
         """Return choices as members of the space."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what exploring remembers of each lane."""
+        """Return the exploration state of each lane."""
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Load what ``state`` returned."""
+        """Load a state returned by ``state``."""
 
 
 class DiscreteActions:
-    """Numbers from 0 for the members of a Discrete space.
+    """Indices from 0 for the members of a Discrete space.
 
     Attributes:
-      n: how many there are.
+      n: number of members.
     """
 
     def __init__(self, use: str, spaces: EntitySpaces) -> None:
         """Read the space.
 
         Raises:
-          ConfigError: it is not Discrete, or its mask has another length.
+          ConfigError: it is not Discrete, or its mask has another size.
         """
         check_discrete(use, spaces)
         assert isinstance(spaces.action, gym_spaces.Discrete)
@@ -55,7 +55,7 @@ class DiscreteActions:
         return (choice + self._start).astype(self._dtype, copy=False)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return nothing: a random action depends on no other."""
+        """Return an empty dict: random actions are independent."""
         return {}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
@@ -63,11 +63,11 @@ class DiscreteActions:
 
 
 class BoxActions:
-    """Turns choices, ``[N, size]`` float32 from -1 to 1, into members of a Box, and explores.
+    """Conversion of choices, ``[N, size]`` float32 from -1 to 1, to members of a Box, and exploration noise.
 
     Attributes:
       size: numbers in an action.
-      noise: standard normal numbers for each lane.
+      noise: standard normal noise of each lane.
     """
 
     noise: WhiteNoise | PinkNoise
@@ -76,7 +76,7 @@ class BoxActions:
         """Read bounds and shape.
 
         Raises:
-          ConfigError: it is no Box of floats with bounds.
+          ConfigError: it is not a Box of floats with finite bounds.
         """
         check_box(use, spaces)
         space = spaces.action
@@ -93,7 +93,7 @@ class BoxActions:
         return random.random((count, self.size), np.float32) * np.float32(2) - np.float32(1)
 
     def draw(self, lanes: slice | None, count: int, random: np.random.Generator) -> np.ndarray:
-        """Return standard normal numbers ``[N, size]``: the next ones of some lanes, or independent ones of none."""
+        """Return standard normal noise ``[N, size]``: the next of some lanes; independent for ``lanes`` None."""
         if lanes is None:
             return random.standard_normal((count, self.size), np.float32)
         return self.noise.draw(lanes, random)
@@ -104,9 +104,9 @@ class BoxActions:
         return np.clip(actions, self._low, self._high, out=actions).reshape(len(choice), *self._shape)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return the memory of the noise."""
+        """Return the state of the noise."""
         return self.noise.state()
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Load what ``state`` returned."""
+        """Load a state returned by ``state``."""
         self.noise.load_state(state)

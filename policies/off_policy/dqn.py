@@ -14,18 +14,18 @@ from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
 from arena.policies.off_policy.networks import DuelingValues, EncodedPerceptron, RowTensors, hidden_layers
 from arena.policies.off_policy.settings import DQNSettings
 
-NEVER = -1e9  # the value of an action that is not allowed; finite, so that no product with it becomes nan
+NEVER = -1e9  # value of a masked action; finite, so that no product with it becomes NaN
 
 
 class DQN(OffPolicy):
-    """Learns the value Q(s, a) of every action, and takes the best one, or with a falling probability any.
+    """Learns the value Q(s, a) of every action; acts epsilon-greedily with a decaying epsilon.
 
     The loss is the Huber loss (1 where it becomes linear) of Q(s, a) against::
 
         y = r + discount * Q_target(s', argmax_a' Q(s', a'))    (double)
         y = r + discount * max_a' Q_target(s', a')              (as first published)
 
-    over what is allowed in s'; rewards of several actions and ``discount``: see ``Transitions``.
+    over the actions allowed in s'; for rewards of several actions and ``discount`` see ``Transitions``.
     """
 
     Settings = DQNSettings
@@ -35,11 +35,11 @@ class DQN(OffPolicy):
     def __init__(
         self, spaces: EntitySpaces, settings: DQNSettings, *, lanes: int, seed: int, device: str = "cpu"
     ) -> None:
-        """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
+        """See ``Policy``. ``seed`` also seeds the initial weights: a group must share one worker's."""
         actions = DiscreteActions("dqn", spaces)
         self._masked = spaces.mask_size > 0
-        usual, given = ((128, 128), None) if settings.hidden == "auto" else ((64, 64), settings.hidden)
-        hidden = hidden_layers(spaces.observation, given, usual, settings)
+        usual, configured = ((128, 128), None) if settings.hidden == "auto" else ((64, 64), settings.hidden)
+        hidden = hidden_layers(spaces.observation, configured, usual, settings)
         with seeded(seed):
             kind = DuelingValues if settings.dueling else EncodedPerceptron
             network = kind(spaces.observation, actions.n, hidden, settings.activation, settings).to(device)
@@ -57,7 +57,7 @@ class DQN(OffPolicy):
             priority=settings.priority,
         )
         self._tensors_of = RowTensors(spaces.observation, self.device)
-        self._eps: float | None = None  # as a league's job says
+        self._eps: float | None = None  # set by a league's job
 
     # Acting
 
@@ -81,7 +81,7 @@ class DQN(OffPolicy):
         return self._outputs(observations)
 
     def probabilities(self, observations: Any, action_mask: np.ndarray | None = None) -> np.ndarray:
-        """Return the probability of every action ``[N, actions]``: 1 for the best."""
+        """Return the probability of every action ``[N, actions]``: 1 for the greedy one."""
         values = self.values(observations)
         best = self._choose(values, action_mask, None, learning=False, deterministic=True)
         return np.eye(values.shape[1])[best]
@@ -103,28 +103,28 @@ class DQN(OffPolicy):
 
     def _differentiate(self, rows: np.ndarray, weights: np.ndarray | None) -> None:
         if self._fast is not None:
-            errors = self._fast.gradient(rows, weights, self.settings.double, self._slopes["network"], self._losses)
+            errors = self._fast.gradient(rows, weights, self.settings.double, self._gradients["network"], self._losses)
             if weights is not None:
                 self.feed.set_errors(errors)
             return
         tensors = self._tensors_of
         with torch.no_grad():
             following = tensors.following(rows)
-            values = self.target(following)
-            judged = self.network(following) if self.settings.double else values
+            next_values = self.target(following)
+            judged = self.network(following) if self.settings.double else next_values
             if self._masked:
                 judged = judged.masked_fill(tensors.column(rows, "next_mask") == 0, NEVER)
-            best = values.gather(1, judged.argmax(1, keepdim=True)).squeeze(1)
+            best = next_values.gather(1, judged.argmax(1, keepdim=True)).squeeze(1)
             goal = tensors.column(rows, "reward") + tensors.column(rows, "discount") * best
         self.gradient.zero()
-        found = self.network(tensors.observations(rows)).gather(1, tensors.column(rows, "choice")[:, None]).squeeze(1)
-        losses = functional.smooth_l1_loss(found, goal, reduction="none")
+        values = self.network(tensors.observations(rows)).gather(1, tensors.column(rows, "choice")[:, None]).squeeze(1)
+        losses = functional.smooth_l1_loss(values, goal, reduction="none")
         if weights is not None:
             losses = losses * torch.from_numpy(weights).to(self.device)
-            self.feed.set_errors((found - goal).numpy(force=True))
+            self.feed.set_errors((values - goal).numpy(force=True))
         loss = losses.mean()
         loss.backward()
-        self.gradient.extras.copy_(torch.stack((loss.detach(), found.detach().mean())))
+        self.gradient.extras.copy_(torch.stack((loss.detach(), values.detach().mean())))
 
     def learn(self, rollout: Any, group: Any) -> dict[str, float]:
         """See ``Policy``."""

@@ -1,4 +1,4 @@
-"""What the algorithms that learn from a replay have in common: warm-up, gradient steps, targets, and state."""
+"""Base class of the algorithms that learn from a replay buffer: warm-up, gradient steps, targets, and state."""
 
 import contextlib
 import copy
@@ -16,8 +16,8 @@ from arena.common.trees import map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.experience.feed import ReplayFeed
 from arena.experience.rollout import Rollout
-from arena.policies.compiled.adam import FlatAdam, flattened, length
-from arena.policies.compiled.kernels import mix
+from arena.policies.compiled.adam import FlatAdam, flattened, l2_norm
+from arena.policies.compiled.kernels import polyak_update
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
@@ -26,39 +26,39 @@ from arena.policies.off_policy.actions import Actions
 from arena.policies.settings import settings_of_job
 from arena.tensors.gradients import FlatGradient
 
-ACTING = ("pace", "progress")  # what acting needs besides the network
+ACTING = ("pace", "progress")  # state of acting besides the network
 NUMBERS = ("updates", "gradient_steps", "progress")
 
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Have torch draw initial weights from a seed, and leave its own generator alone."""
+    """Seed torch's initial weights within a block, without changing its global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
 
 
 class OffPolicy(ABC):
-    """An algorithm that learns from a replay.
+    """An algorithm that learns from a replay buffer.
 
-    Each gradient step takes rows from the replays of all workers, works out all gradients with the weights from before
-    it, averages them over the group in one reduction, and moves all weights together. What is decided for the whole
-    group is decided on what was reduced.
+    Each gradient step takes rows from the replays of all workers, computes all gradients with the weights before the
+    step, averages them over the group in one reduction, and updates all networks together. Decisions of the whole group
+    depend on reduced values only.
 
     Class attributes:
-      LOSSES: names of what is logged of each gradient step, means over its rows.
-      FORWARD: names of what a league's job may say of acting.
+      LOSSES: names of the logged losses of each gradient step, means over its rows.
+      FORWARD: names of the settings of acting that a league's job may set.
 
     Attributes:
-      name: of the algorithm, as in a configuration.
-      actions: the space that it chooses from.
-      feed: the replay and its pace.
-      gradient_steps: how many were taken.
+      name: name of the algorithm in a configuration.
+      actions: its action space.
+      feed: the replay buffer and its update ratio.
+      gradient_steps: number of gradient steps taken.
     """
 
     LOSSES: ClassVar[tuple[str, ...]]
     FORWARD: ClassVar[tuple[str, ...]] = ()
-    _fast: Any  # what computes small networks without torch; None where torch does
+    _fast: Any  # computes small networks by compiled loops; None where torch does
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class OffPolicy(ABC):
         device: str,
         priority: float | None = None,
     ) -> None:
-        """Take the networks.
+        """Create the optimizers, the targets and the replay buffer.
 
         Args:
           spaces: see ``Policy``, like the last three.
           settings: a ``ReplaySettings`` with ``learning_rate`` and ``horizon``.
-          actions: the space to choose from.
-          learned: what is learned, each with an optimizer of its own; ``network`` is what acts.
-          targets: the names of those that have a target, and their copies, which follow them.
+          actions: the action space.
+          learned: the learned networks, each with an optimizer of its own; ``network`` acts.
+          targets: names of those with a target network, and the targets.
           extras: see ``Policy``.
           lanes: see ``Policy``.
           seed: see ``Policy``.
@@ -106,7 +106,7 @@ class OffPolicy(ABC):
         self.gradient = FlatGradient(nn.ModuleList(learned.values()).parameters(), extras=len(self.LOSSES))
         ends = np.cumsum([len(optimizer.parameters) for optimizer in self.optimizers.values()]).tolist()
         self._parts = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
-        self._settle()
+        self._make_views()
 
     # Acting
 
@@ -120,7 +120,7 @@ class OffPolicy(ABC):
         deterministic: bool = False,
         learning: bool = False,
     ) -> Decision:
-        """See ``Policy``; while the replay warms up, actions are drawn evenly from what is allowed."""
+        """See ``Policy``; while the replay buffer warms up, actions are uniform among the allowed ones."""
         if learning and self.feed.pace.warming_up:
             choice = self.actions.any(len(tree_leaves(observations)[0]), action_mask, self.random)
         else:
@@ -132,13 +132,13 @@ class OffPolicy(ABC):
     def _choose(
         self, outputs: np.ndarray, mask: np.ndarray | None, lanes: slice | None, *, learning: bool, deterministic: bool
     ) -> np.ndarray:
-        """Return the choices ``[N, ...]`` that follow from what the network says, with exploration while learning."""
+        """Return the choices ``[N, ...]`` for the network's outputs, with exploration while learning."""
 
     def _outputs(self, observations: Any) -> np.ndarray:
-        """Return what the network that acts says of observations ``[N, ...]``, ``[N, outputs]``.
+        """Return the outputs of the acting network for observations ``[N, ...]``, ``[N, outputs]``.
 
         Raises:
-          FloatingPointError: something of it is not finite.
+          FloatingPointError: an output is not finite.
         """
         if self._fast is not None:
             outputs = self._fast.act(observations)
@@ -166,7 +166,7 @@ class OffPolicy(ABC):
         """See ``Policy``."""
         settings = self.settings
         if self.gradient.join(group):
-            self._settle()
+            self._make_views()
         rate = settings.learning_rate
         if settings.learning_rate_schedule == "linear":
             rate *= 1 - self.progress
@@ -175,26 +175,26 @@ class OffPolicy(ABC):
         for rows, weights in self.feed.minibatches(rollout, group):
             if len(rows):
                 self._differentiate(rows, weights)
-            else:  # this worker has nothing to say, but takes part in the average
+            else:  # this worker has no rows, but takes part in the average
                 self.gradient.zero()
             self.gradient.average(group, len(rows))
             values, moves = self._moves[self._moving() - 1]
             losses = self._losses if self._on_cpu else self.gradient.extras.numpy(force=True)
             self.gradient_steps += 1
-            found, scale = losses.tolist(), 1.0
+            means, scale = losses.tolist(), 1.0
             if bound is not None:
-                norm = length(values)
+                norm = l2_norm(values)
                 scale = bound / norm if norm > bound else 1.0
-            if not math.isfinite(norm + sum(found)):  # on all workers together: they were reduced
+            if not math.isfinite(norm + sum(means)):  # raised by all workers together: the values were reduced
                 raise FloatingPointError(self._not_finite())
-            for optimizer, slopes in moves:
-                optimizer.step(slopes, rate, scale)
+            for optimizer, gradient in moves:
+                optimizer.step(gradient, rate, scale)
             if settings.target_average is not None:
                 self._follow(settings.target_average)
-            totals += found
+            totals += means
             steps += 1
         if steps:
-            norm = length(values)
+            norm = l2_norm(values)
             if not math.isfinite(norm):
                 raise FloatingPointError(self._not_finite())
         self.updates += 1
@@ -206,39 +206,41 @@ class OffPolicy(ABC):
             metrics.update(zip(self.LOSSES, (totals / steps).tolist(), strict=True), grad_norm=norm)
         return metrics
 
-    def _settle(self) -> None:
-        """Keep views of the gradient, which has been made or has moved: to make them takes as long as to use them."""
+    def _make_views(self) -> None:
+        """Create views of the gradient after it was created or moved: creating them takes as long as using them."""
         values = self.gradient.values
-        steps = [(one, values[part]) for one, part in zip(self.optimizers.values(), self._parts, strict=True)]
-        # For each number of networks that move: the gradients of them all, and each optimizer with its own.
+        steps = [
+            (optimizer, values[part]) for optimizer, part in zip(self.optimizers.values(), self._parts, strict=True)
+        ]
+        # for each number of updated networks: their gradients together, and each optimizer with its own gradient
         self._moves = [(values[: part.stop], steps[: number + 1]) for number, part in enumerate(self._parts)]
         if values.is_cpu:
             self._losses = self.gradient.extras.numpy()
-            self._slopes = {name: values[part].numpy() for name, part in zip(self.learned, self._parts, strict=True)}
+            self._gradients = {name: values[part].numpy() for name, part in zip(self.learned, self._parts, strict=True)}
         self._prepare()
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Choose what computes the gradients."""
+        """Choose the implementation that computes the gradients."""
 
     @abstractmethod
     def _differentiate(self, rows: np.ndarray, weights: np.ndarray | None) -> None:
-        """Write the gradient of the losses over some rows ``[B]``, and ``LOSSES`` behind it.
+        """Write the gradient of the losses over rows ``[B]``, followed by ``LOSSES``.
 
-        Where rows have ``weights`` ``[B]``, they were drawn by priorities, and ``feed.set_errors`` wants new ones.
+        Rows with importance ``weights`` ``[B]`` were sampled by priorities, and ``feed.set_errors`` must get new ones.
         """
 
     def _moving(self) -> int:
-        """Return how many of the learned networks move in this gradient step: the first ones."""
+        """Return how many of the learned networks this gradient step updates: the first ones."""
         return len(self.learned)
 
     def _follow(self, share: float) -> None:
-        """Move every target towards what it follows."""
+        """Update every target network by Polyak averaging."""
         for name, follower in self._followers.items():
             if share == 1:
                 follower.copy_(self.optimizers[name].parameters)
             elif self._on_cpu:
-                mix(follower.numpy(), self.optimizers[name].parameters.numpy(), share)
+                polyak_update(follower.numpy(), self.optimizers[name].parameters.numpy(), share)
             else:
                 follower.lerp_(self.optimizers[name].parameters, share)
 
@@ -249,8 +251,8 @@ class OffPolicy(ABC):
             for below, parameter in module.named_parameters():
                 if parameter.grad is not None and not torch.isfinite(parameter.grad).all():
                     culprits.append(f"the gradient of {name}.{below}")
-        found = culprits[0] if culprits else "the length of the gradient"
-        return f"update {self.updates + 1}: {found} is not finite"
+        culprit = culprits[0] if culprits else "the length of the gradient"
+        return f"update {self.updates + 1}: {culprit} is not finite"
 
     def set_progress(self, done: float) -> None:
         """See ``Policy``."""
@@ -259,15 +261,15 @@ class OffPolicy(ABC):
     # State
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """See ``Policy``: the network that acts."""
+        """See ``Policy``: the acting network."""
         return {name: tensor.detach().cpu().clone() for name, tensor in self.learned["network"].state_dict().items()}
 
     def inference(self) -> Inference:
-        """See ``Policy``: the network that acts; a Box's actions are squashed."""
+        """See ``Policy``: the acting network; a Box's actions are squashed."""
         return inference_of(self._spaces, self.learned["network"], squashed=True)
 
     def load_weights(self, weights: dict[str, Any]) -> None:
-        """See ``Policy``; a target of this network becomes its copy.
+        """See ``Policy``; a target of this network becomes a copy of it.
 
         Raises:
           ConfigError: names or shapes are not those of this network.
@@ -277,7 +279,7 @@ class OffPolicy(ABC):
             self._followers["network"].copy_(self.optimizers["network"].parameters)
 
     def acting_state(self) -> dict[str, torch.Tensor]:
-        """See ``Policy``: the network that acts, and how far exploration is."""
+        """See ``Policy``: the acting network, and the progress of exploration."""
         progress = torch.tensor(self.progress, dtype=torch.float64)
         return {**self.weights(), "pace": torch.from_numpy(self.feed.pace.state()), "progress": progress}
 
@@ -288,7 +290,7 @@ class OffPolicy(ABC):
         copy_tensors(self.learned["network"].state_dict(), {n: t for n, t in state.items() if n not in ACTING})
 
     def _tensors(self) -> dict[str, torch.Tensor]:
-        """Return everything that is shared but for numbers: the tensors themselves."""
+        """Return the shared tensors themselves; numbers are apart."""
         tensors = {}
         for prefix, modules in (("", self.learned), ("target.", self.targets)):
             for name, module in modules.items():
@@ -301,7 +303,7 @@ class OffPolicy(ABC):
         """See ``Policy``."""
         return {
             **{name: tensor.detach().cpu().clone() for name, tensor in self._tensors().items()},
-            **{f"adam.{name}.steps": torch.tensor(one.steps) for name, one in self.optimizers.items()},
+            **{f"adam.{name}.steps": torch.tensor(optimizer.steps) for name, optimizer in self.optimizers.items()},
             **{name: torch.tensor(getattr(self, name), dtype=torch.float64) for name in NUMBERS},
             "pace": torch.from_numpy(self.feed.pace.state()),
         }
@@ -346,5 +348,5 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 def target_of(network: Network) -> Network:
-    """Return a copy that is never learned, to follow a network."""
+    """Return a copy of a network that has no gradients and follows it."""
     return copy.deepcopy(network)

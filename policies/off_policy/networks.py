@@ -1,4 +1,4 @@
-"""Networks of the algorithms that learn from a replay: values of actions, and actors."""
+"""Networks of the algorithms that learn from a replay buffer: action values, and actors."""
 
 import itertools
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from arena.policies.settings import EncoderSettings
 
 
 def perceptron(inputs: int, hidden: Sequence[int], outputs: int, activation: str) -> nn.Sequential:
-    """Return hidden layers with their activation, and a linear layer behind them.
+    """Return hidden layers with their activation, and a linear layer.
 
-    Weights are torch's own: the published settings of these algorithms were found with them.
+    Initial weights are torch's defaults: the published settings of these algorithms assume them.
     """
     layers: list[nn.Module] = []
     for width in hidden:
@@ -28,23 +28,23 @@ def perceptron(inputs: int, hidden: Sequence[int], outputs: int, activation: str
 
 
 def hidden_layers(
-    space: gym_spaces.Space, wanted: Sequence[int] | None, usual: Sequence[int], settings: EncoderSettings
+    space: gym_spaces.Space, configured: Sequence[int] | None, usual: Sequence[int], settings: EncoderSettings
 ) -> Sequence[int]:
-    """Return the widths of the hidden layers: as wanted, else the usual ones, and none behind images alone."""
-    if wanted is not None:
-        return wanted
+    """Return the widths of the hidden layers: as configured, else the default, and none behind images alone."""
+    if configured is not None:
+        return configured
     return () if all(is_image(leaf, settings.encoder) for leaf in leaf_spaces(space)) else usual
 
 
 class EncodedPerceptron(nn.Module):
-    """An encoder and layers behind it: values of actions, or what an actor says of them."""
+    """An encoder followed by a perceptron: action values, or an actor."""
 
     layers: nn.Sequential
 
     def __init__(
         self, space: gym_spaces.Space, outputs: int, hidden: Sequence[int], activation: str, settings: EncoderSettings
     ) -> None:
-        """Build an encoder for the observation space, and layers behind it."""
+        """Build an encoder for the observation space, and layers on it."""
         super().__init__()
         self.encoder = Encoder(space, settings)
         self.layers = perceptron(self.encoder.width, hidden, outputs, activation)
@@ -64,7 +64,7 @@ class DuelingValues(nn.Module):
     def __init__(
         self, space: gym_spaces.Space, actions: int, hidden: Sequence[int], activation: str, settings: EncoderSettings
     ) -> None:
-        """Build an encoder for the observation space, and layers behind it."""
+        """Build an encoder for the observation space, and layers on it."""
         super().__init__()
         self.encoder = Encoder(space, settings)
         self.shared = perceptron(self.encoder.width, hidden[:-2], hidden[-2], activation) if len(hidden) > 1 else None
@@ -86,7 +86,7 @@ class RowTensors:
     """Columns of rows as tensors on a device."""
 
     def __init__(self, space: gym_spaces.Space, device: torch.device) -> None:
-        """Know how the leaves of an observation are nested."""
+        """Prepare the nesting of an observation's leaves."""
         self._space, self._device = space, device
 
     def column(self, rows: np.ndarray, name: str) -> torch.Tensor:
@@ -94,11 +94,11 @@ class RowTensors:
         return torch.from_numpy(np.ascontiguousarray(rows[name])).to(self._device)
 
     def observations(self, rows: np.ndarray) -> Any:
-        """Return what was seen before the action, nested like the space."""
+        """Return the observations before the action, nested like the space."""
         return self._nest(rows, OBSERVATION)
 
     def following(self, rows: np.ndarray) -> Any:
-        """Return what was seen afterwards, nested like the space."""
+        """Return the observations after it, nested like the space."""
         return self._nest(rows, FOLLOWING)
 
     def _nest(self, rows: np.ndarray, prefix: str) -> Any:
@@ -124,16 +124,16 @@ class Critic(nn.Module):
 
 
 class Critics(nn.Module):
-    """One critic or two that share nothing: ``[critics, N]``."""
+    """One critic or two with separate parameters: ``[critics, N]``."""
 
     def __init__(self, critics: Sequence[Critic]) -> None:
-        """Take the critics."""
+        """Combine the critics."""
         super().__init__()
         self.each = nn.ModuleList(critics)
 
     @property
     def perceptrons(self) -> list[nn.Sequential]:
-        """The layers of each."""
+        """The perceptron of each critic."""
         return [critic.layers for critic in self.each if isinstance(critic, Critic)]
 
     def forward(self, observations: Any, actions: torch.Tensor) -> torch.Tensor:

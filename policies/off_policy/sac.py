@@ -22,10 +22,10 @@ LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Temperature(nn.Module):
-    """The coefficient of the entropy, by its logarithm."""
+    """The entropy coefficient, parametrised by its logarithm."""
 
     def __init__(self, initial: float) -> None:
-        """Begin at ``initial``."""
+        """Create it with an ``initial`` value."""
         super().__init__()
         self.logarithm = nn.Parameter(torch.tensor(math.log(initial)))
 
@@ -38,7 +38,7 @@ def squash(outputs: torch.Tensor, noise: torch.Tensor) -> tuple[torch.Tensor, to
 
         log p(a) = sum over d of log N(u; m, exp(s)) - log(1 - tanh(u)^2)
 
-    The last term is computed as 2 (log 2 - u - softplus(-2 u)), which does not lose digits where |u| is large.
+    The last term is computed as 2 (log 2 - u - softplus(-2 u)), which does not lose digits for large |u|.
     """
     mean, log_std = outputs.chunk(2, 1)
     log_std = log_std.clamp(LEAST, MOST)
@@ -48,12 +48,12 @@ def squash(outputs: torch.Tensor, noise: torch.Tensor) -> tuple[torch.Tensor, to
 
 
 class SAC(OffPolicy):
-    """Learns two values of actions and a policy that weighs them against its own entropy.
+    """Learns two critics and an actor that maximises value and entropy.
 
-    With a' and log p' drawn anew from the policy, all parts move together, each by the gradient of::
+    With a' and log p' sampled from the current policy, all parts are updated together, each by the gradient of::
 
         critics      sum over both of (Q(s, a) - y)^2 / 2,  y = r + discount * (min Q_target(s', a') - alpha * log p')
-        actor        alpha * log p(a | s) - min Q(s, a),    a drawn anew
+        actor        alpha * log p(a | s) - min Q(s, a),    a sampled from the current policy
         temperature  -log alpha * (log p + target entropy)
     """
 
@@ -63,7 +63,7 @@ class SAC(OffPolicy):
     def __init__(
         self, spaces: EntitySpaces, settings: SACSettings, *, lanes: int, seed: int, device: str = "cpu"
     ) -> None:
-        """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
+        """See ``Policy``. ``seed`` also seeds the initial weights: a group must share one worker's."""
         self._box = box = BoxActions("sac", spaces, settings.noise, lanes=lanes)
         shape = hidden_layers(spaces.observation, settings.hidden, (256, 256), settings), settings.activation, settings
         with seeded(seed):
@@ -121,12 +121,12 @@ class SAC(OffPolicy):
     def _differentiate(self, rows: np.ndarray, weights: np.ndarray | None) -> None:
         columns, noise = self._columns, self._draws.standard_normal((2, len(rows), self._box.size), np.float32)
         if self._fast is not None:
-            slopes, moving = self._slopes, self._moving() > 1
+            gradients, moving = self._gradients, self._moving() > 1
             coefficient = math.exp(self.temperature.logarithm.item())
-            by_actor = slopes["network"] if moving else None
-            self._fast.gradient(rows, noise, coefficient, slopes["critics"], by_actor, self._losses)
+            by_actor = gradients["network"] if moving else None
+            self._fast.gradient(rows, noise, coefficient, gradients["critics"], by_actor, self._losses)
             if moving:
-                slopes["temperature"][0] = self._losses[3] - self._target_entropy
+                gradients["temperature"][0] = self._losses[3] - self._target_entropy
             return
         noises = torch.from_numpy(noise).to(self.device)
         observations, following = columns.observations(rows), columns.following(rows)
@@ -136,10 +136,10 @@ class SAC(OffPolicy):
             value = self.target(following, action).amin(0) - alpha * log_prob
             goal = columns.column(rows, "reward") + columns.column(rows, "discount") * value
         self.gradient.zero()
-        found = self.critics(observations, columns.column(rows, "choice"))
-        critic_loss = 0.5 * ((found - goal) ** 2).mean(1).sum()
+        values = self.critics(observations, columns.column(rows, "choice"))
+        critic_loss = 0.5 * ((values - goal) ** 2).mean(1).sum()
         critic_loss.backward()
-        q, logged = found.detach().mean(), torch.zeros(2, device=self.device)
+        q, logged = values.detach().mean(), torch.zeros(2, device=self.device)
         if self._moving() > 1:
             action, log_prob = squash(self.actor(observations), noises[1])
             actor_loss = (alpha * log_prob - self.critics(observations, action).amin(0)).mean()

@@ -1,4 +1,4 @@
-"""Settings of the algorithms that learn from a replay; without torch, so that the root can check a file."""
+"""Settings of the algorithms that learn from a replay buffer; without torch, so that the root can check a file."""
 
 import math
 from abc import ABC, abstractmethod
@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from arena.common.validation import found
+from arena.common.validation import describe_value
 from arena.envs.interface import EntitySpaces
 from arena.experience.row_layout import row_dtype
 from arena.policies.off_policy.spaces import check_box, check_discrete
@@ -18,14 +18,14 @@ Extras = dict[str, tuple[tuple[int, ...], Any]]
 
 
 class ReplaySettings(EncoderSettings, ABC):
-    """What is kept, and how often it is learned from."""
+    """Settings of the replay buffer and the update ratio."""
 
     activation: Activation = Field("relu", description="Activation of the hidden layers; relu as in the papers.")
     gamma: float = Field(0.99, ge=0, le=1, description="Discount: 0.99 looks about 100 steps ahead.")
     n_step: int = Field(
         1,
         gt=0,
-        description="Number of actions whose rewards are summed before the value of the next state is used; 1"
+        description="Number of actions with summed rewards before the value of the next state is used; 1"
         " as in the papers, 3 to 10 if the effect of an action shows late.",
     )
     ratio: float = Field(
@@ -66,14 +66,14 @@ class ReplaySettings(EncoderSettings, ABC):
 
     @abstractmethod
     def check_spaces(self, use: str, spaces: EntitySpaces) -> None:
-        """Raise a ConfigError that names what could, where the algorithm ``use`` cannot play an entity."""
+        """Check that the algorithm ``use`` can play an entity; raise a ConfigError that names alternatives if not."""
 
     @abstractmethod
     def extras(self, spaces: EntitySpaces) -> Extras:
-        """Return what acting leaves for learning; see ``Policy.extras``."""
+        """Return the extras that acting stores for learning; see ``Policy.extras``."""
 
     def replay_bytes(self, spaces: EntitySpaces) -> int:
-        """Return the memory of a full replay of all workers together."""
+        """Return the bytes of a full replay buffer of all workers together."""
         return self.capacity * row_dtype(spaces, self.extras(spaces)).itemsize
 
     @model_validator(mode="after")
@@ -88,10 +88,10 @@ class ReplaySettings(EncoderSettings, ABC):
 
     @model_validator(mode="before")
     @classmethod
-    def _given_target(cls, data: Any) -> Any:
-        """Set the other key to null where one of the two is given, so that its default does not count as given."""
-        if isinstance(data, Mapping) and len(given := data.keys() & {"target_every", "target_average"}) == 1:
-            (name,) = given
+    def _clear_other_target(cls, data: Any) -> Any:
+        """Set the other key to null if one of the two is given, so that its default does not count as given."""
+        if isinstance(data, Mapping) and len(names := data.keys() & {"target_every", "target_average"}) == 1:
+            (name,) = names
             if data[name] is not None:
                 other = "target_average" if name == "target_every" else "target_every"
                 return {**data, other: None}
@@ -106,10 +106,12 @@ class ReplaySettings(EncoderSettings, ABC):
 
 
 def _widths(value: Any) -> Any:
-    """Refuse what is neither widths nor auto nor null, by one message in place of one for each."""
+    """Reject values other than widths, auto and null with one message instead of one for each type."""
     wrong = [width for width in value if type(width) is not int or width < 1] if isinstance(value, list | tuple) else []
     if wrong or not (value is None or value == "auto" or isinstance(value, list | tuple)):
-        raise ValueError(f"expected a list of widths of at least 1, auto or null, found {found(*wrong[:1] or [value])}")
+        raise ValueError(
+            f"expected a list of widths of at least 1, auto or null, found {describe_value(*wrong[:1] or [value])}"
+        )
     return value
 
 
@@ -131,11 +133,11 @@ class DQNSettings(ReplaySettings):
     n_step: int = Field(
         3,
         gt=0,
-        description="Number of actions whose rewards are summed before the value of the next state is used; 1 as first "
+        description="Number of actions with summed rewards before the value of the next state is used; 1 as first "
         "published, 3 so that values travel three times as fast, above 5 the actions of older policies bias them.",
     )
     horizon: int = Field(
-        16, gt=0, description="Steps of each copy per rollout; the gradient steps for a rollout follow it at once."
+        16, gt=0, description="Steps of each copy per rollout; the gradient steps for a rollout follow it directly."
     )
     ratio: float = Field(
         0.5,
@@ -149,7 +151,7 @@ class DQNSettings(ReplaySettings):
     )
     double: bool = Field(
         True,
-        description="Whether the network chooses the action whose value the target network computes (double "
+        description="Whether the network chooses the action that the target network evaluates (double "
         "DQN, van Hasselt 2016); false takes the largest value of the target network, as first "
         "published, which overestimates.",
     )
@@ -201,11 +203,11 @@ class DQNSettings(ReplaySettings):
         check_discrete(use, spaces)
 
     def extras(self, spaces: EntitySpaces) -> Extras:
-        """See ``ReplaySettings``: the number of the action."""
+        """See ``ReplaySettings``: the index of the action."""
         return {"choice": ((), np.int64)}
 
     def replay_bytes(self, spaces: EntitySpaces) -> int:
-        """See ``ReplaySettings``; with priorities, two trees of float64 too."""
+        """See ``ReplaySettings``; with priorities, two sum trees of float64 too."""
         trees = 0 if self.priority is None else 2 * 2 * 8 * (1 << (self.capacity - 1).bit_length())
         return super().replay_bytes(spaces) + trees
 
@@ -216,7 +218,7 @@ class DQNSettings(ReplaySettings):
 
 
 class ActorSettings(ReplaySettings):
-    """What the algorithms for continuous actions share."""
+    """Common settings of the algorithms for continuous actions."""
 
     changeable: ClassVar[tuple[str, ...]] = ("learning_rate", "max_grad_norm")
 
@@ -227,7 +229,7 @@ class ActorSettings(ReplaySettings):
     )
     learning_rate: float = Field(3e-4, gt=0, description="Step size of Adam, for actor and critics.")
     horizon: int = Field(
-        8, gt=0, description="Steps of each copy per rollout; the gradient steps for a rollout follow it at once."
+        8, gt=0, description="Steps of each copy per rollout; the gradient steps for a rollout follow it directly."
     )
     policy_delay: int = Field(1, gt=0, description="Gradient steps of the critics for each gradient step of the actor.")
 
@@ -266,7 +268,7 @@ class TD3Settings(ActorSettings):
     learning_rate: float = Field(1e-3, gt=0, description="Step size of Adam, for actor and critics.")
     policy_delay: int = Field(2, gt=0, description="Gradient steps of the critics for each gradient step of the actor.")
     exploration_noise: float = Field(
-        0.1, ge=0, description="Standard deviation of the noise on the actions, whose range is -1 to 1."
+        0.1, ge=0, description="Standard deviation of the noise on the actions, which range from -1 to 1."
     )
     noise: Literal["white", "pink"] = Field(
         "white",

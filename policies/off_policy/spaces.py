@@ -1,4 +1,4 @@
-"""Which action spaces these algorithms take; without torch, so that a file can be checked before a run."""
+"""Action spaces of the off-policy algorithms; without torch, so that a file can be checked before a run."""
 
 import numpy as np
 from gymnasium import spaces as gym_spaces
@@ -8,7 +8,7 @@ from arena.envs.interface import EntitySpaces
 
 
 def check_discrete(use: str, spaces: EntitySpaces) -> None:
-    """Raise a ConfigError unless an entity's actions are Discrete, with a mask that fits if there is one."""
+    """Check that an entity's actions are Discrete, with a mask of their size if any; raise a ConfigError if not."""
     if not isinstance(spaces.action, gym_spaces.Discrete):
         raise _refusal(use, spaces, "a Discrete action space", "sac, td3 or ppo")
     if spaces.mask_size not in (0, spaces.action.n):
@@ -19,7 +19,7 @@ def check_discrete(use: str, spaces: EntitySpaces) -> None:
 
 
 def check_box(use: str, spaces: EntitySpaces) -> None:
-    """Raise a ConfigError unless an entity's actions are a Box of floats with finite bounds, and without a mask."""
+    """Check that an entity's actions are a Box of floats with finite bounds, without a mask."""
     space = spaces.action
     if not (
         isinstance(space, gym_spaces.Box)

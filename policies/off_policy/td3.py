@@ -15,9 +15,9 @@ from arena.policies.off_policy.settings import DDPGSettings, TD3Settings
 
 
 class TD3(OffPolicy):
-    """Learns values of actions, and the action that they are highest for.
+    """Learns critics, and an actor that maximises the first one.
 
-    With mu the actor and e noise, clipped, the gradients are those of::
+    With mu the actor and e clipped noise, the gradients are those of::
 
         critics   sum over them of (Q(s, a) - y)^2,  y = r + discount * min Q_target(s', clip(mu_target(s') + e))
         actor     -Q_1(s, mu(s)), every ``policy_delay`` gradient steps; its target moves in each
@@ -29,7 +29,7 @@ class TD3(OffPolicy):
     def __init__(
         self, spaces: EntitySpaces, settings: TD3Settings, *, lanes: int, seed: int, device: str = "cpu"
     ) -> None:
-        """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
+        """See ``Policy``. ``seed`` also seeds the initial weights: a group must share one worker's."""
         self._box = box = BoxActions(type(self).__name__.lower(), spaces, settings.noise, lanes=lanes)
         shape = hidden_layers(spaces.observation, settings.hidden, (256, 256), settings), settings.activation, settings
         with seeded(seed):
@@ -84,8 +84,8 @@ class TD3(OffPolicy):
         noise = self._draws.standard_normal((len(rows), self._box.size), np.float32) * np.float32(settings.target_noise)
         noise = np.clip(noise, -settings.target_noise_clip, settings.target_noise_clip)
         if self._fast is not None:
-            by_actor = self._slopes["network"] if self._moving() > 1 else None
-            self._fast.gradient(rows, noise, self._slopes["critics"], by_actor, self._losses)
+            by_actor = self._gradients["network"] if self._moving() > 1 else None
+            self._fast.gradient(rows, noise, self._gradients["critics"], by_actor, self._losses)
             return
         observations, following = columns.observations(rows), columns.following(rows)
         with torch.no_grad():
@@ -93,14 +93,14 @@ class TD3(OffPolicy):
             value = self.target(following, action.clamp(-1, 1)).amin(0)
             goal = columns.column(rows, "reward") + columns.column(rows, "discount") * value
         self.gradient.zero()
-        found = self.critics(observations, columns.column(rows, "choice"))
-        critic_loss = ((found - goal) ** 2).mean(1).sum()
+        values = self.critics(observations, columns.column(rows, "choice"))
+        critic_loss = ((values - goal) ** 2).mean(1).sum()
         critic_loss.backward()
         actor_loss = torch.zeros((), device=self.device)
         if self._moving() > 1:
             actor_loss = -self.critics.each[0](observations, torch.tanh(self.actor(observations))).mean()
             actor_loss.backward(inputs=list(self.actor.parameters()))
-        self.gradient.extras.copy_(torch.stack((critic_loss.detach(), actor_loss.detach(), found.detach().mean())))
+        self.gradient.extras.copy_(torch.stack((critic_loss.detach(), actor_loss.detach(), values.detach().mean())))
 
 
 class DDPG(TD3):

@@ -45,7 +45,7 @@ def sample_for(case: Case) -> ObservationSample:
 
 def about_of(case: Case, inference, **others) -> ExportMetadata:
     entity = EntitySpaces("blue", case.observation, case.action, case.mask)
-    return ExportMetadata("blue", 12, case.use, dict(case.settings), entity, inference.memory, **others)
+    return ExportMetadata("blue", 12, case.use, dict(case.settings), entity, inference.state_shape, **others)
 
 
 @functools.cache

@@ -41,7 +41,7 @@ def member(space, actions, index):
 def draw(found, count, seed=0, mask=None, deterministic=False, scale=1.0):
     rng = np.random.default_rng(seed)
     outputs = rng.normal(size=(count, found.outputs)).astype(np.float32) * scale
-    free = np.array(found.free, np.float32)
+    free = np.array(found.parameters, np.float32)
     choice = found.sample(outputs, free, mask, new_generator(seed), deterministic)
     return outputs, free, choice
 
@@ -121,7 +121,7 @@ def test_entropy_is_the_mean_of_minus_the_log_probability():
     for space in (gym_spaces.MultiDiscrete([2, 4]), gym_spaces.MultiBinary(3), gym_spaces.Box(-1, 1, (2,))):
         found = make(space, log_std=-0.5)
         outputs = np.tile(np.random.default_rng(1).normal(size=(1, found.outputs)).astype(np.float32), (60_000, 1))
-        free = np.array(found.free, np.float32)
+        free = np.array(found.parameters, np.float32)
         choice = found.sample(outputs, free, None, new_generator(3), False)
         slopes = found.differentiate(outputs, free, choice, None)
         assert -slopes.log_prob.mean() == pytest.approx(slopes.entropy[0], abs=0.02)
@@ -130,7 +130,7 @@ def test_entropy_is_the_mean_of_minus_the_log_probability():
 def test_gaussians_have_the_right_mean_and_deviation():
     found = make(gym_spaces.Box(-10, 10, (1,)), log_std=np.log(0.05))
     outputs = np.full((20_000, 1), 0.3, np.float32)
-    choice = found.sample(outputs, np.array(found.free, np.float32), None, new_generator(0), False)
+    choice = found.sample(outputs, np.array(found.parameters, np.float32), None, new_generator(0), False)
     actions = found.actions(choice)
     assert actions.mean() == pytest.approx(3.0, abs=0.02)  # 0.3 of the way from the middle to the bound
     assert actions.std() == pytest.approx(0.5, abs=0.02)

@@ -195,7 +195,7 @@ def test_sharing_follows_from_the_space():
 def test_one_loss_does_not_reach_what_the_other_has_for_itself(shared, memory):
     networks = actor_critic(bytes_box(10, 10, 1), shared=shared, value_gradient=0.5, **{memory: 5})
     seen = torch.randint(0, 256, (6, 10, 10, 1), dtype=torch.uint8)
-    starts, state = torch.zeros(3, 2, dtype=torch.bool), torch.zeros(2, *networks.memory_shape)
+    starts, state = torch.zeros(3, 2, dtype=torch.bool), torch.zeros(2, *networks.state_shape)
 
     def reached(loss):
         networks.zero_grad()
@@ -267,7 +267,7 @@ def test_compiled_memory_has_the_results_and_gradients_of_torch(kind, lanes):
         asked = [x, *memory.parameters()]
         return [hidden, after, *torch.autograd.grad((hidden * weight).sum(), asked)]
 
-    for found, expected in zip(all_of(memory.compiled), all_of(memory.slot_by_slot), strict=True):
+    for found, expected in zip(all_of(memory.compiled), all_of(memory.step_by_step), strict=True):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -308,7 +308,7 @@ def test_reading_a_sequence_equals_reading_it_slot_by_slot(settings):
     networks = actor_critic(space, **settings)
     batch = {"a": torch.randn(5 * 2, 3), "b": torch.randint(0, 2, (10,))}
     starts = torch.rand(5, 2) < 0.3
-    state = torch.zeros(2, *networks.memory_shape)
+    state = torch.zeros(2, *networks.state_shape)
     whole = networks(batch, starts, state)
     for slot in range(5):
         one = networks(map_tree(lambda x, s=slot: x[2 * s : 2 * s + 2], batch), starts[slot : slot + 1], state)

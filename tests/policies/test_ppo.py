@@ -13,7 +13,7 @@ from arena.common.errors import ConfigError
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
 from arena.experience.rollout import Rollout
-from arena.policies.compiled.adam import FlatAdam, length
+from arena.policies.compiled.adam import FlatAdam, l2_norm
 from arena.policies.loader import build, load_weights
 from arena.policies.local import Alone, Lockstep, train
 from arena.policies.ppo import PPO
@@ -587,10 +587,10 @@ def test_any_space_goes_through_a_whole_update(observation, action, memory):
 @pytest.mark.parametrize("size", [1, 63, 64, 1_000, 9_155])
 def test_the_length_of_a_gradient_is_torch_s(size):
     gradient = torch.randn(size, generator=torch.Generator().manual_seed(size))
-    assert length(gradient) == pytest.approx(gradient.double().norm().item(), rel=1e-6)
+    assert l2_norm(gradient) == pytest.approx(gradient.double().norm().item(), rel=1e-6)
     for odd in (float("inf"), float("nan"), 1e20):
         gradient[size // 2] = odd
-        assert not math.isfinite(length(gradient))
+        assert not math.isfinite(l2_norm(gradient))
 
 
 def test_adam_takes_the_steps_of_torch_s():

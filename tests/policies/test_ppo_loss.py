@@ -21,7 +21,7 @@ def sample(found, count, seed=0):
     def normal(*shape):
         return rng.normal(size=shape).astype(np.float32)
 
-    outputs, values, free = normal(count, found.outputs), normal(count), normal(len(found.free)) * 0.3
+    outputs, values, free = normal(count, found.outputs), normal(count), normal(len(found.parameters)) * 0.3
     mask = None
     if found.flags:
         mask = (rng.random((count, found.flags)) < 0.8).astype(np.int8)
