@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,46 +12,26 @@ from arena.common.seeding import derive_seed
 from arena.common.trees import even_slices, map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.experience.rollout import Rollout
-from arena.policies.compiled.actor_critic import CompiledActorCritic
 from arena.policies.compiled.adam import FlatAdam, l2_norm
 from arena.policies.compiled.kernels import sum_of
 from arena.policies.distributions import Categorical, distribution
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
-from arena.policies.networks import ActorCritic, NetworkOutput, copy_tensors, is_image, leaf_spaces
-from arena.policies.ppo_loss import LOSSES, Batch, loss, loss_gradients
+from arena.policies.networks import ActorCritic, copy_tensors, is_image, leaf_spaces
+from arena.policies.ppo_loss import LOSSES, Batch
+from arena.policies.ppo_paths import CompiledPath, Path, TorchPath, flat
 from arena.policies.returns import advantages
 from arena.policies.settings import PPOSettings, settings_of_job
 from arena.tensors.gradients import FlatGradient
 
 KL = LOSSES.index("kl")
-OLD_MEMORY = "memory.read.weight"  # what only networks with their memory behind the hidden layers had
-NETWORK = "network."  # in front of the networks' names in a state dict
-CHUNK_SAMPLES = 1024  # samples that are read at once: what the layers say of them stays in the caches
+OLD_RECURRENT = "memory.read.weight"  # present only in networks with the recurrent layer behind the hidden layers
+NETWORK = "network."  # prefix of the networks' names in a state dict
 
 
-class RecurrentInputs(NamedTuple):
-    """What a memory needs to read a rollout again: slots and lanes are one leading axis, slots first.
-
-    Attributes:
-      valid: ``[T * L]``, where there is a transition.
-      starts: ``[T * L]``, where an episode starts.
-      memory: ``[T * L, rows, width]``, with which the slot was read.
-    """
-
-    valid: torch.Tensor
-    starts: torch.Tensor
-    memory: torch.Tensor
-
-
-def _joined(array: np.ndarray) -> np.ndarray:
-    """Return a view ``[T * L, ...]`` of an array ``[T, L, ...]``."""
-    return array.reshape(-1, *array.shape[2:])
-
-
-def _refuse_old_memory(names: Iterable[str]) -> None:
-    if OLD_MEMORY in names:
+def _check_names(names: Iterable[str]) -> None:
+    if OLD_RECURRENT in names:
         raise ConfigError(
             "expected weights of a network with its memory in front of the hidden layers, found weights with one "
             "memory behind them, for policy and value: such networks learned badly and are no longer supported. "
@@ -63,12 +43,12 @@ def _refuse_old_memory(names: Iterable[str]) -> None:
 class PPO:
     """The clipped surrogate objective with generalised advantage estimation.
 
-    With a memory, learning starts each lane from the one it acted with in slot 0 and reads the whole rollout, so that
-    the first epoch finds the very probabilities that acted; gradients do not reach further back. That memory was made
-    by weights from before the last update: so each update ends by reading the rollout's last ``burn_in`` slots again
-    with the new weights, from the memory before them, and acting and then learning go on from what comes out.
+    A recurrent policy learns from whole rollouts, starting each lane from the recurrent state that it acted with in
+    time step 0, so that the first epoch reproduces the probabilities that acted; gradients do not reach further back.
+    Since an update makes the states of the lanes stale, it ends with a burn-in: the new weights read the rollout's last
+    ``burn_in`` time steps again, from the state before them, and acting continues from the result.
 
-    What must be the same for the whole group is decided on reduced values: when to stop an update's epochs, and
+    Decisions that must be equal in the whole group depend on reduced values: when to stop an update's epochs, and
     whether everything is still finite.
     """
 
@@ -78,7 +58,7 @@ class PPO:
     def __init__(
         self, spaces: EntitySpaces, settings: PPOSettings, *, lanes: int, seed: int, device: str = "cpu"
     ) -> None:
-        """See ``Policy``. Initial weights are drawn from ``seed`` too: a group must share one worker's."""
+        """See ``Policy``. ``seed`` also seeds the initial weights: a group must share one worker's."""
         self.settings = self._own_settings = settings
         self._spaces = spaces
         self._images = any(is_image(leaf, settings.encoder) for leaf in leaf_spaces(spaces.observation))
@@ -94,20 +74,22 @@ class PPO:
             ).to(self.device)
         self.optimizer = FlatAdam(self.networks, settings.adam_epsilon)
         self.gradient = FlatGradient(self.networks.parameters(), extras=len(LOSSES))
-        # Two generators: who acts and who learns may be two ranks, and draw what one rank would.
+        # Two generators: a rank that acts and one that learns draw the numbers that a single rank would.
         self.random, self._shuffles = new_generator(seed), new_generator(derive_seed(seed, "minibatches"))
-        self._fast = self._compiled_networks() if CompiledActorCritic.serves(self.networks) else None
-        self._on_cpu = self.device.type == "cpu"
-        self._free_view = self.networks.free.detach().cpu().numpy()  # on the CPU it follows the optimizer's steps
+        self._path: Path = (
+            CompiledPath(self.networks, self.distribution, self.gradient, self.optimizer)
+            if CompiledPath.serves(self.networks)
+            else TorchPath(self.networks, self.distribution, self.gradient)
+        )
         self.extras: dict[str, tuple[tuple[int, ...], Any]] = {
             "choice": ((self.distribution.choices,), np.float32),
             "log_prob": ((), np.float32),
             "value": ((), np.float32),
         }
         self.recurrent = settings.is_recurrent
-        self._memory = torch.zeros(lanes, *self.networks.state_shape, device=self.device)
+        self._states = torch.zeros(lanes, *self.networks.state_shape, device=self.device)
         if self.recurrent:
-            self.extras["memory"] = (self.networks.state_shape, np.float32)  # before the slot
+            self.extras["memory"] = (self.networks.state_shape, np.float32)  # state before the time step
 
     def fit_to_group(self, lanes: int, *, entities: int) -> None:
         """See ``Policy``: the horizon and the number of minibatches follow from the lanes of the group."""
@@ -118,9 +100,6 @@ class PPO:
             raise ConfigError(
                 f"expected burn_in of at most the horizon of {self.horizon} slots, found {self.settings.burn_in}"
             )
-
-    def _compiled_networks(self) -> CompiledActorCritic:
-        return CompiledActorCritic(self.networks, self.optimizer.parameters.numpy(), self.gradient.values.numpy())
 
     # Acting
 
@@ -135,40 +114,34 @@ class PPO:
         learning: bool = False,
     ) -> Decision:
         """See ``Policy``."""
-        at_once = learning and not self.recomputes_outputs  # values and log probabilities are not left to ``complete``
-        if self._fast is not None and at_once:
-            outputs, values = self._fast.forward(observations)
-            extras, state = {"value": values}, None
-        elif self._fast is not None:
-            outputs, extras, state = self._fast.act(observations), {}, None
-        else:
-            before = self._recall(observations, lanes)
-            outputs, values, state = self._answer(observations, starts, before)
-            extras = {"value": values} if before is None else {"value": values, "memory": before.numpy(force=True)}
+        state = self._state_of(observations, lanes)
+        output = self._path.act(observations, starts, state, with_values=learning and not self.recomputes_outputs)
+        outputs = output.outputs
         if not math.isfinite(sum_of(outputs)):
             raise FloatingPointError(self._not_finite_while_acting(observations, outputs))
-        if state is not None and lanes is not None:
-            self._memory[lanes] = state
-        choice = self.distribution.sample(outputs, self._free, action_mask, self.random, deterministic)
+        if output.state is not None and lanes is not None:
+            self._states[lanes] = output.state
+        parameters = self._path.distribution_parameters
+        choice = self.distribution.sample(outputs, parameters, action_mask, self.random, deterministic)
         if not learning:
             return Decision(self.distribution.actions(choice), {})
-        extras["choice"] = choice
-        if self._fast is None or at_once:
-            extras["log_prob"] = self.distribution.differentiate(outputs, self._free, choice, action_mask).log_prob
+        extras = {"choice": choice}
+        if output.values is not None:
+            extras["value"] = output.values
+            extras["log_prob"] = self.distribution.differentiate(outputs, parameters, choice, action_mask).log_prob
+        if state is not None:
+            extras["memory"] = state.numpy(force=True)
         return Decision(self.distribution.actions(choice), extras)
 
     def probabilities(self, observations: Any, action_mask: np.ndarray | None = None) -> np.ndarray:
-        """Return the probability of every action ``[N, actions]``, at first observations where there is a memory.
+        """Return the probability of every action ``[N, actions]``; recurrent policies take first observations.
 
         Raises:
           ConfigError: the action space is not Discrete.
         """
         if not isinstance(self.distribution, Categorical) or self.distribution.choices > 1:
-            raise ConfigError("expected a Discrete action space, whose probabilities can be listed")
-        if self._fast is not None:
-            outputs = self._fast.act(observations)
-        else:
-            outputs = self._answer(observations, None, self._recall(observations, None)).outputs
+            raise ConfigError("expected a Discrete action space, so that probabilities can be listed")
+        outputs = self._path.act(observations, None, self._state_of(observations, None), with_values=False).outputs
         return self.distribution.probabilities(outputs, action_mask)
 
     def bootstrap(
@@ -180,34 +153,15 @@ class PPO:
         lanes: slice | np.ndarray | None = None,
     ) -> np.ndarray:
         """See ``Policy``."""
-        if self._fast is not None:
-            return self._fast.values(observations)
-        return self._answer(observations, starts, self._recall(observations, lanes)).values
+        return self._path.values(observations, starts, self._state_of(observations, lanes))
 
-    def _recall(self, observations: Any, lanes: slice | np.ndarray | None) -> torch.Tensor | None:
-        """Return a copy of the lanes' memory, an empty one where none is kept."""
+    def _state_of(self, observations: Any, lanes: slice | np.ndarray | None) -> torch.Tensor | None:
+        """Return a copy of the lanes' recurrent state; zeros without lanes, None for feed-forward networks."""
         if not self.recurrent:
             return None
         if lanes is None:
-            return self._memory.new_zeros(len(tree_leaves(observations)[0]), *self._memory.shape[1:])
-        return self._memory[lanes].clone()
-
-    def _answer(self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None) -> NetworkOutput:
-        """Ask the networks about N lanes; outputs and values are NumPy arrays."""
-        with torch.inference_mode():
-            fresh = None
-            if state is not None:
-                fresh = self._tensor(np.zeros(len(state), bool) if starts is None else starts).unsqueeze(0)
-            found = self.networks(map_tree(self._tensor, observations), fresh, state)
-            return NetworkOutput(found.outputs.numpy(force=True), found.values.numpy(force=True), found.state)
-
-    @property
-    def _free(self) -> np.ndarray:
-        """The distribution's free numbers."""
-        return self._free_view if self._on_cpu else self.networks.free.numpy(force=True)
-
-    def _tensor(self, array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array).to(self.device)
+            return self._states.new_zeros(len(tree_leaves(observations)[0]), *self._states.shape[1:])
+        return self._states[lanes].clone()
 
     def _not_finite_while_acting(self, observations: Any, outputs: np.ndarray) -> str:
         leaves = [leaf for leaf in tree_leaves(observations) if np.issubdtype(leaf.dtype, np.floating)]
@@ -216,7 +170,7 @@ class PPO:
         return f"after update {self.updates}: an action is not finite, first {tensor} (lanes {odd} of this batch)"
 
     def configure(self, forward: dict[str, Any], data: dict[str, Any]) -> None:
-        """See ``Policy``. Random actions belong to the policy that learns: the ratios know of them."""
+        """See ``Policy``. Random actions are part of the policy that learns: its probabilities include them."""
         settings = settings_of_job("ppo", self._own_settings, forward, data, ("eps",))
         if not isinstance(self.distribution, Categorical):
             if forward.get("eps"):
@@ -231,15 +185,15 @@ class PPO:
     def learn(self, rollout: Rollout, group: Reducer) -> dict[str, float]:
         """See ``Policy``."""
         settings = self.settings.after(self.progress)
-        if self.gradient.join(group) and self._fast is not None:
-            self._fast = self._compiled_networks()  # which write their gradients where they are now
+        if self.gradient.join(group):
+            self._path.gradient_moved()
         batch, metrics = self._prepare(rollout, group)
-        past = self._recurrent_inputs(rollout)
+        inputs = self._path.recurrent_inputs(rollout)
         history = []
         for rows, chosen in self._minibatches(rollout.valid) if metrics["samples"] else ():
             if len(chosen):
-                self._differentiate(batch, past, rows, chosen, settings)
-            else:  # this worker has nothing to say, but takes part in the average
+                self._path.loss_gradients(batch, inputs, rows, chosen, settings)
+            else:  # this worker has no transitions, but takes part in the average
                 self.gradient.zero()
             if not self.gradient.average(group, len(chosen)):
                 continue
@@ -253,62 +207,20 @@ class PPO:
             scale = longest / norm if longest is not None and norm > longest else 1.0
             self.optimizer.step(self.gradient.values, settings.learning_rate, scale)
         self.updates += 1
-        if (
-            self.recurrent and settings.burn_in != 0 and self.recomputes_outputs
-        ):  # else its lanes are not those that act
+        # With a learner apart, other ranks act, so this rank's recurrent states are not theirs.
+        if self.recurrent and settings.burn_in != 0 and self.recomputes_outputs:
             self._burn_in(rollout)
         if history:
             metrics.update(zip((*LOSSES, "grad_norm"), np.mean(history, 0).tolist(), strict=True))
         return {**metrics, "learning_rate": settings.learning_rate}
 
-    def _differentiate(
-        self, batch: Batch, past: RecurrentInputs | None, rows: Any, chosen: Any, settings: PPOSettings
-    ) -> None:
-        """Write the gradient of the loss over the transitions of ``chosen``, and ``LOSSES`` behind it."""
-        free = self.networks.free
-        if self._fast is not None:
-            few = batch.at(chosen)
-            outputs, values = self._fast.forward(few.observations)
-            found = loss_gradients(outputs, values, self._free, few, self.distribution, settings)
-            self._fast.backward(found.outputs, found.values)  # writes all but what follows; nothing was cleared
-            if free.grad is not None:
-                free.grad.numpy()[...] = found.parameters
-            with np.errstate(over="ignore"):  # what is not finite is reported with its cause
-                self.gradient.extras.numpy()[...] = found.losses
-            return
-        self.gradient.zero()
-        if past is None:
-            few = batch.at(chosen)
-            answer = self.networks(few.observations)
-        else:
-            # rows are all slots of some lanes, [T, lanes]; chosen are the transitions among them.
-            few = batch._replace(observations=()).at(chosen)
-            observations = map_tree(lambda leaf: leaf[rows.flatten()], batch.observations)
-            answer = self.networks(observations, past.starts[rows], past.memory[rows[0]])
-            inside = past.valid[rows.flatten()]
-            answer = NetworkOutput(answer.outputs[inside], answer.values[inside], None)
-        objective, losses = loss(answer.outputs, answer.values, free, few, self.distribution, settings)
-        objective.backward()
-        self.gradient.extras.copy_(losses)
-
     def complete(self, rollout: Rollout) -> None:
-        """See ``Policy``: values and log probabilities of all slots at once.
-
-        One pass over a rollout is cheaper than its slots one by one.
-        """
-        if self._fast is None or not self.recomputes_outputs:
-            return
-        observations, choice = _joined(rollout.observations), _joined(rollout.extras["choice"])
-        mask = None if rollout.action_mask is None else _joined(rollout.action_mask)
-        value, log_prob = _joined(rollout.extras["value"]), _joined(rollout.extras["log_prob"])
-        for start in range(0, len(choice), CHUNK_SAMPLES):
-            part = slice(start, start + CHUNK_SAMPLES)
-            outputs, value[part] = self._fast.forward(observations[part])
-            allowed = None if mask is None else mask[part]
-            log_prob[part] = self.distribution.differentiate(outputs, self._free, choice[part], allowed).log_prob
+        """See ``Policy``: values and log probabilities of all time steps in one pass."""
+        if self.recomputes_outputs:
+            self._path.complete(rollout)
 
     def _prepare(self, rollout: Rollout, group: Reducer) -> tuple[Batch, dict[str, float]]:
-        """Estimate advantages, normalise them over the group, and say how well the values explained the returns."""
+        """Return the batch, with advantages normalised over the group, and the explained variance of the returns."""
         values = rollout.extras["value"]
         advantage = advantages(
             rollout.rewards,
@@ -331,7 +243,7 @@ class PPO:
             mean, target_mean = moments[1] / count, moments[3] / count
             variance = max(moments[2] / count - mean**2, 0.0)
             target_variance = moments[4] / count - target_mean**2
-            # The advantage is the value's error.
+            # The advantage is the error of the value.
             if target_variance > 1e-12:
                 metrics["explained_variance"] = float(1 - variance / target_variance)
             if self.settings.normalize_advantages:
@@ -340,8 +252,7 @@ class PPO:
 
     def _batch(self, rollout: Rollout, advantage: np.ndarray, target: np.ndarray) -> Batch:
         def rows(array: np.ndarray) -> Any:
-            found = _joined(array[: rollout.horizon])
-            return found if self._fast is not None else self._tensor(found)
+            return self._path.batched(flat(array[: rollout.horizon]))
 
         extras = rollout.extras
         return Batch(
@@ -354,18 +265,11 @@ class PPO:
             target=rows(target),
         )
 
-    def _recurrent_inputs(self, rollout: Rollout) -> RecurrentInputs | None:
-        """Return what a memory needs to read a rollout again."""
-        if not self.recurrent:
-            return None
-        arrays = rollout.valid, rollout.starts[:-1], rollout.extras["memory"][:-1]
-        return RecurrentInputs(*(self._tensor(_joined(array)) for array in arrays))
-
     def _minibatches(self, valid: np.ndarray) -> Iterator[tuple[Any, Any]]:
-        """Yield every epoch's minibatches: rows to read and, among them, the transitions to learn from.
+        """Yield every epoch's minibatches: rows to evaluate and, among them, the transitions to learn from.
 
-        Both are indices into the flattened ``[T * L]``. How many there are depends on the settings alone; a worker with
-        few transitions gets empty ones. With memory, a minibatch is some lanes at full length, ``[T, lanes]``.
+        Both are indices into the flattened ``[T * L]``. Their number depends on the settings alone; a worker with few
+        transitions gets empty ones. A minibatch of a recurrent policy has all time steps of some lanes, ``[T, lanes]``.
         """
         horizon, lanes = valid.shape
         everything = np.flatnonzero(valid)
@@ -376,33 +280,26 @@ class PPO:
             for part in map(order.__getitem__, parts):
                 rows = grid[:, part] if self.recurrent else part
                 chosen = rows[valid[:, part]] if self.recurrent else part
-                yield (rows, chosen) if self._fast is not None else (self._tensor(rows), self._tensor(chosen))
+                yield self._path.batched(rows), self._path.batched(chosen)
 
     def _burn_in(self, rollout: Rollout) -> None:
-        """Bring the memory of all lanes up to date with the new weights; see the class."""
-        slots = self.settings.burn_in
-        first = 0 if slots is None else rollout.horizon - slots
-        for lanes in even_slices(rollout.lanes, self._size.minibatches):  # of images, all are too many at once
+        """Recompute the recurrent states of all lanes with the new weights; see the class."""
+        length = self.settings.burn_in
+        steps = slice(0 if length is None else rollout.horizon - length, rollout.horizon)
+        for lanes in even_slices(rollout.lanes, self._size.minibatches):  # all lanes of images would need much memory
             if lanes.start < lanes.stop:
-                self._read_again(rollout, slice(first, rollout.horizon), lanes)
-
-    def _read_again(self, rollout: Rollout, slots: slice, lanes: slice) -> None:
-        with torch.inference_mode():
-            read = map_tree(lambda array: self._tensor(_joined(array[slots, lanes])), rollout.observations)
-            starts = self._tensor(rollout.starts[slots, lanes])
-            before = self._tensor(rollout.extras["memory"][slots.start, lanes])
-            self._memory[lanes] = self.networks(read, starts, before).state
+                self._states[lanes] = self._path.next_state(rollout, steps, lanes)
 
     def _check_finite(self, norm: float, losses: list[float]) -> None:
-        """Raise on all workers together: what is looked at was reduced."""
+        """Raise on all workers together: the checked values were reduced."""
         if math.isfinite(norm + sum(losses)):
             return
         culprits = [name for name, loss in zip(LOSSES, losses, strict=True) if not math.isfinite(loss)]
         for name, parameter in self.networks.named_parameters():
             if parameter.grad is not None and not torch.isfinite(parameter.grad).all():
                 culprits.append(f"the gradient of {name}")
-        found = culprits[0] if culprits else "the length of the gradient"
-        raise FloatingPointError(f"update {self.updates + 1}: {found} is not finite")
+        culprit = culprits[0] if culprits else "the length of the gradient"
+        raise FloatingPointError(f"update {self.updates + 1}: {culprit} is not finite")
 
     def set_progress(self, done: float) -> None:
         """See ``Policy``."""
@@ -422,9 +319,9 @@ class PPO:
         """See ``Policy``.
 
         Raises:
-          ConfigError: names or shapes are not those of these networks.
+          ConfigError: names or shapes differ from those of these networks.
         """
-        _refuse_old_memory(weights)
+        _check_names(weights)
         copy_tensors(self.networks.state_dict(), weights)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
@@ -442,11 +339,11 @@ class PPO:
         """See ``Policy``.
 
         Raises:
-          ConfigError: names or shapes are not those of this policy.
+          ConfigError: names or shapes differ from those of this policy.
         """
         numbers = {name: torch.zeros((), dtype=torch.float64) for name in ("adam.steps", "updates", "progress")}
         networks = {NETWORK + name: tensor for name, tensor in self.networks.state_dict().items()}
-        _refuse_old_memory(name.removeprefix(NETWORK) for name in state)
+        _check_names(name.removeprefix(NETWORK) for name in state)
         moments = {"adam.first": self.optimizer.first, "adam.second": self.optimizer.second}
         copy_tensors({**networks, **moments, **numbers}, state)
         self.optimizer.steps = int(numbers["adam.steps"])
@@ -457,7 +354,7 @@ class PPO:
         """See ``Policy``."""
         state = {"generator": generator_state(self.random), "shuffles": generator_state(self._shuffles)}
         if self.recurrent:
-            state["memory"] = self._memory.numpy(force=True).copy()
+            state["memory"] = self._states.numpy(force=True).copy()
         return state
 
     def load_worker_state(self, state: dict[str, Any]) -> None:
@@ -466,4 +363,4 @@ class PPO:
         if "shuffles" in state:  # a checkpoint of an earlier version has one generator for both
             set_generator_state(self._shuffles, state["shuffles"])
         if self.recurrent:
-            copy_tensors({"memory": self._memory}, {"memory": state["memory"]})
+            copy_tensors({"memory": self._states}, {"memory": state["memory"]})

@@ -24,8 +24,10 @@ class Checks(PPO):
         following = rollout.observations[1:][~rollout.starts[1:] & rollout.valid]
         assert np.isfinite(following).all()
         if self.updates > 3:
-            outputs, _ = self._fast.forward(rollout.observations[0])
-            newer = self.distribution.differentiate(outputs, self._free, rollout.extras["choice"][0], None).log_prob
+            outputs = self._path.act(rollout.observations[0], None, None, with_values=True).outputs
+            newer = self.distribution.differentiate(
+                outputs, self._path.distribution_parameters, rollout.extras["choice"][0], None
+            ).log_prob
             assert (newer != rollout.extras["log_prob"][0]).any(), "acting was not behind"
         assert (rollout.extras["log_prob"][:-1] < 0).all(), "the worker has not completed its rollout"
         return super().learn(rollout, group)
