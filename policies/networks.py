@@ -1,228 +1,23 @@
-"""Networks for any observation space: an encoder for each leaf, a trunk, an optional recurrent layer, and two heads."""
+"""Actor-critic networks: an encoder, a trunk with an optional recurrent layer, and two heads."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.common.errors import ConfigError
+from arena.policies.encoders import ACTIVATIONS, SQRT_2, Encoder, is_image, leaf_spaces, linear
 from arena.policies.recurrent import GRU, LSTM, Recurrent
-from arena.policies.settings import EncoderSettings, NetworkSettings
+from arena.policies.settings import NetworkSettings
 
-SQRT_2 = math.sqrt(2)
-NATURE_SIDE = 64  # below it, the convolutions of the Nature DQN paper leave less than 4 x 4 cells of an image
-SMALL_SIDE = 20  # smallest image that the same network with half its first kernel and stride can read
-IMAGE_SIDE = 8  # below it, an image is a short vector
 VALUE_GRADIENT = 0.1
 """Share of the value's gradient in a common trunk, on vectors.
 
 The whole is many times the policy's where returns exceed one: CartPole then ends at 200 to 260 of 500, with a tenth or
 a hundredth at 490 to 500 (benchmarks/NOTES.md).
 """
-
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "elu": nn.ELU,
-    "silu": nn.SiLU,
-    "gelu": nn.GELU,
-}
-
-
-class _Tanh(torch.autograd.Function):
-    """tanh(x) = 2 sigmoid(2x) - 1, which torch computes several times faster on a CPU than its own tanh."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        y = torch.sigmoid(x + x).mul_(2).sub_(1)
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        (y,) = ctx.saved_tensors
-        return torch.addcmul(gradient, gradient, y * y, value=-1)
-
-
-class Tanh(nn.Module):
-    """The hyperbolic tangent."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return tanh of ``x``, elementwise."""
-        return _Tanh.apply(x)
-
-
-ACTIVATIONS["tanh"] = Tanh
-
-
-def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
-    """Return a linear layer with orthogonal weights (Saxe et al., 2014) and zero biases."""
-    return orthogonal(nn.Linear(inputs, outputs), gain)
-
-
-def orthogonal(layer: Any, gain: float) -> Any:
-    """Initialise a layer's weight to an orthogonal matrix times ``gain`` and its bias to zeros; return the layer."""
-    nn.init.orthogonal_(layer.weight, gain)
-    nn.init.zeros_(layer.bias)
-    return layer
-
-
-class Vector(nn.Module):
-    """Encoder of any Box, flattened to floats; uint8 is scaled to [0, 1]."""
-
-    def __init__(self, space: gym_spaces.Box | gym_spaces.MultiBinary) -> None:
-        """Read the shape from the space."""
-        super().__init__()
-        self.width = math.prod(space.shape)
-        self.scale = _byte_scale(space)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """``[N, ...] -> [N, width]``."""
-        x = x.flatten(1).float()
-        return x if self.scale is None else x * self.scale
-
-
-class OneHot(nn.Module):
-    """Encoder of Discrete and MultiDiscrete: concatenated one-hot vectors."""
-
-    column: torch.Tensor
-    value: torch.Tensor
-
-    def __init__(self, space: gym_spaces.Discrete | gym_spaces.MultiDiscrete) -> None:
-        """Read the sizes from the space."""
-        super().__init__()
-        sizes = np.atleast_1d(space.n if isinstance(space, gym_spaces.Discrete) else space.nvec.ravel()).astype(int)
-        self.width = int(sizes.sum())
-        # Element j of the vector is 1 where number column[j] of the observation equals value[j].
-        column = np.repeat(np.arange(len(sizes)), sizes)
-        value = np.concatenate([np.arange(size) for size in sizes]) + np.repeat(np.ravel(space.start), sizes)
-        self.register_buffer("column", torch.from_numpy(column), persistent=False)
-        self.register_buffer("value", torch.from_numpy(value), persistent=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """``[N, ...] -> [N, width]``."""
-        return torch.eq(x.reshape(x.shape[0], -1)[:, self.column], self.value).float()
-
-
-class Convolution(nn.Module):
-    """Encoder of images: the network of Mnih et al. (Nature, 2015), or a smaller one for smaller images.
-
-    Axes may be (height, width), channels first or channels last (whichever end is shorter), and any of them with
-    stacked frames before them, which become channels.
-    """
-
-    def __init__(self, space: gym_spaces.Box, features: int) -> None:
-        """Choose layers by the size of the image."""
-        super().__init__()
-        self.scale = _byte_scale(space)
-        self.order, channels, height, width = _image_axes(space.shape)
-        # Filters, kernel, stride, padding.
-        layers = [(32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0)]
-        if min(height, width) < SMALL_SIDE:
-            layers = [(32, 3, 1, 1), (64, 3, 2, 1)]
-        elif min(height, width) < NATURE_SIDE:
-            layers = [(16, 4, 2, 0), (32, 4, 2, 0), (32, 3, 1, 0)]
-        modules: list[nn.Module] = []
-        for filters, kernel, stride, padding in layers:
-            modules += [orthogonal(nn.Conv2d(channels, filters, kernel, stride, padding), SQRT_2), nn.ReLU()]
-            height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
-            channels = filters
-        modules += [nn.Flatten(), linear(channels * height * width, features, SQRT_2), nn.ReLU()]
-        self.layers = nn.Sequential(*modules)
-        self.width = features
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """``[N, ...] -> [N, width]``."""
-        if x.dim() == 3:
-            x = x.unsqueeze(1)
-        x = x.permute(0, *self.order)
-        if x.dim() == 5:
-            x = x.flatten(1, 2)
-        x = x.float()
-        return self.layers(x if self.scale is None else x * self.scale)
-
-
-def _byte_scale(space: gym_spaces.Space) -> float | None:
-    return (
-        1 / 255 if space.dtype == np.uint8 and isinstance(space, gym_spaces.Box) and space.high.max() == 255 else None
-    )
-
-
-def _image_axes(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]:
-    """Return the permutation that puts channels first (behind the batch axis), and channels, height and width."""
-    if len(shape) == 2:
-        return (1, 2, 3), 1, *shape
-    stack = 1 if len(shape) == 3 else shape[0]
-    image = shape[-3:]
-    first = len(shape) - 2  # index of the image's first axis, counting the batch axis
-    before = tuple(range(1, first))
-    if image[0] < image[2]:
-        return (*before, first, first + 1, first + 2), stack * image[0], image[1], image[2]
-    return (*before, first + 2, first, first + 1), stack * image[2], image[0], image[1]
-
-
-def is_image(space: gym_spaces.Space, encoder: str) -> bool:
-    """Return whether a leaf of the observation is encoded by a convolution."""
-    if encoder == "mlp" or not isinstance(space, gym_spaces.Box) or len(space.shape) not in (2, 3, 4):
-        return False
-    _, _, height, width = _image_axes(space.shape)
-    # Two axes of floats are treated as a stack of vectors, unless both are long.
-    side = SMALL_SIDE if len(space.shape) == 2 and space.dtype != np.uint8 else IMAGE_SIDE
-    return encoder == "cnn" or min(height, width) >= side
-
-
-class Encoder(nn.Module):
-    """Encoder of an observation: one encoder for each leaf of a nested space, with concatenated features."""
-
-    def __init__(self, space: gym_spaces.Space, settings: EncoderSettings) -> None:
-        """Build an encoder for each leaf, in the order of the space."""
-        super().__init__()
-        self.paths = leaf_paths(space)
-        encoders = [_leaf_encoder(leaf, settings) for leaf in leaf_spaces(space)]
-        self.leaves = nn.ModuleList(encoders)
-        self.width = sum(encoder.width for encoder in encoders)
-
-    def forward(self, observations: Any) -> torch.Tensor:
-        """A tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, width]``."""
-        features = [leaf(_at(observations, path)) for leaf, path in zip(self.leaves, self.paths, strict=True)]
-        return features[0] if len(features) == 1 else torch.cat(features, -1)
-
-
-def _leaf_encoder(space: gym_spaces.Space, settings: EncoderSettings) -> Vector | OneHot | Convolution:
-    if is_image(space, settings.encoder):
-        assert isinstance(space, gym_spaces.Box)
-        return Convolution(space, settings.image_features)
-    if isinstance(space, (gym_spaces.Box, gym_spaces.MultiBinary)):
-        return Vector(space)
-    if isinstance(space, (gym_spaces.Discrete, gym_spaces.MultiDiscrete)):
-        return OneHot(space)
-    raise ConfigError(
-        f"this policy cannot read observations of {space}; expected Box, Discrete, MultiDiscrete, MultiBinary, or "
-        f"Dict and Tuple of them"
-    )
-
-
-def leaf_paths(space: gym_spaces.Space, path: tuple = ()) -> list[tuple]:
-    """Return the keys and indices that lead to each leaf of a nested space."""
-    if isinstance(space, gym_spaces.Dict):
-        return [leaf for key, sub in space.spaces.items() for leaf in leaf_paths(sub, (*path, key))]
-    if isinstance(space, gym_spaces.Tuple):
-        return [leaf for index, sub in enumerate(space.spaces) for leaf in leaf_paths(sub, (*path, index))]
-    return [path]
-
-
-def leaf_spaces(space: gym_spaces.Space) -> list[gym_spaces.Space]:
-    """Return the leaves of a nested space, in the order of ``leaf_paths``."""
-    return [_at(space, path) for path in leaf_paths(space)]
-
-
-def _at(tree: Any, path: tuple) -> Any:
-    for key in path:
-        tree = tree[key]
-    return tree
 
 
 class NetworkOutput(NamedTuple):

@@ -15,10 +15,11 @@ from arena.experience.rollout import Rollout
 from arena.policies.compiled.adam import FlatAdam, l2_norm
 from arena.policies.compiled.kernels import sum_of
 from arena.policies.distributions import Categorical, distribution
+from arena.policies.encoders import is_image, leaf_spaces
 from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
-from arena.policies.networks import ActorCritic, copy_tensors, is_image, leaf_spaces
+from arena.policies.networks import ActorCritic, copy_tensors
 from arena.policies.ppo_loss import LOSSES, Batch
 from arena.policies.ppo_paths import CompiledPath, Path, TorchPath, flat
 from arena.policies.returns import advantages

@@ -14,8 +14,8 @@ from stable_baselines3.common.vec_env import VecEnv, VecMonitor
 from torch import nn
 
 from arena.common.errors import ConfigError
+from arena.policies.encoders import is_image
 from arena.policies.loader import explain
-from arena.policies.networks import is_image
 from arena.policies.settings import StableBaselines3Settings
 
 

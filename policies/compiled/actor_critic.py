@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from arena.policies.compiled.layers import LINEAR, OBSERVATIONS, RELU, TANH, backward, forward
-from arena.policies.networks import ActorCritic, Tanh, Trunk, Vector
+from arena.policies.encoders import Tanh, Vector
+from arena.policies.networks import ActorCritic, Trunk
 
 KNOWN = {Tanh: TANH, nn.ReLU: RELU}
 """Activations that are compiled."""

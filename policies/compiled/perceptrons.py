@@ -8,7 +8,7 @@ from torch import nn
 
 from arena.policies.compiled.actor_critic import KNOWN, Layer, Plan
 from arena.policies.compiled.layers import LINEAR, OBSERVATIONS, backward, backward_to_inputs, forward
-from arena.policies.networks import Encoder, Vector
+from arena.policies.encoders import Encoder, Vector
 
 
 class CompiledPerceptrons:

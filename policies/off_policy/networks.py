@@ -11,7 +11,7 @@ from torch import nn
 
 from arena.common.trees import nest
 from arena.experience.row_layout import FOLLOWING, OBSERVATION
-from arena.policies.networks import ACTIVATIONS, Encoder, is_image, leaf_spaces
+from arena.policies.encoders import ACTIVATIONS, Encoder, is_image, leaf_spaces
 from arena.policies.settings import EncoderSettings
 
 

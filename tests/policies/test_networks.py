@@ -10,7 +10,8 @@ from arena.common.errors import ConfigError
 from arena.common.trees import map_tree
 from arena.policies.compiled.actor_critic import CompiledActorCritic
 from arena.policies.compiled.adam import FlatAdam
-from arena.policies.networks import ActorCritic, Convolution, Encoder, Tanh, Vector, copy_tensors
+from arena.policies.encoders import Convolution, Encoder, Tanh, Vector
+from arena.policies.networks import ActorCritic, copy_tensors
 from arena.policies.recurrent import GRU, LSTM
 from arena.policies.settings import NetworkSettings
 from arena.tensors.gradients import FlatGradient
