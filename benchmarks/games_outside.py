@@ -220,7 +220,7 @@ def vanish(ticks: int, place: Path) -> None:
         return made[-1]
 
     horizon, places, path = 64, 32, place / "learned"
-    policy = {"use": f"{tally.__file__}:Tally", "settings": {"path": str(path), "horizon": horizon}}
+    policy = {"use": f"{tally.__file__}:PlayerResults", "settings": {"path": str(path), "horizon": horizon}}
     env = gateway(places, (tally.OBSERVATION, tally.ACTION), idle_timeout=0.5)
     run = Run(place, config_of("vanish", policy, env, 10**9))
     games = Games(run.url(), make, kill=0.0002, ticks=ticks)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from arena.common.errors import ConfigError
-from arena.common.seeding import derive_seed
+from arena.common.seeding import derive_seed, generator_state, new_generator, set_generator_state
 from arena.common.trees import even_slices, map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.experience.rollout import Rollout
@@ -16,7 +16,6 @@ from arena.policies.compiled.adam import FlatAdam, l2_norm
 from arena.policies.compiled.kernels import sum_of
 from arena.policies.distributions import Categorical, distribution
 from arena.policies.encoders import is_image, leaf_spaces
-from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import ActorCritic, copy_tensors

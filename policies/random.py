@@ -6,10 +6,10 @@ import numpy as np
 from gymnasium import spaces as gym_spaces
 
 from arena.common.errors import ConfigError
+from arena.common.seeding import generator_state, new_generator, set_generator_state
 from arena.common.trees import map_space
 from arena.envs.interface import EntitySpaces
 from arena.policies.action_spaces import check_mask, count_flags
-from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.interface import Decision, Reducer
 from arena.policies.settings import RandomSettings
 

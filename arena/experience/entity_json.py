@@ -1,4 +1,4 @@
-"""What an entity sees and does, as JSON."""
+"""Entities with their spaces as JSON."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from arena.envs.interface import EntitySpaces
 
 
 def entity_to_json(entity: EntitySpaces) -> dict[str, Any]:
-    """Return an entity's spaces as an object of JSON."""
+    """Return an entity's spaces as a JSON object."""
     return {
         "name": entity.name,
         "observation": space_to_json(entity.observation),
@@ -19,17 +19,17 @@ def entity_to_json(entity: EntitySpaces) -> dict[str, Any]:
     }
 
 
-def entity_from_json(found: Any) -> EntitySpaces:
-    """Return what ``entity_to_json`` has written.
+def entity_from_json(data: Any) -> EntitySpaces:
+    """Return the entity that ``entity_to_json`` has written.
 
     Raises:
       ConfigError: it is no such object.
     """
     try:
-        name, mask_size = str(found["name"]), int(found["mask_size"])
-        observation, action = found["observation"], found["action"]
+        name, mask_size = str(data["name"]), int(data["mask_size"])
+        observation, action = data["observation"], data["action"]
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"expected an entity's spaces as JSON, found {str(found)[:80]}") from error
+        raise ConfigError(f"expected an entity's spaces as JSON, found {str(data)[:80]}") from error
     return EntitySpaces(name, space_from_json(observation), space_from_json(action), mask_size)
 
 
@@ -37,7 +37,7 @@ def read_entity(path: Path) -> EntitySpaces:
     """Return an entity's spaces from a file.
 
     Raises:
-      ConfigError: it cannot be read, or holds something else.
+      ConfigError: the file cannot be read, or has another content.
     """
     try:
         return entity_from_json(json.loads(path.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""Turns each rollout into the minibatches that it pays for."""
+"""Minibatches from a replay buffer that is filled by rollouts."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -12,11 +12,11 @@ from arena.experience.rows import Transitions
 from arena.experience.update_ratio import UpdateRatio
 from arena.tensors.reducer import Reducer
 
-DRAWN_AT_ONCE = 1024  # gradient steps whose rows are drawn by one call
+DRAWN_AT_ONCE = 1024  # gradient steps with rows drawn in one call
 
 
 class FeedSettings(Protocol):
-    """The settings that say what is kept and how often it is learned from; see ``ReplaySettings``."""
+    """Settings of the replay buffer and the update ratio; see ``ReplaySettings``."""
 
     gamma: float
     n_step: int
@@ -30,8 +30,8 @@ class Minibatch(NamedTuple):
     """This worker's part of the rows of one gradient step.
 
     Attributes:
-      rows: ``[B]``, structured as ``Transitions`` says; valid until the next minibatch.
-      weights: ``[B]`` float32, how much each counts, at most about 1; None where all count the same.
+      rows: ``[B]``, structured as in ``Transitions``; valid until the next minibatch.
+      weights: ``[B]`` float32, importance weights of at most about 1; None for equal ones.
     """
 
     rows: np.ndarray
@@ -39,11 +39,12 @@ class Minibatch(NamedTuple):
 
 
 class ReplayFeed:
-    """The replay of one worker, filled from its rollouts and drawn from at the pace of its group.
+    """The replay buffer of one worker, filled from its rollouts and sampled at its group's update ratio.
 
     Attributes:
-      pace: how many transitions were collected, and how many gradient steps they have paid for.
-      weight_exponent: beta of the weights that make up for priorities: 0 for not at all, 1 for wholly.
+      pace: update ratio of the group.
+      weight_exponent: beta of the importance weights that correct for priorities: 0 for no correction, 1 for a full
+        one.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class ReplayFeed:
         random: np.random.Generator,
         priority: float | None = None,
     ) -> None:
-        """Prepare; see ``Transitions`` for the first three and ``Replay`` for priorities. ``random`` draws rows."""
+        """Create the buffer; see ``Transitions`` and ``Replay`` for the arguments. ``random`` samples rows."""
         self._settings, self._random, self._priority = settings, random, priority
         self._transitions = Transitions(spaces, extras, lanes=lanes, gamma=settings.gamma, n_step=settings.n_step)
         self.pace = UpdateRatio(ratio=settings.ratio, batch_size=settings.batch_size, warmup=settings.warmup)
@@ -67,13 +68,13 @@ class ReplayFeed:
         self.weight_exponent = 1.0
 
     def __len__(self) -> int:
-        """Return the rows that this worker holds."""
+        """Return the number of rows that this worker holds."""
         return 0 if self._replay is None else len(self._replay)
 
     def minibatches(self, rollout: Rollout, group: Reducer) -> Iterator[Minibatch]:
-        """Yield a minibatch for each gradient step that a rollout pays for: this worker's part of it.
+        """Yield a minibatch, this worker's part of it, for each gradient step of the rollout's update budget.
 
-        All workers get the same number of them, and one that holds no rows gets empty ones.
+        All workers get the same number of them; a worker without rows gets empty ones.
         """
         replay = self._replay_of(group)
         replay.append(self._transitions.rows(rollout))
@@ -94,21 +95,21 @@ class ReplayFeed:
                     yield Minibatch(self._batch, None)
 
     def _by_priority(self, replay: Replay, count: int, least_share: float) -> Minibatch:
-        """Draw rows by their priorities, with the weights that make up for it."""
+        """Sample rows by their priorities, with importance weights."""
         self._places = places = replay.draw_by_priority(count, self._random)
         replay.take(places, self._batch)
-        # (N P(i))^-beta over that of the group's least probable row: each worker draws as much, so that P differs from
-        # its own probabilities by the same factor everywhere.
+        # (N P(i))^-beta over that of the group's least probable row: each worker draws the same number, so that P
+        # differs from its own probabilities by a common factor.
         weights = (least_share / replay.shares(places)) ** self.weight_exponent
         return Minibatch(self._batch, weights.astype(np.float32))
 
     def set_errors(self, errors: np.ndarray) -> None:
-        """Take the errors ``[B]`` of the rows of the last minibatch: the greater, the more often they are drawn."""
+        """Set the TD errors ``[B]`` of the last minibatch's rows: rows with greater errors are sampled more often."""
         if self._replay is not None and self._replay.priorities is not None and len(errors):
             self._replay.set_errors(self._places, errors)
 
     def _replay_of(self, group: Reducer) -> Replay:
-        """Return this worker's replay: its part of the capacity, which is the group's."""
+        """Return this worker's replay buffer, created with its share of the group's capacity."""
         if self._replay is None:
             self._replay = Replay(self._transitions.dtype, -(-self._settings.capacity // group.size), self._priority)
             if self._stored:
@@ -121,5 +122,5 @@ class ReplayFeed:
         return dict(self._stored) if self._replay is None else self._replay.state()
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Load what ``state`` returned."""
+        """Load a state returned by ``state``."""
         self._stored, self._replay = dict(state), None

@@ -1,8 +1,8 @@
-"""Trajectories of lanes that go at their own pace: each fills a column of its own, and columns are learned from.
+"""Trajectories of lanes that advance independently: each lane fills a column of its own.
 
-A game outside acts when it asks, so that one lane may be ten actions ahead of another. Each lane therefore counts its
-own slots. A full column goes into the next free lane of a rollout. When there is enough to learn from, those that are
-not full go there, too: what waited until they are full would come from older weights than the rest.
+The entities of an external game act on request, so that one lane may be ten actions ahead of another. Each lane
+therefore counts its own time steps. A full column moves to the next free lane of a rollout. When there is enough for an
+update, partly filled columns move too: their transitions would otherwise come from older weights than the rest.
 """
 
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ from arena.experience.rollout import Decision, Rollout
 
 
 class LaneColumns:
-    """A column of T + 1 slots for each of L lanes.
+    """A column of T + 1 time steps for each of L lanes.
 
-    For each exchange and the lanes that take part in it: ``withdraw`` where the last action was never carried out, then
-    ``observe`` and ``decide``, and ``move_full``. What is in slot T of a full column is in slot 0 of the lane's next
-    one, with its decision, so that nothing is decided twice. Lanes that are never used touch no memory.
+    For each exchange and the lanes that take part in it: ``withdraw`` if the last action was not carried out, then
+    ``observe`` and ``decide``, and ``move_full``. Time step T of a full column is step 0 of the lane's next one, with
+    its decision, so that nothing is decided twice. Lanes that are never used touch no memory.
 
     Attributes:
       horizon: T.
-      slots: ``[L]``, the slot that each lane fills next; T + 1 where its column is full.
+      slots: ``[L]``, the time step that each lane fills next; T + 1 for a full column.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class LaneColumns:
         self._flags = {name: np.zeros(shape, bool) for name in ("over", "cut", "void", "acting", "starts")}
 
     def withdraw(self, lanes: np.ndarray, cut: np.ndarray) -> None:
-        """Take back the last action of some lanes: it was never carried out, and is not learned from.
+        """Remove the last action of some lanes, which was not carried out and is not learned from.
 
         Args:
           lanes: ``[N]``, their numbers.
-          cut: ``[N]`` bool, whether the episode ends there, truncated at the observation of that action; else the lane
-            acts again, and until then time passes as between two turns of a turn-based game.
+          cut: ``[N]`` bool, whether the episode is truncated at the observation of that action; otherwise the lane acts
+            again, and the time in between is that between two actions of a turn-based game.
         """
         there = self.slots[lanes] > 0
         lanes, cut = lanes[there], cut[there]
@@ -67,15 +67,15 @@ class LaneColumns:
         starts: np.ndarray,
         action_mask: np.ndarray | None = None,
     ) -> None:
-        """Store what has arrived in the next slot of some lanes; see ``Rollout.observe`` for what that means.
+        """Store what has arrived in the next time step of some lanes; see ``Rollout.observe`` for the meaning.
 
         Args:
           lanes: ``[N]``, their numbers, each once.
           observations: arrays ``[N, ...]``, nested like the observation space.
           earned: ``[N]`` float64.
-          over: ``[N]`` bool, where the episode was found terminated.
-          cut: ``[N]`` bool, where it was found truncated; the observation is then the final one.
-          void: ``[N]`` bool, where an accident has ended it.
+          over: ``[N]`` bool, whether the episode was reported terminated.
+          cut: ``[N]`` bool, whether it was reported truncated; the observation is then the final one.
+          void: ``[N]`` bool, whether a fault has ended it.
           acting: ``[N]`` bool.
           starts: ``[N]`` bool.
           action_mask: ``[N, mask_size]``, nonzero is allowed.
@@ -96,7 +96,7 @@ class LaneColumns:
         self.slots[lanes] += 1
 
     def decide(self, lanes: np.ndarray, decision: Decision) -> None:
-        """Store what the policy answered for the lanes that ``observe`` was called with."""
+        """Store the policy's decision for the lanes of the latest ``observe``."""
         where = lanes, self.slots[lanes] - 1
         put(self._actions, where, decision.actions)
         for name, value in decision.extras.items():
@@ -104,19 +104,19 @@ class LaneColumns:
 
     @property
     def filled(self) -> int:
-        """Slots that have ended in the columns that there are: what a rollout gets of them."""
+        """Number of finished time steps in all columns: the size of the rollout that they would fill."""
         return int(np.maximum(self.slots - 1, 0).sum())
 
     def move_full(self, rollout: Rollout, first: int) -> int:
         """Move full columns into the lanes of a rollout from ``first`` on, and begin the next columns.
 
         Returns:
-          How many were moved: as many as are full, or as there is room for.
+          The number of moved columns: those that are full, or for which there are lanes.
         """
         return self._move(np.flatnonzero(self.slots > self.horizon), rollout, first)
 
     def move_all(self, rollout: Rollout, first: int) -> int:
-        """Do the same with all columns in which a slot has ended, full or not."""
+        """Move all columns with a finished time step, full or not; otherwise like ``move_full``."""
         return self._move(np.flatnonzero(self.slots > 1), rollout, first)
 
     def _move(self, lanes: np.ndarray, rollout: Rollout, first: int) -> int:
@@ -136,7 +136,7 @@ class LaneColumns:
         return len(lanes)
 
     def _begin(self, lane: int, last: int) -> None:
-        """Begin a lane's next column with what the last slot of this one holds."""
+        """Begin a lane's next column with the last time step of this one."""
 
         def repeat(array: np.ndarray) -> None:
             array[lane, 0] = array[lane, last]

@@ -1,4 +1,4 @@
-"""What a worker collected between two updates: preallocated arrays with leading axes ``[T, L]``, slots and lanes."""
+"""Rollouts: the experience of a worker between two updates, in preallocated arrays ``[T, L]``, time steps and lanes."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,12 +13,12 @@ from arena.tensors.numba_jit import compiled
 NO_SLOT = -1
 HEADER_WORDS = 8
 SEQUENCE, VERSION, TAKEN, WAITED, SPENT = range(5)
-"""Words of the header of a rollout that travels: its number, the version of the weights that acted, the transition
-steps in it; nanoseconds for which its worker has waited for weights, and those that the rollout took in all."""
+"""Words of the header of a rollout that is sent: its number, the version of the weights that acted, its transition
+steps; nanoseconds that its worker waited for weights, and nanoseconds from begin to end."""
 
 
 class Decision(NamedTuple):
-    """What a policy decided for N lanes.
+    """Decision of a policy for N lanes.
 
     Attributes:
       actions: array ``[N, ...]`` in the action space's dtype, or a nested dict or tuple of such arrays.
@@ -30,38 +30,38 @@ class Decision(NamedTuple):
 
 
 class Rollout:
-    """T slots of L lanes. A slot is one exchange with the environment process, a lane one entity in one copy.
+    """T time steps of L lanes. A step is one exchange with the environment process, a lane one entity in one copy.
 
-    For each batch (a slice of lanes) and slot, the collector calls ``observe`` with the record that arrived and
-    ``decide`` with the answer; at slot T ``observe`` and then ``finish``. When all lanes have finished, the policy
-    learns, ``begin`` makes slot T the first of the next rollout, and slot 0 is decided without being observed again.
+    For each batch (a slice of lanes) and step, the collector calls ``observe`` with the observation message and
+    ``decide`` with the decision; at step T ``observe`` and then ``finish``. When all lanes have finished, the policy
+    learns, ``begin`` makes step T the first of the next rollout, and step 0 is decided without being observed again.
 
-    A transition begins in a slot where its lane acts and ends in the slot that brings its outcome: the next one, or in
-    turn-based games the one where the entity acts again or is done. One that has not ended by slot T does not count.
+    A transition begins in a step in which its lane acts and ends in the step with its outcome: the next one, or in
+    turn-based games the one in which the entity acts again or is done. One that has not ended by step T does not count.
 
-    All arrays are views of one buffer, so that a rollout travels from a worker to a learner as it is.
+    All arrays are views of one buffer, so that a rollout can be sent from a worker to a learner as it is.
 
     Attributes:
       horizon: T.
       lanes: L.
-      buffer: the bytes.
-      header: int64 [8], for one that travels, see ``SEQUENCE`` and those beside it.
+      buffer: the bytes of all arrays.
+      header: int64 [8], used if it is sent, see ``SEQUENCE`` and the indices after it.
       observations: array ``[T + 1, L, ...]``, or a nested dict or tuple of them.
-      action_mask: ``[T + 1, L, mask_size]`` int8, or None where the entity has no mask.
-      acting: ``[T + 1, L]`` bool, where the action counts.
-      starts: ``[T + 1, L]`` bool, where the observation is the first of an episode.
+      action_mask: ``[T + 1, L, mask_size]`` int8, or None if the entity has no mask.
+      acting: ``[T + 1, L]`` bool, whether the action counts.
+      starts: ``[T + 1, L]`` bool, whether the observation is the first of an episode.
       actions: array ``[T + 1, L, ...]``, or a nested dict or tuple of them.
-      extras: what the policy left for ``learn``, by name: ``[T + 1, L, ...]``.
+      extras: arrays of the policy for ``learn``, by name: ``[T + 1, L, ...]``.
       rewards: ``[T, L]`` float32, stored where the transition began, like the next four.
-      terminated: ``[T, L]`` bool, the episode ended by its rules: nothing follows.
-      truncated: ``[T, L]`` bool, the episode was cut: the value of the final observation is what would have followed.
+      terminated: ``[T, L]`` bool, the episode ended by its rules: the value of what follows is 0.
+      truncated: ``[T, L]`` bool, the episode was truncated: the value of the final observation is that of what follows.
       valid: ``[T, L]`` bool, a whole transition that counts for learning.
-      next_slot: ``[T, L]`` intp, the slot of the observation that follows the transition, at most T.
-      earned: ``[T + 1, L]`` float64, the reward that arrived in each slot, like the next three: these and ``acting``
-        and ``starts`` are what transitions are made of.
-      over: ``[T + 1, L]`` bool, where an episode was found terminated.
-      cut: ``[T + 1, L]`` bool, where it was found truncated.
-      void: ``[T + 1, L]`` bool, where an accident has ended it.
+      next_slot: ``[T, L]`` intp, the time step of the observation that follows the transition, at most T.
+      earned: ``[T + 1, L]`` float64, the reward that arrived in each step, like the next three: transitions are built
+        from these and from ``acting`` and ``starts``.
+      over: ``[T + 1, L]`` bool, whether an episode was reported terminated.
+      cut: ``[T + 1, L]`` bool, whether it was reported truncated.
+      void: ``[T + 1, L]`` bool, whether a fault has ended it.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class Rollout:
         lanes: int,
         memory: np.ndarray | None = None,
     ) -> None:
-        """Lay everything out.
+        """Lay out all arrays.
 
         Args:
-          spaces: what the entity in each lane sees and does.
+          spaces: spaces of the entity in each lane.
           extras: ``Policy.extras``.
           horizon: ``Policy.horizon``, at least 1.
-          lanes: copies times entities of this worker.
-          memory: where to: zero bytes, aligned, as many as ``buffer`` of another one has; None allocates.
+          lanes: number of lanes of this worker: copies times entities.
+          memory: aligned, zeroed bytes, as many as the ``buffer`` of an equal rollout has; None allocates.
         """
         self.horizon = horizon
         self.lanes = lanes
@@ -115,14 +115,14 @@ class Rollout:
         self.next_slot = arrays[next_slot]
         self._following = np.arange(1, horizon + 1)[:, None]
         self._arrived = self.earned, self.over, self.cut, self.void, self.acting, self.starts
-        self._rows: dict[int, list[tuple[np.ndarray, ...]]] = {}  # of these, by a batch's first lane: views by slot
+        self._rows: dict[int, list[tuple[np.ndarray, ...]]] = {}  # views by time step, by a batch's first lane
         self.begin()
 
     def begin(self, last: "Rollout | None" = None) -> None:
-        """Start the next rollout: what was observed in slot T is now in slot 0. Nothing is allocated.
+        """Start the next rollout with the observations of step T in step 0. Nothing is allocated.
 
         Args:
-          last: the rollout before it, of the same lanes; None where this one is to be filled again.
+          last: the rollout before it, of the same lanes; None to fill this one again.
         """
         last = self if last is None else last
         for array, before in zip(self._seen(), last._seen(), strict=True):
@@ -132,18 +132,18 @@ class Rollout:
         self.next_slot[:] = self._following
 
     def _seen(self) -> list[np.ndarray]:
-        """Return what is known of a slot before anything is decided in it."""
+        """Return the arrays that hold a time step before a decision."""
         masks = [] if self.action_mask is None else [self.action_mask]
         return [*tree_leaves(self.observations), self.acting, self.starts, *masks]
 
     def take_lanes(self, other: "Rollout", first: int) -> None:
-        """Copy another rollout of the same length, all of its lanes, into the lanes from ``first`` on."""
+        """Copy all lanes of another rollout of the same length into the lanes from ``first`` on."""
         if other.lanes == self.lanes:
             self.buffer[:] = other.buffer
             return
         lanes = slice(first, first + other.lanes)
-        for mine, its in zip(self._arrays, other._arrays, strict=True):
-            mine[:, lanes] = its
+        for target, source in zip(self._arrays, other._arrays, strict=True):
+            target[:, lanes] = source
 
     def observe(
         self,
@@ -158,22 +158,22 @@ class Rollout:
         action_mask: np.ndarray | None = None,
         void: np.ndarray | None = None,
     ) -> None:
-        """Store the record that arrived for N lanes: what they see in ``slot``, and what came of their last action.
+        """Store the observation message for N lanes: observations of step ``slot``, and outcomes of their last actions.
 
-        That of slot T completes their transitions.
+        That of step T completes their transitions.
 
         Args:
-          slot: 0 (in the very first rollout only) to T.
-          lanes: which lanes these are.
+          slot: time step, 0 (in the very first rollout only) to T.
+          lanes: indices of the lanes.
           observations: arrays ``[N, ...]``, nested like the observation space.
-          rewards: ``[N]`` float64, what each lane collected.
+          rewards: ``[N]`` float64, reward of each lane.
           terminated: ``[N]`` bool.
           truncated: ``[N]`` bool.
           acting: ``[N]`` bool, whether the lane's next action counts.
-          starts: ``[N]`` bool, whether an episode begins here; a transition that was still open is dropped.
+          starts: ``[N]`` bool, whether an episode begins here; an open transition is dropped.
           action_mask: ``[N, mask_size]``, nonzero is allowed.
-          void: ``[N]`` bool, where an accident (the copy crashed) ended the episode: what this rollout holds of it is
-            not learned from. None for nowhere.
+          void: ``[N]`` bool, whether a fault (the copy crashed) ended the episode: its transitions in this rollout are
+            not learned from. None for no lane.
         """
         put(self.observations, (slot, lanes), observations)
         if self.action_mask is not None and action_mask is not None:
@@ -190,22 +190,22 @@ class Rollout:
         acts[...] = acting
         begins[...] = starts
         if slot == self.horizon:
-            self._settle(lanes.start, lanes.start + len(rewards))
+            self._build_transitions(lanes.start, lanes.start + len(rewards))
 
     def decide(self, slot: int, lanes: slice, decision: Decision) -> None:
-        """Store what the policy answered to the observations of ``slot``, 0 to T - 1."""
+        """Store the policy's decision on the observations of step ``slot``, 0 to T - 1."""
         put(self.actions, (slot, lanes), decision.actions)
         for name, value in decision.extras.items():
             self.extras[name][slot, lanes] = value
 
     def finish(self, lanes: slice, values: np.ndarray) -> None:
-        """Store the values ``[N]`` of the observations of slot T (``Policy.bootstrap``)."""
+        """Store the values ``[N]`` of the observations of step T (``Policy.bootstrap``)."""
         self.extras["value"][self.horizon, lanes] = values
 
-    # Columns of lanes that go at their own pace (``arena.experience.lanes``), instead of all of the above
+    # Columns of lanes that advance independently (``arena.experience.lanes``), instead of all of the above
 
     def clear(self) -> None:
-        """Leave no transition in any lane."""
+        """Remove the transitions of all lanes."""
         for array in (self.acting, self.starts, self.over, self.cut, self.void):
             array.fill(False)
         for array in (self.earned, self.rewards, self.terminated, self.truncated, self.valid):
@@ -227,13 +227,13 @@ class Rollout:
         acting: np.ndarray,
         starts: np.ndarray,
     ) -> None:
-        """Take what a lane has collected, all arrays ``[N, ...]`` with N of 2 to T + 1, and make transitions of it.
+        """Store what a lane has collected, arrays ``[N, ...]`` with N of 2 to T + 1, and build its transitions.
 
-        The column is closed: an episode that goes on is cut in its last slot, whose value stands for what follows,
-        since the lane of the next rollout is another one's.
+        The column ends there: an unfinished episode is cut in its last step, and its value stands for what follows,
+        since the lane belongs to another column in the next rollout.
 
         Args:
-          lane: where it goes; it has been cleared.
+          lane: index of the target lane, which has been cleared.
           observations: see the attributes of the class, like all that follow.
           actions: see there.
           action_mask: see there.
@@ -256,11 +256,11 @@ class Rollout:
         for array, values in zip(self._arrived, (earned, over, cut, void, acting, starts), strict=True):
             array[where] = values
         self.cut[slots - 1, lane] |= not over[-1]
-        self.acting[slots - 1, lane] &= slots > self.horizon  # what it does is in the next column
-        self._settle(lane, lane + 1)
+        self.acting[slots - 1, lane] &= slots > self.horizon  # its action belongs to the next column
+        self._build_transitions(lane, lane + 1)
 
-    def _settle(self, first: int, end: int) -> None:
-        """Make the transitions of the lanes from ``first`` to before ``end``."""
+    def _build_transitions(self, first: int, end: int) -> None:
+        """Build the transitions of the lanes ``first`` to ``end`` (exclusive)."""
         _transitions(
             first, end, *self._arrived, self.rewards, self.terminated, self.truncated, self.valid, self.next_slot
         )
@@ -285,14 +285,14 @@ def _transitions(
     valid: np.ndarray,
     next_slot: np.ndarray,
 ) -> None:
-    """Make the transitions of the lanes from ``first`` to before ``end`` of what arrived in all slots.
+    """Build the transitions of the lanes ``first`` to ``end`` (exclusive) from the arrays of all steps.
 
-    See ``Rollout.observe`` for what arrived, and its attributes for what becomes of it.
+    For inputs see ``Rollout.observe``, for outputs the attributes of ``Rollout``.
     """
     for lane in range(first, end):
-        began, collected = 0 if acting[0, lane] else NO_SLOT, 0.0  # of the transition that is still open
+        began, collected = 0 if acting[0, lane] else NO_SLOT, 0.0  # start and return of the open transition
         for slot in range(1, len(acting)):
-            if starts[slot, lane]:  # one that was still open is dropped
+            if starts[slot, lane]:  # an open transition is dropped
                 began = NO_SLOT
             if began != NO_SLOT:
                 collected += earned[slot, lane]

@@ -1,4 +1,4 @@
-"""What a row of a replay consists of; without Numba, so that a plan can say how much memory a replay takes."""
+"""Layout of a row of a replay buffer; without Numba, so that a plan can compute a buffer's size."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from arena.common.trees import leaf_dtype, leaf_shape, map_space, tree_leaves
 from arena.envs.interface import EntitySpaces
 
 OBSERVATION, FOLLOWING = "observation.", "next."
-"""In front of a leaf's number: the columns of what was seen before the action, and of what was seen afterwards."""
+"""Prefixes of the columns of observations before the action, and after it."""
 
 
 def row_dtype(spaces: EntitySpaces, extras: Mapping[str, tuple[tuple[int, ...], Any]]) -> np.dtype:

@@ -1,4 +1,4 @@
-"""Rows for a replay, made of rollouts in their order: what is open at the end of one is completed by the next."""
+"""Rows for a replay buffer from consecutive rollouts: transitions open at the end of one are completed by the next."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,20 +13,21 @@ from arena.tensors.numba_jit import compiled
 
 
 class Transitions:
-    """Turns the slots of a rollout into rows, each a transition over at most ``n_step`` actions of one lane.
+    """Converts rollouts to rows, each a transition over at most ``n_step`` actions of one lane.
 
-    Slot T of a rollout is slot 0 of the next one and is read once. Where an episode is left without an end (the copy
-    crashed, the match began anew) its transitions that are still open are dropped. So nothing of this goes into
-    checkpoints: episodes begin anew after a resume.
+    Step T of a rollout is step 0 of the next one and is read once. If an episode is left without an end (the copy
+    crashed, the match restarted), its open transitions are dropped. So none of this is part of checkpoints: episodes
+    start over after a resume.
 
-    Columns of a row: ``observation.0``, ... (a column for each leaf of the observation space, in order), what the
-    policy left by the names of its ``extras``, ``reward``, ``discount``, ``next.0``, ... and, where the entity has a
-    mask, ``next_mask``. With r_i the reward that was collected after action i and m the actions that the row spans::
+    Columns of a row: ``observation.0``, ... (a column for each leaf of the observation space, in order), the policy's
+    ``extras`` by name, ``reward``, ``discount``, ``next.0``, ... and, if the entity has a mask, ``next_mask``. With r_i
+    the reward of action i and m the number of actions that the row spans::
 
         reward = r_0 + gamma * r_1 + ... + gamma^(m - 1) * r_(m - 1)
-        discount = gamma^m, or 0 where the episode has terminated: nothing follows
+        discount = gamma^m, or 0 if the episode has terminated
 
-    A row that was truncated spans fewer actions and keeps the discount, since its ``next`` is the final observation.
+    The row of a truncated episode may span fewer actions and keeps the discount, since its ``next`` is the final
+    observation.
 
     Attributes:
       dtype: of a row, structured.
@@ -41,21 +42,21 @@ class Transitions:
         gamma: float,
         n_step: int = 1,
     ) -> None:
-        """Have room for what is open.
+        """Allocate the buffers of open transitions.
 
         Args:
-          spaces: what the entity in each lane sees and does.
+          spaces: spaces of the entity in each lane.
           extras: ``Policy.extras``.
-          lanes: of the rollouts.
+          lanes: number of lanes of the rollouts.
           gamma: discount of each action.
-          n_step: actions that a row spans where the episode does not end before.
+          n_step: number of actions that a row spans unless the episode ends before.
         """
         self.dtype = row_dtype(spaces, extras)
         self._extras = tuple(extras)
         self._leaves = range(sum(name.startswith(OBSERVATION) for name in self.dtype.names or ()))
         self._powers = float(gamma) ** np.arange(n_step + 1)
-        # What is open in each lane, oldest first: where its beginning lies, and the reward so far. A beginning is in a
-        # slot of the present rollout, or (-1 and below) in a place of ``_carried``.
+        # Open transitions of each lane, oldest first: location of the first step, and the reward so far. The location
+        # is a time step of the current rollout, or (-1 and below) a place of ``_carried``.
         self._open = np.zeros(lanes, np.int64)
         self._began = np.zeros((lanes, n_step), np.int64)
         self._collected = np.zeros((lanes, n_step), np.float64)
@@ -63,7 +64,7 @@ class Transitions:
         self._room = np.empty((3, 0), np.int64), np.empty((2, 0), np.float32)
 
     def rows(self, rollout: Rollout) -> np.ndarray:
-        """Return the rows ``[N]`` that end in a rollout, lane by lane; what is still open is kept for the next one."""
+        """Return the rows ``[N]`` that end in a rollout, lane by lane; keep open transitions for the next one."""
         most = self._began.size + rollout.horizon * rollout.lanes
         if self._room[0].shape[1] < most:
             self._room = np.empty((3, most), np.int64), np.empty((2, most), np.float32)
@@ -98,7 +99,7 @@ class Transitions:
         return rows
 
     def _fill_first_steps(self, rows: np.ndarray, rollout: Rollout, began: np.ndarray, lane: np.ndarray) -> None:
-        """Write what was seen and left when some transitions began."""
+        """Write the observations and extras of the steps in which transitions began."""
         fresh = slice(None) if not began.size or began.min() >= 0 else np.flatnonzero(began >= 0)
         leaves = tree_leaves(rollout.observations)
         for number in self._leaves:
@@ -112,13 +113,13 @@ class Transitions:
                 rows[name][old] = carried[name]
 
     def _carry(self, rollout: Rollout) -> None:
-        """Keep the beginnings of what is open: the rollout will be overwritten."""
+        """Keep the first steps of open transitions: the rollout will be overwritten."""
         lane, place = np.nonzero(np.arange(self._began.shape[1]) < self._open[:, None])
         if not len(lane):
             return
-        kept = np.zeros(len(lane), self.dtype)
-        self._fill_first_steps(kept, rollout, self._began[lane, place], lane)
-        self._carried[lane, place] = kept
+        first_steps = np.zeros(len(lane), self.dtype)
+        self._fill_first_steps(first_steps, rollout, self._began[lane, place], lane)
+        self._carried[lane, place] = first_steps
         self._began[lane, place] = -1 - place
 
 
@@ -144,10 +145,10 @@ def _ends(
     row_reward: np.ndarray,
     row_discount: np.ndarray,
 ) -> int:
-    """Write the transitions that end in the slots 1 to T, and return how many these are.
+    """Write the transitions that end in the steps 1 to T, and return their number.
 
-    ``powers`` are those of gamma, from 0 to n; the next six are what arrived, see ``Rollout``; ``opened`` to
-    ``collected`` what is open, see ``Transitions``; the rest is written: where each transition began and ended.
+    ``powers`` are those of gamma, from 0 to n; the next six are arrays of ``Rollout``; ``opened`` to ``collected`` hold
+    the open transitions, see ``Transitions``; the rest is written: the steps in which each transition began and ended.
     """
     n, count = len(powers) - 1, 0
     for lane in range(acting.shape[1]):

@@ -1,4 +1,4 @@
-"""Observations that were really made, kept so that a policy can be compared with what was made of it."""
+"""Samples of real observations, against which exported or served policies are checked."""
 
 from collections import deque
 from pathlib import Path
@@ -11,21 +11,21 @@ from arena.common.trees import Tree, leaf_names, map_tree, named_leaves, nest, t
 from arena.envs.interface import EntitySpaces
 from arena.tensors.weights import read_tensors, write_tensors
 
-if TYPE_CHECKING:  # it brings Numba along
+if TYPE_CHECKING:  # imports Numba
     from arena.experience.rollout import Rollout
 
 LARGEST = 8 * 2**20  # bytes of a sample
-ENOUGH = 256  # observations that are kept of rollouts that are shorter
+ENOUGH = 256  # number of observations kept if rollouts are shorter
 MASK, START = "action_mask", "start"
 
 
 class ObservationSample(NamedTuple):
-    """T slots of L lanes, in sequence, so that a memory can be compared, too.
+    """T consecutive time steps of L lanes, so that recurrent policies can be compared, too.
 
     Attributes:
       observations: arrays ``[T, L, ...]``, nested as the space.
       action_mask: ``[T, L, flags]`` int8, nonzero is allowed; None without masks.
-      starts: ``[T, L]`` bool, where an episode starts; all begin in the first slot, since nothing before it is known.
+      starts: ``[T, L]`` bool, episode starts; the first step counts as one, since its predecessors are unknown.
     """
 
     observations: Tree
@@ -34,11 +34,11 @@ class ObservationSample(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many observations."""
+        """Number of observations."""
         return int(self.starts.size)
 
     def flat(self) -> "ObservationSample":
-        """Return the same as one slot of all lanes: for what has no memory."""
+        """Return the same as one time step of all lanes: for feed-forward policies."""
 
         def one_slot(array: np.ndarray) -> np.ndarray:
             return array.reshape(1, -1, *array.shape[2:])
@@ -47,7 +47,7 @@ class ObservationSample(NamedTuple):
         return ObservationSample(map_tree(one_slot, self.observations), mask, one_slot(self.starts))
 
     def first_lanes(self, lanes: int) -> "ObservationSample":
-        """Return the first lanes alone."""
+        """Return a sample of the first lanes only."""
         mask = None if self.action_mask is None else self.action_mask[:, :lanes]
         return ObservationSample(
             map_tree(lambda leaf: leaf[:, :lanes], self.observations), mask, self.starts[:, :lanes]
@@ -56,40 +56,40 @@ class ObservationSample(NamedTuple):
     def tensors(self) -> dict[str, np.ndarray]:
         """Return named arrays: ``observation`` or ``observation.key``, ``action_mask``, ``start``."""
         names = leaf_names(self.observations, "observation")
-        found = dict(zip(names, tree_leaves(self.observations), strict=True))
+        arrays = dict(zip(names, tree_leaves(self.observations), strict=True))
         if self.action_mask is not None:
-            found[MASK] = self.action_mask
-        return {**found, START: self.starts}
+            arrays[MASK] = self.action_mask
+        return {**arrays, START: self.starts}
 
     def write(self, path: Path) -> None:
-        """Write it to a safetensors file, whole or not at all.
+        """Write the sample to a safetensors file, whole or not at all.
 
         Raises:
-          OSError: the disk is full or refuses.
+          OSError: the disk is full or the write fails.
         """
         write_tensors(path, self.tensors())
 
 
 def sample_of(tensors: dict[str, np.ndarray], spaces: EntitySpaces, place: object) -> ObservationSample:
-    """Return the sample that ``tensors`` has named.
+    """Return the sample contained in named tensors.
 
     Args:
-      tensors: named arrays, others beside them.
-      spaces: of the entity.
-      place: where they come from, for messages.
+      tensors: named arrays, possibly with others.
+      spaces: spaces of the entity.
+      place: source of the tensors, for messages.
 
     Raises:
       ConfigError: they do not fit the spaces.
     """
-    wanted = {leaf.name: (leaf.shape, leaf.dtype) for leaf in named_leaves(spaces.observation, "observation")}
+    expected = {leaf.name: (leaf.shape, leaf.dtype) for leaf in named_leaves(spaces.observation, "observation")}
     if spaces.mask_size:
-        wanted[MASK] = (spaces.mask_size,), np.dtype(np.int8)
-    wanted[START] = (), np.dtype(bool)
+        expected[MASK] = (spaces.mask_size,), np.dtype(np.int8)
+    expected[START] = (), np.dtype(bool)
     grid = tensors[START].shape if START in tensors else (0, 0)
-    for name, (shape, dtype) in wanted.items():
-        found = tensors.get(name)
-        if found is None or len(grid) != 2 or found.shape != (*grid, *shape) or found.dtype != dtype:
-            described = "none" if found is None else f"{found.dtype} {list(found.shape)}"
+    for name, (shape, dtype) in expected.items():
+        array = tensors.get(name)
+        if array is None or len(grid) != 2 or array.shape != (*grid, *shape) or array.dtype != dtype:
+            described = "none" if array is None else f"{array.dtype} {list(array.shape)}"
             raise ConfigError(
                 f"{place}: expected {name} as {dtype} {[*grid, *shape]}, found {described}; "
                 "record observations again, by more training or with --record"
@@ -104,28 +104,28 @@ def read_sample(path: Path, spaces: EntitySpaces) -> ObservationSample:
     """Return the sample in a file.
 
     Raises:
-      ConfigError: there is none, it is damaged, or it does not fit the spaces.
+      ConfigError: the file does not exist, is damaged, or does not fit the spaces.
     """
     return sample_of(read_tensors(path), spaces, path)
 
 
 class SampleKeeper:
-    """Keeps what a worker has seen last: whole sequences of some of its lanes.
+    """Keeps the latest observations of a worker: sequences of some of its lanes.
 
-    A rollout of ``ENOUGH`` observations is its own sample, and nothing is copied before one is asked for; of shorter
-    ones the last few are kept.
+    A rollout of ``ENOUGH`` observations is its own sample, copied only on request; of shorter ones the last few are
+    kept.
 
     Attributes:
       empty: whether no rollout has been collected yet.
     """
 
     def __init__(self, rollout: "Rollout", rows: int, lanes: int | None = None) -> None:
-        """Prepare to keep.
+        """Prepare to keep samples.
 
         Args:
-          rollout: that the worker fills again and again.
-          rows: observations of a sample at most.
-          lanes: the first ones, of which they are taken; None for all.
+          rollout: the rollout that the worker fills repeatedly.
+          rows: largest number of observations of a sample.
+          lanes: number of lanes to sample, the first ones; None for all.
         """
         self._rollout, self.empty = rollout, True
         row = sum(leaf[0, 0].nbytes for leaf in tree_leaves(rollout.observations))
@@ -137,14 +137,14 @@ class SampleKeeper:
         rollouts = -(-min(ENOUGH, rows) // (count * rollout.horizon))
         self._kept: deque[ObservationSample] | None = deque(maxlen=rollouts) if rollouts > 1 else None
 
-    def keep(self) -> None:
-        """Take what the rollout has just collected, where one alone is too short."""
+    def keep_latest(self) -> None:
+        """Copy the latest rollout, if one alone is too short for a sample."""
         self.empty = False
         if self._kept is not None:
             self._kept.append(self._take(slice(0, self._rollout.horizon)))
 
     def sample(self) -> ObservationSample:
-        """Return the last observations; between two rollouts, after ``Rollout.begin``."""
+        """Return the latest observations; to be called between two rollouts, after ``Rollout.begin``."""
         if self._kept is None:
             horizon = self._rollout.horizon
             return self._take(slice(max(0, horizon - self._rows) + 1, horizon + 1))
@@ -161,7 +161,7 @@ class SampleKeeper:
         )
 
     def _take(self, slots: slice) -> ObservationSample:
-        """Return a copy of some slots of the chosen lanes."""
+        """Return a copy of some time steps of the sampled lanes."""
         rollout = self._rollout
 
         def chosen(array: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Sums and minima over priorities, in trees: to draw in proportion to them takes few steps, not one for each row."""
+"""Sum and minimum trees over priorities: sampling in proportion to them takes O(log N) steps."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from arena.tensors.numba_jit import compiled
 
 
 class SumTree:
-    """Priorities of N places, their sum and their least.
+    """Priorities of N places, their sum and their minimum.
 
     Both trees are arrays of ``2 * size``, with ``size`` the power of two that holds N: the root is item 1, the children
     of item i are 2 i and 2 i + 1, the leaves begin at ``size``. A place without a priority has sum 0 and an infinite
@@ -14,23 +14,23 @@ class SumTree:
     """
 
     def __init__(self, places: int) -> None:
-        """Begin without priorities."""
+        """Create the trees without priorities."""
         self._size = 1 << max(0, places - 1).bit_length()
         self._sums = np.zeros(2 * self._size)
         self._least = np.full(2 * self._size, np.inf)
 
     @property
     def total(self) -> float:
-        """The sum of all priorities."""
+        """Sum of all priorities."""
         return float(self._sums[1])
 
     @property
     def least(self) -> float:
-        """The least priority that was set, infinite where none was."""
+        """Smallest priority that was set, infinite if none was."""
         return float(self._least[1])
 
     def set(self, places: np.ndarray, priorities: np.ndarray) -> None:
-        """Set the priorities ``[N]`` float64, above 0, of places ``[N]`` int64; of one given twice the last counts."""
+        """Set the priorities ``[N]`` float64, above 0, of places ``[N]`` int64; the last of duplicates counts."""
         _set(self._sums, self._least, self._size, places, priorities)
 
     def get(self, places: np.ndarray) -> np.ndarray:
@@ -38,7 +38,7 @@ class SumTree:
         return self._sums[self._size + places]
 
     def find(self, targets: np.ndarray) -> np.ndarray:
-        """Return for each target ``[N]``, from 0 to below ``total``, the place where the sum up to there passes it."""
+        """Return for each target ``[N]``, in [0, ``total``), the place where the cumulative sum exceeds it."""
         places = np.empty(len(targets), np.int64)
         _find(self._sums, self._size, targets, places)
         return places
@@ -51,7 +51,7 @@ def _set(sums: np.ndarray, least: np.ndarray, size: int, places: np.ndarray, pri
         sums[item] = least[item] = priorities[i]
         item //= 2
         while item:
-            # Added up anew, never corrected by a difference: the root stays the sum of its leaves.
+            # Recomputed, never corrected by a difference: the root stays the sum of its leaves.
             sums[item] = sums[2 * item] + sums[2 * item + 1]
             least[item] = min(least[2 * item], least[2 * item + 1])
             item //= 2
@@ -63,7 +63,7 @@ def _find(sums: np.ndarray, size: int, targets: np.ndarray, places: np.ndarray) 
         item, left = 1, targets[i]
         while item < size:
             item *= 2
-            # To the right, unless there is nothing: rounding may leave a target at the very end of what is there.
+            # Rounding may leave a target at the very end: go right only if the subtree is not empty.
             if left >= sums[item] and sums[item + 1] > 0:
                 left -= sums[item]
                 item += 1

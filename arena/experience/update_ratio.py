@@ -1,4 +1,4 @@
-"""How many gradient steps a group's new transitions pay for, the same on all of its workers."""
+"""Update ratio: gradient steps of a group per new transition, equal on all of its workers."""
 
 import math
 from typing import NamedTuple
@@ -8,16 +8,16 @@ import numpy as np
 from arena.common.trees import even_slices
 from arena.tensors.reducer import Reducer
 
-ROUNDING = 1e-6  # of a step: more than a product of float64 is off, so that 100 transitions at 0.29 pay for 29
+ROUNDING = 1e-6  # more than the error of a float64 product, so that 100 transitions at 0.29 yield 29 steps
 
 
 class UpdateBudget(NamedTuple):
-    """The gradient steps of a group after a rollout.
+    """Gradient steps of a group after a rollout.
 
     Attributes:
-      steps: how many.
-      rows: rows that this worker draws for each; 0 where others draw all.
-      least_share: the least probability by which any worker draws a row, infinite where rows are drawn evenly.
+      steps: number of gradient steps.
+      rows: rows that this worker samples for each; 0 if others sample all.
+      least_share: smallest probability with which any worker samples a row, infinite for uniform sampling.
     """
 
     steps: int
@@ -28,18 +28,18 @@ class UpdateBudget(NamedTuple):
 class UpdateRatio:
     """Keeps gradient steps in proportion to transitions, over all workers of a player.
 
-    What is collected before the group holds ``warmup`` rows pays for nothing. All that follows pays for ``ratio`` steps
-    per transition, and what remains of a step is kept for the next rollout: the total is exact.
+    Transitions before the group holds ``warmup`` rows yield no steps. Each later one yields ``ratio`` steps, and
+    fractions are kept for the next rollout: the total is exact.
 
     Attributes:
       collected: transitions of the group so far.
-      free: how many of them paid for nothing.
-      steps: gradient steps so far.
+      free: number of transitions that yield no steps.
+      steps: number of gradient steps so far.
       held: rows that the group held after the last rollout.
     """
 
     def __init__(self, *, ratio: float, batch_size: int, warmup: int) -> None:
-        """Set the pace.
+        """Set the ratio.
 
         Args:
           ratio: gradient steps per transition.
@@ -51,17 +51,17 @@ class UpdateRatio:
 
     @property
     def warming_up(self) -> bool:
-        """Whether no transition has paid for anything yet."""
+        """Whether no transition has yielded a step yet."""
         return self.free == self.collected
 
     def burst(self, group: Reducer, fresh: int, stored: int, least_share: float = math.inf) -> UpdateBudget:
-        """Return the gradient steps that follow a rollout; all workers call it together.
+        """Return the gradient steps that follow a rollout; all workers make this call.
 
         Args:
           group: all workers of the player.
-          fresh: transitions that this worker has just collected.
-          stored: rows that it holds.
-          least_share: the least probability by which it draws any of them.
+          fresh: number of this worker's new transitions.
+          stored: number of rows that it holds.
+          least_share: smallest probability with which it samples a row.
         """
         table = np.zeros((group.size, 3))
         table[group.rank] = fresh, stored, 0.0 if math.isinf(least_share) else least_share
@@ -86,5 +86,5 @@ class UpdateRatio:
         return np.array([self.collected, self.free, self.steps])
 
     def load_state(self, state: np.ndarray) -> None:
-        """Load what ``state`` returned."""
+        """Load a state returned by ``state``."""
         self.collected, self.free, self.steps = map(int, state)

@@ -1,4 +1,4 @@
-"""What every process of a round has at hand."""
+"""Context of a process in one round."""
 
 import logging
 from typing import NamedTuple
@@ -12,15 +12,15 @@ from arena.protocol.messages import RoundStart
 
 
 class Context(NamedTuple):
-    """The run as one rank sees it in one round.
+    """The run as seen by one rank in one round.
 
     Attributes:
-      world, mailbox, waiter: how it speaks with the others, and how it waits.
+      world, mailbox, waiter: communication with the other ranks, and bounded waits.
       config: the validated configuration.
-      round: the round that is played.
-      start: what the root said at its start.
-      plan: who does what in it.
-      me: this rank's own line of the plan.
+      round: the current round.
+      start: the root's message at the start of the round.
+      plan: roles of all ranks in the round.
+      me: this rank's entry in the plan.
       log: this rank's log.
     """
 
@@ -36,8 +36,8 @@ class Context(NamedTuple):
 
     @property
     def seed(self) -> int:
-        """What this round's random streams derive from: other ones in each round, and after each resume.
+        """Root of this round's random streams: a different one in each round, and after each resume.
 
-        In a deterministic run every checkpoint is made at the same steps, and going on from one is a resume.
+        In a deterministic run every checkpoint is made at the same steps, and continuing from one is a resume.
         """
         return derive_seed(self.config.seed, "round", self.start.number, *sorted(map(str, self.start.steps.items())))

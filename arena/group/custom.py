@@ -1,4 +1,4 @@
-"""Policies with a loop of their own, as workers and learners build, load and store them."""
+"""Construction, loading and storing of custom-loop policies, for workers and learners."""
 
 import inspect
 from pathlib import Path
@@ -11,10 +11,10 @@ from arena.tensors.weights import read_state
 
 
 def keywords_of(process: PlayerProcess) -> dict[str, Any]:
-    """Return the settings that a player's class is built with, beside its environment and its group.
+    """Return the settings for the constructor of a player's class, besides its environment and group.
 
     Raises:
-      ConfigError: the class does not take them.
+      ConfigError: the class does not accept them.
     """
     use = process.settings.use
     model = registry.policy_settings_model(use)
@@ -30,7 +30,7 @@ def keywords_of(process: PlayerProcess) -> dict[str, Any]:
 
 
 def restore_custom(process: PlayerProcess, policy: Any) -> None:
-    """Load a policy from the checkpoint that the round starts from, or from its warm start, where it can be loaded."""
+    """Load a policy from the checkpoint that the round starts from, or from its warm start, if there is one."""
     state = process.stored_state()
     if state is None and process.settings.warm_start is not None:
         state = read_state(Path(process.settings.warm_start))
@@ -39,10 +39,10 @@ def restore_custom(process: PlayerProcess, policy: Any) -> None:
 
 
 def state_of_custom(process: PlayerProcess, policy: Any) -> dict[str, Any]:
-    """Return a policy's own state, empty where it has none.
+    """Return a policy's own state, empty if it has none.
 
     Raises:
-      ConfigError: it is none that a checkpoint can hold.
+      ConfigError: a checkpoint cannot hold it.
     """
     if not hasattr(policy, "state_dict"):
         return {}

@@ -1,4 +1,4 @@
-"""A league's player as its own group knows it: its schedules, its restarts, and the weights that it publishes."""
+"""A league's player as seen by its own group: schedules, restarts, and published weights."""
 
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,15 @@ from arena.tensors.weights import write_tensors
 
 
 class LeaguePlayer:
-    """What a rank that learns does in a league besides learning.
+    """The league's side of a rank that learns.
 
     Attributes:
-      restarts: how often the player was restarted so far.
-      restarted_at: after how many of its transition steps that was the last time.
+      restarts: number of the player's restarts so far.
+      restarted_at: transition steps of the player at the latest restart.
     """
 
     def __init__(self, context: Context, player: str) -> None:
-        """Know how far the player is."""
+        """Read the player's restarts and published weights from the run."""
         assert context.config.league is not None
         self._run = RunDirectory(context.config.run_root, context.config.name)
         self._player = player
@@ -28,14 +28,14 @@ class LeaguePlayer:
         self._published = -1
         self._configured: int | None = None
         manager = context.config.league.manager(context.config.seed)
-        self._life: int | None = manager.player(player).life
+        self._life: int | None = manager.player(player).steps_between_resets
 
     def weights_file(self, path: str) -> Path:
-        """Return the place of a weights file that the league names."""
+        """Return the location of a weights file that the league names."""
         return self._run.path / path
 
     def configure(self, policy: Any, job: Job | None) -> None:
-        """Tell the policy what the newest job says of acting and of data, where it wants to know."""
+        """Apply the newest job's settings of acting and data to a policy that supports them."""
         if job is None or job.id == self._configured:
             return
         self._configured = job.id
@@ -43,19 +43,19 @@ class LeaguePlayer:
             policy.configure(job.forward, job.data)
 
     def forget_configuration(self) -> None:
-        """Tell the next policy again."""
+        """Apply the settings again to the next policy."""
         self._configured = None
 
     def progress(self, steps: int, budget: int) -> float:
-        """Return how much of its schedules the player has behind it: each restart begins them again.
+        """Return the elapsed fraction of the player's schedules: each restart begins them again.
 
-        They end with the budget, or with the phase of a player that is restarted after each.
+        They end with the budget, or with the phase of a player that is restarted after each phase.
         """
         length = self._life or budget - self.restarted_at
         return min(1.0, (steps - self.restarted_at) / max(1, length))
 
     def publish(self, policy: Any, steps: int, *, at_once: bool = False, finished: bool = False) -> Published | None:
-        """Write the player's weights where others find them, if it is time to; return what to tell the root."""
+        """Write the player's weights where other ranks find them, if due; return the report to the root."""
         if not at_once and not self._pacer.due():
             return None
         directory = self._run.players / self._player / "published"

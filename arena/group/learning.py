@@ -1,4 +1,4 @@
-"""An update that the ranks of a group make together: learn, sum up the steps, and what the root has ordered."""
+"""Updates that the ranks of a group make together: learn, sum the steps, carry out the root's orders."""
 
 import hashlib
 import json
@@ -25,18 +25,18 @@ from arena.records.metric_rows import ALL_UPDATES
 from arena.records.run_directory import RunDirectory
 from arena.tensors.weights import read_state, read_tensors
 
-if TYPE_CHECKING:  # it brings Numba along, which only those who learn need
+if TYPE_CHECKING:  # imports Numba, which only learning ranks need
     from arena.experience.rollout import Rollout
 
 
 class LearningMember(Member):
-    """A rank that drives a policy with ``learn`` update by update, all together with its group.
+    """A rank that drives a policy with ``learn`` update by update, together with its group.
 
     Attributes:
       learns: whether the player learns in this round.
-      policies: one for each kind of entity of the seat; the first is the one that learns.
-      seen: a sample of what the player sees; None where none is kept.
-      league: the player in a league, where there is one.
+      policies: one for each block of the seat's entities; the first one learns.
+      seen: sample of the player's observations; None if none is kept.
+      league: the player's state in a league, if there is one.
     """
 
     act_learn = True
@@ -45,7 +45,7 @@ class LearningMember(Member):
         super().__init__(context, channel)
         self.policies: list[Any] = []
         self.learns = False
-        self.seen: SampleKeeper | None = None
+        self._sample_keeper: SampleKeeper | None = None
         self.league = None if context.config.league is None else LeaguePlayer(context, self.player)
         self._spaces_written = self._is_updating = False
         self._last: int | None = None
@@ -56,40 +56,40 @@ class LearningMember(Member):
         return self.policies[0]
 
     def begin_policies(self, policies: list[Any]) -> None:
-        """Take new policies, and start where the checkpoint, the warm start or the group's first rank is."""
+        """Take new policies, and load the state of the checkpoint, the warm start or the group's first rank."""
         self.policies = policies
         self.set_up_torch()
         self.learns = not self.settings.frozen and self.policy.horizon > 0
         self._restore()
         pending = self.context.start.pending_restarts.get(self.player)
-        if pending is not None and self.steps < self.budget:  # else it stays what it has become
+        if pending is not None and self.steps < self.budget:  # otherwise the player keeps its final state
             self._begin_again(pending)
         config = self.context.config
         self._last = self.updates + config.checkpoint.updates if config.deterministic else None
 
     @abstractmethod
     def rebuild_policy(self, seed: int) -> Any:
-        """Return a new policy in place of the one that learns."""
+        """Return a new policy that replaces the one that learns."""
 
     @property
     def job(self) -> Job | None:
-        """What the league has this rank play; None where there is none."""
+        """Current job of the league; None if there is none."""
         return None
 
     def keep_samples(self, rollout: "Rollout", lanes: int) -> None:
-        """Keep a sample of what the player sees, where that is wanted."""
-        wanted = self.context.config.records.observations
-        if wanted and self.channel.rank == 0:
-            self.seen = SampleKeeper(rollout, wanted, lanes)
+        """Keep a sample of the player's observations, if configured."""
+        rows = self.context.config.records.observations
+        if rows and self.channel.rank == 0:
+            self._sample_keeper = SampleKeeper(rollout, rows, lanes)
 
     def _restore(self) -> None:
-        """Start where the checkpoint, the warm start or the group's first rank is."""
+        """Load the state of the checkpoint, the warm start or the group's first rank."""
         restore(self, self.policy, self.part)
         replay = self.stored(self.replay_file())
         if replay is not None and self.learns and hasattr(self.policy, "load_replay_state"):
             self.policy.load_replay_state(read_tensors(replay))
         for policy in self.policies:
-            state = policy.state_dict()  # all of it: targets and optimizers are drawn or made anew like weights
+            state = policy.state_dict()  # all of it: targets and optimizers are initialised like weights
             if not state:
                 continue
             import torch
@@ -112,11 +112,11 @@ class LearningMember(Member):
         return bool(self.policies) and not self._is_updating
 
     def worker_state(self) -> dict[str, Any]:
-        """Return this rank's random generators and memory."""
+        """Return this rank's random generators and recurrent states."""
         return self.policy.worker_state()
 
     def replay_state(self) -> dict[str, Any]:
-        """Return what this rank has collected to learn from again."""
+        """Return this rank's replay buffer."""
         return self.policy.replay_state() if self.learns and hasattr(self.policy, "replay_state") else {}
 
     def weights(self) -> dict[str, Any]:
@@ -126,22 +126,22 @@ class LearningMember(Member):
     # Files ----------------------------------------------------------------------------------------------------
 
     def write_part(self, order: WriteCheckpoint) -> bool:
-        """See ``Member``; what the player sees lies beside its snapshots."""
+        """See ``Member``; the player's spaces and sample are stored beside its snapshots."""
         written = super().write_part(order)
         self._write_spaces(RunDirectory(self.context.config.run_root, self.context.config.name))
         return written
 
     def write_snapshot(self, run: RunDirectory) -> None:
-        """See ``Member``; what the player sees lies beside it."""
+        """See ``Member``; the player's spaces and sample are stored beside it."""
         super().write_snapshot(run)
         self._write_spaces(run)
 
     @abstractmethod
     def spaces(self) -> EntitySpaces:
-        """Return what an entity of the player sees and does."""
+        """Return the spaces of an entity of the player."""
 
     def _write_spaces(self, run: RunDirectory) -> None:
-        """Write the player's spaces and a sample of its observations: all that serving and exporting need."""
+        """Write the player's spaces and a sample of its observations, as serving and exporting need."""
         if self.channel.rank or not self.learns:
             return
         try:
@@ -149,10 +149,12 @@ class LearningMember(Member):
                 run.spaces(self.player).parent.mkdir(parents=True, exist_ok=True)
                 write_text(run.spaces(self.player), json.dumps(entity_to_json(self.spaces()), indent=1))
                 self._spaces_written = True
-            if self.seen is not None and not self.seen.empty:
-                self.seen.sample().write(run.observations(self.player))
+            if self._sample_keeper is not None and not self._sample_keeper.empty:
+                self._sample_keeper.sample().write(run.observations(self.player))
         except OSError as error:
-            self.note("WARNING", f"what {self.player} sees is left out of {run.players / self.player}: {error}")
+            self.log_line(
+                "WARNING", f"the observations of {self.player} are not in {run.players / self.player}: {error}"
+            )
 
     # Updates --------------------------------------------------------------------------------------------------
 
@@ -162,12 +164,12 @@ class LearningMember(Member):
         self._is_updating = True
         self.metrics = self.policy.learn(rollout, self.channel)
         self._is_updating = False
-        if self.seen is not None:
-            self.seen.keep()
+        if self._sample_keeper is not None:
+            self._sample_keeper.keep_latest()
         self.updates += 1
 
     def after_update(self, taken: int) -> bool:
-        """Sum up the steps and do what the root has ordered, together with the group; return whether learning is over.
+        """Sum the steps and carry out the root's orders, together with the group; return whether learning is over.
 
         Args:
           taken: transition steps that this rank has just learned from.
@@ -176,7 +178,7 @@ class LearningMember(Member):
         if group.rank == 0:
             self.poll_mailbox()
         order = self.checkpoint_asked if group.rank == 0 else None
-        # Decisions are taken on what the whole group sums up: the first rank alone contributes the orders.
+        # Decisions depend on values summed over the group: only the first rank contributes orders.
         agreed = np.array([taken, self.stop_asked, order is not None, self.restart_asked is not None], np.float64)
         group.sum_in_place(agreed)
         self.steps += int(agreed[0])
@@ -186,14 +188,15 @@ class LearningMember(Member):
             self._verify_replicas()
         over = bool(agreed[1]) or self.steps >= self.budget or self.updates == self._last
         if group.rank == 0 and (over or agreed[2] or self._reports()):
-            self.report(pooled=True)  # before the checkpoint, so that the records hold what it goes on from
+            # before the checkpoint, so that the records reach the steps that it continues from
+            self.report(pooled=True)
         if agreed[2]:
             self._write_together(order)
         self.publish(at_once=over, finished=over)
         return over
 
     def _reports(self) -> bool:
-        """Whether an update is reported: some take less time than the root takes to read what they say."""
+        """Return whether an update is reported: some take less time than the root takes to read a report."""
         return self.updates <= ALL_UPDATES or self.context.config.deterministic or self.reporting.due()
 
     def progress(self) -> float:
@@ -203,7 +206,7 @@ class LearningMember(Member):
         return min(1.0, self.steps / self.budget)
 
     def publish(self, *, at_once: bool, finished: bool = False) -> None:
-        """In a league, let others have the player's present weights."""
+        """In a league, publish the player's current weights."""
         if self.league is None:
             return
         self.league.configure(self.policy, self.job)
@@ -212,22 +215,22 @@ class LearningMember(Member):
         try:
             published = self.league.publish(self.policy, self.steps_of_player(), at_once=at_once, finished=finished)
         except OSError as error:
-            self.note("WARNING", f"the weights of {self.player} are not published: {error}")
+            self.log_line("WARNING", f"the weights of {self.player} are not published: {error}")
             return
         if published is not None:
             self.context.mailbox.post(0, published)
 
     def _restart_together(self) -> None:
-        """Begin again in the midst of learning, all ranks at the same update."""
+        """Restart in the middle of learning, all ranks at the same update."""
         restart: Restart | None = self.channel.bcast(self.restart_asked)
         assert restart is not None
         self.restart_asked = None
-        self.channel.free()  # what the old one's gradients were averaged in
+        self.channel.free()  # the arrays of the old policy's gradients
         self._begin_again(restart)
         self.publish(at_once=True)
 
     def _begin_again(self, restart: Restart) -> None:
-        """Begin again, as the league wants: other weights, a new optimizer, schedules from their beginning."""
+        """Restart as ordered by the league: other weights, a new optimizer, schedules from their beginning."""
         assert self.league is not None
         self.league.restarts, self.league.restarted_at = restart.number, self.steps
         policy = self.rebuild_policy(derive_seed(self.seed, "restart", restart.number))
@@ -245,10 +248,10 @@ class LearningMember(Member):
             self.report_part(order)
 
     def _verify_replicas(self) -> None:
-        """Hold every rank's weights against the others'.
+        """Check that every rank's weights are equal.
 
         Raises:
-          RuntimeError: they differ; the ranks are named by their places in the group.
+          RuntimeError: they differ; the message names the ranks by their numbers in the group.
         """
         digests = np.zeros(self.channel.size)
         digests[self.channel.rank] = replica_digest(self.policy.state_dict())
@@ -265,9 +268,9 @@ def restore(process: Any, policy: Any, part: str) -> None:
     """Load a policy from the checkpoint that the round starts from, or from the player's warm start.
 
     Args:
-      process: a ``PlayerProcess``.
-      policy: what is to be loaded.
-      part: the name of what the checkpoint keeps of this rank alone.
+      process: the ``PlayerProcess``.
+      policy: the policy to load.
+      part: name of this rank's own part of the checkpoint.
     """
     context = process.context
     state = process.stored_state()
@@ -275,7 +278,7 @@ def restore(process: Any, policy: Any, part: str) -> None:
         policy.load_state_dict(state)
         path = process.stored(f"{part}.safetensors")
         if context.config.deterministic:
-            path = None  # matches begin anew, with streams that derive from where the run stands
+            path = None  # matches start over, with random streams derived from the steps of the run
         if path is not None and context.start.steps.get(process.player):
             policy.load_worker_state(read_state(path))
     elif process.settings.warm_start is not None:
@@ -286,14 +289,14 @@ def build(process: Any, spaces: EntitySpaces, *, lanes: int, seed: int, device: 
     """Return a new policy of a player.
 
     Args:
-      process: a ``PlayerProcess``.
-      spaces: of each lane.
-      lanes: how many.
-      seed: for weights and actions.
-      device: torch's name of it; None for the one that the configuration gives to those who learn.
+      process: the ``PlayerProcess``.
+      spaces: spaces of each lane.
+      lanes: number of lanes.
+      seed: seed of weights and actions.
+      device: torch's name of it; None for the configured one of learning ranks.
 
     Raises:
-      ConfigError: the class is none that is driven from outside, or does not fit settings and spaces.
+      ConfigError: the class does not separate act from learn, or does not fit settings and spaces.
     """
     policy_class, use = process.policy_class, process.settings.use
     model = getattr(policy_class, "Settings", None)
@@ -311,19 +314,19 @@ def build(process: Any, spaces: EntitySpaces, *, lanes: int, seed: int, device: 
     return policy
 
 
-def refuse_burn_in(process: Any, why: str) -> None:
-    """Refuse to read rollouts again after an update where those who learn have not the memory of those who act.
+def check_burn_in(process: Any, why: str) -> None:
+    """Check that no burn-in is configured where learning ranks do not hold the recurrent states of acting ones.
 
     Raises:
-      ConfigError: the settings ask for it.
+      ConfigError: the settings request a burn-in.
     """
-    found = process.settings.settings.get("burn_in")
-    if found:
-        raise ConfigError(f"policies.{process.player}.settings.burn_in: expected 0 or null {why}, found {found}")
+    burn_in = process.settings.settings.get("burn_in")
+    if burn_in:
+        raise ConfigError(f"policies.{process.player}.settings.burn_in: expected 0 or null {why}, found {burn_in}")
 
 
 def replica_digest(state: dict[str, Any]) -> float:
-    """Return a number (exact in float64) that two ranks share only if their states are the same, bit for bit."""
+    """Return a number (exact in float64) that two ranks share only if their states are bitwise equal."""
     digest = hashlib.sha256()
     for name in sorted(state):
         digest.update(np.ascontiguousarray(state[name].detach().cpu().numpy()).tobytes())
@@ -334,6 +337,6 @@ def _device(context: Context) -> str:
     if context.config.device != "auto":
         return context.config.device
     learning = {name for name, policy in context.config.policies.items() if policy.learns}
-    torch = sys.modules.get("torch")  # a policy that has not loaded it needs no GPU
+    torch = sys.modules.get("torch")  # a policy that has not loaded torch needs no GPU
     gpus = torch.cuda.device_count() if torch is not None and torch.cuda.is_available() else 0
     return device_of(context.me.rank, context.plan, learning, gpus)

@@ -1,6 +1,6 @@
-"""What every rank of a player does: load and store the player, speak with the root.
+"""Common base of every rank of a player: loading and storing the player, messages to and from the root.
 
-How a policy is run is in ``arena.worker`` and ``arena.learner``.
+The loops that run a policy are in ``arena.worker`` and ``arena.learner``.
 """
 
 import sys
@@ -35,26 +35,26 @@ from arena.records.run_directory import RunDirectory
 from arena.tensors.weights import read_state, write_tensors
 
 HOUSEKEEPING_EVERY = 0.2
-"""Seconds between two looks into the mailbox."""
+"""Seconds between two polls of the mailbox."""
 
 REPORT_EVERY = 1.0
 """Seconds between two reports of a worker that does not report per update."""
 
 LARGE_REPLAY = 256e6
-"""Bytes of the largest replay that checkpoints keep by themselves: about a second of a disk."""
+"""Largest replay buffer in bytes that checkpoints include by default: about a second of a disk."""
 
 
 class PlayerProcess:
-    """A rank that runs a player's policy for one round, for one seat or for none.
+    """A rank that runs a player's policy for one round, on one seat or none.
 
     Attributes:
-      player: whose policy it runs.
-      settings: of the player, from the configuration.
-      seed: what its random streams derive from: that of its seat, and of a learner's first worker.
+      player: name of the player.
+      settings: the player's settings from the configuration.
+      seed: root of its random streams: that of its seat, or of a learner's first worker.
     """
 
     def __init__(self, context: Context) -> None:
-        """Know whose policy it is, and seed the global generators."""
+        """Look up the rank's player, and seed the global generators."""
         self.context = context
         config, plan, me = context.config, context.plan, context.me
         assert me.player is not None
@@ -72,9 +72,9 @@ class PlayerProcess:
         self.set_up_torch()
 
     def set_up_torch(self) -> None:
-        """Give torch its threads and its seed, as soon as the policy has loaded it.
+        """Set torch's threads and seed, as soon as the policy has loaded it.
 
-        A policy that does without torch is not made to load it: that takes a second of start-up and 120 MB.
+        A policy without torch does not load it: that takes a second of start-up and 120 MB.
         """
         if self._torch_is_set_up or "torch" not in sys.modules:
             return
@@ -85,46 +85,46 @@ class PlayerProcess:
         torch.manual_seed(self.seed)
 
     def stored(self, name: str) -> Path | None:
-        """Return a file of the checkpoint that this round starts from, where there is one."""
+        """Return a file of the checkpoint that this round starts from, if there is one."""
         if self.context.start.checkpoint is None:
             return None
         path = Path(self.context.start.checkpoint) / name
         return path if path.is_file() else None
 
     def stored_state(self) -> dict[str, Any] | None:
-        """Return the player's state in that checkpoint (or the state that it was given), where there is one."""
+        """Return the player's state in that checkpoint (or the state that it was given), if there is one."""
         source = self.context.start.sources.get(self.player, self.player)
         path = self.stored(f"{source}.safetensors")
         return None if path is None else read_state(path)
 
-    def note(self, level: str, text: str) -> None:
-        """Put a line into the run's log."""
+    def log_line(self, level: str, text: str) -> None:
+        """Write a line to the run's log."""
         self.context.mailbox.post(0, LogLine(self.context.world.rank, level, text))
 
 
 class Member(PlayerProcess, ABC):
-    """A rank of a player's group: one of those that learn together, or play without learning.
+    """A rank of a player's group: learns with the others, or acts without learning.
 
     Attributes:
-      act_learn: whether the policy is driven update by update (else it runs itself).
-      steps: transition steps of the player in this round: of the whole group where it learns update by update, else of
+      act_learn: whether the policy is driven update by update (else it has a custom loop).
+      steps: transition steps of the player in this round: of the whole group if it learns update by update, else of
         this rank.
       updates: gradient updates of the player so far.
       reporter: number under which it reports.
-      metrics: of the last update.
-      logged: what the policy has logged since the last report, where it runs itself.
+      metrics: metrics of the last update.
+      logged: scalars that a custom-loop policy has logged since the last report.
       learns: whether the player learns in this round.
-      housekeeping: when to look into the mailbox.
-      reporting: when a worker reports that does not report per update.
-      stop_asked, checkpoint_asked, restart_asked: what the root wants of this group (told to its first rank).
-      gathering: the update that another worker of the group waits for this one with; -1 for none so far.
+      housekeeping: timer of mailbox polls.
+      reporting: timer of the reports of a worker that does not report per update.
+      stop_asked, checkpoint_asked, restart_asked: pending orders of the root to this group (sent to its first rank).
+      gathering: the update for which another worker of the group waits for this one; -1 for none so far.
     """
 
     act_learn: bool
     learns: bool
 
     def __init__(self, context: Context, channel: GroupChannel) -> None:
-        """Take part in a group."""
+        """Join a group."""
         super().__init__(context)
         self.channel = channel
         self.budget = context.round.budget(self.player)
@@ -142,23 +142,23 @@ class Member(PlayerProcess, ABC):
         self.metrics: dict[str, float] = {}
         self.logged: list[LoggedScalar] = []
 
-    def check_spaces(self, mine: Sequence[tuple[str, str, int]]) -> None:
-        """Hold the spaces of what this rank plays against those of the group's first rank.
+    def check_spaces(self, spaces: Sequence[tuple[str, str, int]]) -> None:
+        """Check that this rank's spaces equal those of the group's first rank.
 
         Raises:
           ConfigError: they differ.
         """
-        first = self.channel.bcast(mine)
-        if first != mine:
+        first = self.channel.bcast(spaces)
+        if first != spaces:
             raise ConfigError(
-                f"player {self.player!r} sits on seats with different spaces: {first} and {mine}; "
+                f"player {self.player!r} sits on seats with different spaces: {first} and {spaces}; "
                 "one policy needs the same spaces everywhere: give the other seats a player of their own"
             )
 
     # Files ----------------------------------------------------------------------------------------------------
 
     def write_part(self, order: WriteCheckpoint) -> bool:
-        """Write what this rank contributes to a checkpoint; False (and a note to the root) if the disk refuses."""
+        """Write this rank's part of a checkpoint; return False (and log it) if the write fails."""
         directory = Path(order.directory)
         try:
             if self.channel.rank == 0:
@@ -170,7 +170,7 @@ class Member(PlayerProcess, ABC):
             if replay and self._keeps_replay(sum(array.nbytes for array in replay.values())):
                 write_tensors(directory / self.replay_file(), replay)
         except OSError as error:
-            self.note("WARNING", f"checkpoint {order.number} is left out: {error}")
+            self.log_line("WARNING", f"checkpoint {order.number} is missing: {error}")
             self.context.mailbox.post(
                 0, NotWritten(f"the state of {self.player} in checkpoint {order.number}", reason(error))
             )
@@ -179,21 +179,21 @@ class Member(PlayerProcess, ABC):
 
     @property
     def part(self) -> str:
-        """The name of what a checkpoint keeps of this rank alone."""
+        """Name of this rank's own part of a checkpoint."""
         return f"{self.player}.{self.channel.rank}"
 
     def replay_file(self) -> str:
-        """Return the name of what a checkpoint keeps of this rank's replay."""
+        """Return the name of this rank's replay buffer in a checkpoint."""
         return f"{self.part}.replay.safetensors"
 
     def _keeps_replay(self, size: int) -> bool:
-        """Whether a replay of so many bytes goes into checkpoints; the first that does not is noted."""
+        """Return whether checkpoints include a replay buffer of ``size`` bytes; the first omission is logged."""
         config = self.context.config
         if config.checkpoint.replay != "auto" or config.deterministic or size <= LARGE_REPLAY:
             return config.checkpoint.replay is not False
         if not self._replay_left_out:
             self._replay_left_out = True
-            self.note(
+            self.log_line(
                 "WARNING",
                 f"the replay {self.part} ({size / 1e6:,.0f} MB) is left out of "
                 "checkpoints: a resumed run would collect `warmup` transitions anew; set checkpoint.replay: true to "
@@ -207,7 +207,7 @@ class Member(PlayerProcess, ABC):
             write_tensors(directory / f"{self.player}.safetensors", state)
 
     def survivor_state(self) -> SurvivorState:
-        """Return what could be saved from this worker."""
+        """Return the state that this worker could save."""
         return SurvivorState(
             self.context.world.rank,
             self.context.start.number,
@@ -220,19 +220,19 @@ class Member(PlayerProcess, ABC):
         )
 
     def write_recovered(self, order: WriteCheckpoint) -> None:
-        """Write the player's state as this worker has it, whatever its place in the group was."""
+        """Write the player's state as held by this worker, whatever its number in the group."""
         try:
             self._write_state(Path(order.directory))
         except OSError as error:
-            self.note("WARNING", f"what {self.player} had learned is not written: {error}")
+            self.log_line("WARNING", f"what {self.player} had learned is not written: {error}")
 
     @property
     def is_whole(self) -> bool:
-        """Whether the state is that of a finished update."""
+        """Return whether the state is that of a finished update."""
         return True
 
     def answer_rescue(self, order: WriteCheckpoint | None) -> None:
-        """Do what a ``SaveState`` asks for: send the state of this rank to the root, or write it."""
+        """Carry out a ``SaveState``: send this rank's state to the root, or write it."""
         mailbox = self.context.mailbox
         if order is None:
             is_whole = self.is_whole and self.learns and self.steps_of_player() > 0
@@ -243,7 +243,7 @@ class Member(PlayerProcess, ABC):
         mailbox.post(0, StateSaved(self.player))
 
     def write_snapshot(self, run: RunDirectory) -> None:
-        """Write the player's weights as they are now, never to change: what it is played with from here on."""
+        """Write the player's current weights as a snapshot, which never changes."""
         if self.channel.rank == 0:
             self._write_weights(run)
 
@@ -255,43 +255,43 @@ class Member(PlayerProcess, ABC):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_tensors(path, weights)
             except OSError as error:
-                self.note("WARNING", f"the snapshot {path} is left out: {error}")
-                what = f"the weights of {self.player} after {self.steps_of_player():,} steps"
-                self.context.mailbox.post(0, NotWritten(what, reason(error)))
+                self.log_line("WARNING", f"the snapshot {path} is left out: {error}")
+                description = f"the weights of {self.player} after {self.steps_of_player():,} steps"
+                self.context.mailbox.post(0, NotWritten(description, reason(error)))
 
     def report_part(self, order: WriteCheckpoint) -> None:
-        """Tell the root that the player's part is on disk."""
+        """Report to the root that the player's part is on disk."""
         self.context.mailbox.post(0, CheckpointPart(order.number, self.player, self.steps, self.updates))
 
     def steps_of_player(self) -> int:
-        """Return the transition steps of the player in the run, as far as this worker knows."""
+        """Return the transition steps of the player in the run, as far as this worker has counted them."""
         return self._steps_before + self.steps
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Return what resume needs of the player."""
+        """Return the player's state for a resume."""
 
     def worker_state(self) -> dict[str, Any]:
-        """Return what resume needs of this worker alone."""
+        """Return this worker's own state for a resume."""
         return {}
 
     def replay_state(self) -> dict[str, Any]:
-        """Return what this worker has collected to learn from again."""
+        """Return this worker's replay buffer."""
         return {}
 
     def weights(self) -> dict[str, Any]:
-        """Return what playing needs."""
+        """Return the weights that acting needs."""
         return self.state_dict()
 
-    # Speaking with the root -------------------------------------------------------------------------------------
+    # Messages to and from the root ------------------------------------------------------------------------------
 
     def join(self, learns: bool) -> None:
-        """Tell the root how the player takes part."""
+        """Report to the root the way in which the player takes part."""
         if self.channel.rank == 0:
             self.context.mailbox.post(0, RankReady(self.player, self.channel.size, learns, self.act_learn))
 
     def finish(self) -> None:
-        """Write the weights, since the run may go on for long, and tell the root that the budget is spent."""
+        """Write the weights, since the run may take much longer, and report to the root that the budget is spent."""
         if not self.finished:
             self.finished = True
             if self.learns:
@@ -299,14 +299,14 @@ class Member(PlayerProcess, ABC):
             self.context.mailbox.post(0, Finished(self.player, self.channel.rank))
 
     def report(self, *, pooled: bool) -> None:
-        """Tell the root how far the player is."""
+        """Report the player's progress to the root."""
         steps = self.steps_of_player() if pooled else self.steps
         logged, self.logged = tuple(self.logged), []
         report = Progress(self.player, self.reporter, steps, self.updates, pooled, dict(self.metrics), logged)
         self.context.mailbox.post(0, report)
 
     def poll_mailbox(self) -> None:
-        """Take the root's orders, which the first worker of a group gets, and what the group's other workers say."""
+        """Poll for the root's orders, which the first worker gets, and for messages of the group's other workers."""
         while (mail := self.context.mailbox.poll(StopLearning, WriteCheckpoint, Restart, Gather)) is not None:
             if isinstance(mail[1], StopLearning):
                 self.stop_asked = True
@@ -318,7 +318,7 @@ class Member(PlayerProcess, ABC):
                 self.restart_asked = mail[1]
 
     def serve_write_orders(self) -> None:
-        """Write what the root has asked this player for, if it has, while the group learns nothing."""
+        """Write what the root has ordered, if anything, while the group is not learning."""
         if self.channel.rank:
             return
         self.poll_mailbox()
@@ -329,32 +329,32 @@ class Member(PlayerProcess, ABC):
 
     @abstractmethod
     def serve(self) -> None:
-        """Play and learn until the match is over."""
+        """Act and learn until the match is over."""
 
 
 def reason(error: OSError) -> str:
-    """Return what the system says of a failed write; libraries hide the number of the error in their text."""
+    """Return the system's reason for a failed write; libraries hide the error number in their text."""
     no_space = "No space left on device"
     return no_space if no_space in str(error) else error.strerror or str(error)
 
 
 def _threads(context: Context) -> int:
-    """Return the threads for this worker's torch: as configured, or its share of the cores."""
+    """Return the number of threads of this worker's torch: as configured, or its share of the cores."""
     threads = context.config.threads_per_rank
     return threads if threads != "auto" else context.world.cores_per_rank()
 
 
 def device_of(rank: int, plan: Plan, learning: Collection[str], gpus: int) -> str:
-    """Return torch's name of the device that ``rank`` computes on.
+    """Return torch's name of the device of ``rank``.
 
-    The learning ranks of a node take its GPUs by turns, so that none of them stays unused and none is shared before
-    all are taken. The others keep to the CPU: their GPU memory would be missing to those that learn.
+    The learning ranks of a node take its GPUs in turn, so that each is used, and none is shared before all are. The
+    other ranks stay on the CPU: their GPU memory would be missing to those that learn.
 
     Args:
       rank: an MPI rank.
-      plan: who does what.
+      plan: roles of all ranks.
       learning: the players that learn.
-      gpus: how many GPUs the rank sees. Where the scheduler has given it one of its own, that is one.
+      gpus: number of GPUs visible to the rank; 1 if the scheduler has assigned it one of its own.
     """
     here = plan.assignments[rank].node
     learners = [each for each in plan.learning(learning) if plan.assignments[each].node == here]

@@ -1,4 +1,4 @@
-"""Explains numbers that are not finite while a player learns: what they may come from, and what to change."""
+"""Explanations of values that are not finite while a player learns: their likely cause, and the remedy."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -10,17 +10,17 @@ from arena.common.errors import GivenUpError
 from arena.common.trees import tree_leaves
 
 LARGE = 1e6
-"""Magnitude from which on rewards or observations are taken for the cause: squares of losses leave float32 soon."""
+"""Magnitude from which rewards or observations count as the cause: squared losses then exceed float32 soon."""
 
 
 @contextlib.contextmanager
 def explaining(process: Any, policy: Callable[[], Any], rollout: Any) -> Iterator[None]:
-    """Turn numbers that are not finite, in the block, into one sentence; the traceback goes to the rank's log.
+    """Turn a FloatingPointError in the block into one sentence; the traceback goes to the rank's log.
 
-    Args:
+    process: the ``PlayerProcess``.
       process: a ``PlayerProcess``.
       policy: returns the policy that acts or learns.
-      rollout: of the last experience.
+      rollout: the latest experience.
 
     Raises:
       GivenUpError: a FloatingPointError was raised.
@@ -35,17 +35,17 @@ def explaining(process: Any, policy: Callable[[], Any], rollout: Any) -> Iterato
 
 
 def cause_of(rollout: Any, learning_rate: float | None) -> str:
-    """Return the largest numbers of a rollout, and what to change about the likely cause."""
+    """Return the largest magnitudes of a rollout, and the remedy for the likely cause."""
     reward = _largest([rollout.rewards])
     observation = _largest(tree_leaves(rollout.observations))
-    found = f"largest reward {reward:.3g}, largest observation {observation:.3g}"
+    magnitudes = f"largest reward {reward:.3g}, largest observation {observation:.3g}"
     if learning_rate is not None:
-        found += f", learning rate {learning_rate:.3g}"
+        magnitudes += f", learning rate {learning_rate:.3g}"
     if not reward < LARGE:
-        return f"{found}: scale the rewards down, for example env.wrappers: [{{use: NormalizeReward}}]"
+        return f"{magnitudes}: scale the rewards down, for example env.wrappers: [{{use: NormalizeReward}}]"
     if not observation < LARGE:
-        return f"{found}: scale the observations down, for example env.wrappers: [{{use: NormalizeObservation}}]"
-    return f"{found}: lower the learning rate, or set max_grad_norm"
+        return f"{magnitudes}: scale the observations down, for example env.wrappers: [{{use: NormalizeObservation}}]"
+    return f"{magnitudes}: lower the learning rate, or set max_grad_norm"
 
 
 def _largest(arrays: list[np.ndarray]) -> float:

@@ -1,4 +1,4 @@
-"""What a policy is built with where there is no match: spaces without an environment, a group of one."""
+"""Placeholders for building a policy outside a match: an environment with spaces only, and a single-member group."""
 
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -10,7 +10,7 @@ from arena.envs.interface import EntitySpaces
 
 
 class PlaceholderError(RuntimeError):
-    """A policy wanted to step the environment that it was only shown."""
+    """A policy tried to step an environment that has spaces only."""
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
@@ -38,11 +38,11 @@ class _VectorEnv(gymnasium.vector.VectorEnv):
 
 
 def placeholder_env(entities: Sequence[EntitySpaces], copies: int, autoreset: str) -> Any:
-    """Return something with the spaces, and of the kind, of the proxy that a worker would give to a policy.
+    """Return an environment with the spaces and the type of the proxy that a worker would pass to a policy.
 
     Args:
-      entities: those of the worker's seat.
-      copies: of the environment.
+      entities: entities of the worker's seat.
+      copies: number of copies.
       autoreset: ``"next_step"`` or ``"same_step"``.
     """
     if len(entities) > 1:
@@ -77,10 +77,10 @@ class SingleWorkerGroup:
     rank, size = 0, 1
 
     def average_gradients(self, model: Any, weight: float = 1.0) -> None:
-        """Leave the gradients as they are."""
+        """Leave the gradients unchanged."""
 
     def broadcast(self, model: Any) -> None:
-        """Leave the weights as they are."""
+        """Leave the weights unchanged."""
 
     def mean(self, x: Any) -> Any:
         """Return ``x``."""

@@ -1,4 +1,4 @@
-"""Which kind of policy a seat needs: the checks that a run makes before it starts, and each rank makes again."""
+"""Checks that a policy is of the kind that its match requires, made before a run starts and again by each rank."""
 
 from typing import Any
 
@@ -7,22 +7,22 @@ from arena.config.run import RunConfig, TableRow
 
 
 def needs_class(config: RunConfig, row: TableRow, player: str) -> bool:
-    """Whether a check of a player's policy on a match needs its class, which may take seconds to import."""
+    """Return whether checking a player's policy on a match requires its class, which may take seconds to import."""
     shares_rank = row.env.in_worker and len(row.seats) > 1
     return bool(config.players[player].learners or shares_rank or _reasons(config, row))
 
 
 def check_kind(config: RunConfig, row: TableRow, player: str, policy: type) -> None:
-    """Check that a player's policy is of a kind that its match can have.
+    """Check that a player's policy is of the kind that its match requires.
 
     Args:
-      config: of the run.
-      row: the match, as the table has it.
+      config: configuration of the run.
+      row: the match, as an entry of the table.
       player: the player.
       policy: class of its policy.
 
     Raises:
-      ConfigError: it has a loop of its own where only a policy that separates act from learn can play.
+      ConfigError: it has a custom loop in a match that requires act and learn.
     """
     use = config.players[player].use
     learners = config.players[player].learners
@@ -45,12 +45,12 @@ def check_kind(config: RunConfig, row: TableRow, player: str, policy: type) -> N
 
 
 def _reasons(config: RunConfig, row: TableRow) -> list[tuple[str, Any]]:
-    """Return the keys of a run that a policy with a loop of its own cannot have, and why."""
+    """Return the keys of a run that custom-loop policies do not support, and the reasons."""
     env, outside = row.env, row.outside
-    found = (
+    settings = (
         ("league.policy", config.league is not None, "; it cannot play as an opponent"),
         ("deterministic", config.deterministic, ": where it stands between two updates only it could say"),
         ("env.use: gateway", outside, " and takes every copy to be in step"),
         ("env.wait_timeout", env.wait_timeout is not None, " and takes every copy to be in step"),
     )
-    return [(key, why) for key, asked, why in found if asked]
+    return [(key, why) for key, configured, why in settings if configured]

@@ -1,4 +1,4 @@
-"""Weights as a learner publishes them: bytes in a fixed layout, which workers derive from a policy of their own."""
+"""Published weights of a learner: bytes in a fixed layout, which workers derive from a policy of their own."""
 
 import struct
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from arena.protocol.wire import BufferLayout
 
 
 class VersionHeader(NamedTuple):
-    """What comes with published weights; see ``arena.protocol.experience``.
+    """Header of published weights; see ``arena.protocol.experience``.
 
     Attributes:
-      version: how many updates were made.
+      version: number of updates.
       steps: transition steps of the player in the run.
-      over: whether these are the last ones.
-      progress: the fraction of the budget that was spent at the last update; None before any.
+      over: whether no more versions follow.
+      progress: spent fraction of the budget at the last update; None before any.
     """
 
     version: int
@@ -28,14 +28,14 @@ class VersionHeader(NamedTuple):
 
 
 class PublishedWeights:
-    """What acting needs of a policy, between torch tensors and bytes.
+    """Conversion of a policy's acting state between torch tensors and bytes.
 
     Attributes:
       size: bytes of one version.
     """
 
     def __init__(self, policy: Any) -> None:
-        """Lay out what a policy says that acting needs: ``acting_state``, else ``weights``, else ``state_dict``."""
+        """Lay out the acting state of a policy: ``acting_state``, else ``weights``, else ``state_dict``."""
         self._policy = policy
         carver = BufferLayout()
         self._header = carver.want((VERSION_WORDS,), np.int64)
@@ -53,11 +53,11 @@ class PublishedWeights:
         return getattr(self._policy, named)()
 
     def use(self, policy: Any) -> None:
-        """Publish another policy of the same kind from here on."""
+        """Publish another policy of the same kind from now on."""
         self._policy = policy
 
     def write(self, place: np.ndarray, header: VersionHeader) -> None:
-        """Write the policy's present weights to a place of ``size`` bytes."""
+        """Write the policy's current weights to a buffer of ``size`` bytes."""
         _, arrays = self._carver.allocate(place)
         words = arrays[self._header]
         words[[VERSION, STEPS, OVER]] = header.version, header.steps, header.over
@@ -74,7 +74,7 @@ class PublishedWeights:
         return VersionHeader(words[VERSION], words[STEPS], bool(words[OVER]), known)
 
     def state(self, place: np.ndarray) -> dict[str, Any]:
-        """Return a version as named torch tensors, views of its place."""
+        """Return a version as named torch tensors, views of its buffer."""
         import torch
 
         _, arrays = self._carver.allocate(place)
@@ -90,7 +90,7 @@ class PublishedWeights:
 
 
 def check_size(player: str, what: str, expected: int, found: int) -> None:
-    """Hold the bytes of what travels against those that this rank has laid out.
+    """Check that the bytes of a message equal those that this rank has laid out.
 
     Raises:
       ConfigError: they differ.

@@ -84,7 +84,7 @@ class FaultTolerance:
 
     def recover_as_root(self, root: Any) -> None:
         """As the root, have the survivors save what they have, and the round go on from it."""
-        root.note_failed_ranks()
+        root.record_failed_ranks()
         survivors: list[SurvivorState] = []
 
         def have_told() -> bool:

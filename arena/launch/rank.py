@@ -280,7 +280,7 @@ class Rank:
             root.stopped_code = stopped_code
             nodes = len(set(self.world.nodes))
             where = f"{self.world.size} ranks on {nodes} node(s)"
-            records.note("INFO", f"{self.run} begins: {where}, attempt {records.attempt}")
+            records.log_line("INFO", f"{self.run} begins: {where}, attempt {records.attempt}")
             if resume:
                 root.resume()
             self._run_rounds(root)

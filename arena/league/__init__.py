@@ -1,1 +1,1 @@
-"""The league: which players play next, which are frozen, and what every result says; no MPI, no torch, no clock."""
+"""The league: matchmaking, snapshots, payoff and ratings as a state machine without MPI, torch or a clock."""

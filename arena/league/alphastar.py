@@ -1,4 +1,4 @@
-"""The players of AlphaStar's league (Vinyals et al., 2019), the oracle of PSRO, and one that meets only itself."""
+"""The players of AlphaStar's league (Vinyals et al., 2019), the oracle of PSRO, and a self-play player."""
 
 from typing import ClassVar
 
@@ -16,18 +16,18 @@ from arena.league.settings import (
 
 
 class MainPlayer(BattleActivePlayer):
-    """Becomes as strong as it can against everybody, and is never reset."""
+    """Main player: learns to beat every player, and is never reset."""
 
     Config = MainPlayerConfig
     cfg: MainPlayerConfig
     needs_history = True
 
     def branch_pfsp(self) -> int:
-        """All history, the hardest first."""
+        """All historical players, the hardest first."""
         return self.pfsp(self.payoff.roster.historical(), "squared")
 
     def branch_sp(self) -> int:
-        """A random main player; or, where that one is too strong, its history."""
+        """A random main player; its history instead, if it is too strong."""
         roster = self.payoff.roster
         main = draw(roster.active(MainPlayer), self._rng)
         if self.win_rate(main) > 1 - self.cfg.strong_win_rate:
@@ -35,7 +35,7 @@ class MainPlayer(BattleActivePlayer):
         return self.pfsp(roster.historical(parent=roster.players[main].player_id), "variance")
 
     def branch_verification(self) -> int:
-        """Exploiters' history that still exploits it, then main players' history that it has forgotten to beat."""
+        """Exploiters' history that still beats it, then main players' history that it no longer beats."""
         roster = self.payoff.roster
         for kind, threshold in (
             (MainExploiter, self.cfg.exploited_win_rate),
@@ -48,7 +48,7 @@ class MainPlayer(BattleActivePlayer):
 
 
 class MainExploiter(BattleActivePlayer):
-    """Finds what main players do wrong, and starts anew after each snapshot."""
+    """Main exploiter: learns to beat the main players, and is reset after each snapshot."""
 
     Config = MainExploiterConfig
     cfg: MainExploiterConfig
@@ -60,7 +60,7 @@ class MainExploiter(BattleActivePlayer):
         return self.payoff.roster.active(MainPlayer)
 
     def branch_main_players(self) -> int:
-        """A random main player; or, where that one is too strong, its history."""
+        """A random main player; its history instead, if it is too strong."""
         roster = self.payoff.roster
         main = draw(roster.active(MainPlayer), self._rng)
         if self.win_rate(main) >= self.cfg.min_valid_win_rate:
@@ -73,7 +73,7 @@ class MainExploiter(BattleActivePlayer):
 
 
 class LeagueExploiter(BattleActivePlayer):
-    """Finds what the whole league does wrong, and sometimes starts anew after a snapshot."""
+    """League exploiter: learns to beat the whole league, and is sometimes reset after a snapshot."""
 
     Config = LeagueExploiterConfig
     cfg: LeagueExploiterConfig
@@ -81,7 +81,7 @@ class LeagueExploiter(BattleActivePlayer):
     needs_history = True
 
     def branch_pfsp(self) -> int:
-        """All history."""
+        """All historical players."""
         return self.pfsp(self.payoff.roster.historical(), self.cfg.weighting)
 
     def mutate(self) -> bool:
@@ -90,18 +90,18 @@ class LeagueExploiter(BattleActivePlayer):
 
 
 class BestResponsePlayer(BattleActivePlayer):
-    """Learns to beat the Nash mixture of history: the oracle of PSRO (Lanctot et al., 2017).
+    """Best response to the Nash mixture of the history: the oracle of PSRO (Lanctot et al., 2017).
 
-    Its phases are all of one length, so that schedules can end with them: how strong it is says nothing where the
-    mixture is an equilibrium, against which nobody wins.
+    All phases have the same length, so that schedules can end with them: win rates are no measure of progress where the
+    mixture is an equilibrium, which no player beats.
     """
 
     Config = BestResponderConfig
     cfg: BestResponderConfig
 
     @property
-    def life(self) -> int | None:
-        """The length of a phase, where each begins anew."""
+    def steps_between_resets(self) -> int | None:
+        """Length of a phase, if every phase begins with a reset."""
         return self.cfg.one_phase_step if self.cfg.mutate_prob == 1 else None
 
     def is_strong_enough(self) -> bool:
@@ -114,7 +114,7 @@ class BestResponsePlayer(BattleActivePlayer):
 
 
 class SelfPlayer(BattleActivePlayer):
-    """Meets itself and its own history."""
+    """Self-play player: meets itself and its own history."""
 
     Config = SelfPlayerConfig
     cfg: SelfPlayerConfig
@@ -124,7 +124,7 @@ class SelfPlayer(BattleActivePlayer):
         return self.payoff.roster.historical(parent=self.player_id)
 
     def branch_self(self) -> int:
-        """Itself, as it is now."""
+        """The player itself, with its current weights."""
         return self.index
 
     def branch_history(self) -> int:

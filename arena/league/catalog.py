@@ -1,4 +1,4 @@
-"""Names to code: player types and kinds of league, registered or in a user's file."""
+"""Registered names of player types and kinds of league, and references to those in a user's file."""
 
 import re
 from collections.abc import Mapping
@@ -23,16 +23,16 @@ PLAYERS = {
 
 
 def player_type(name: str) -> type[ActivePlayer]:
-    """Return the class that ``name`` stands for: a registered name, or a place in code.
+    """Return the class that ``name`` stands for: a registered name, or a reference to code.
 
     Raises:
-      ConfigError: there is none, or it is no active player.
+      ConfigError: there is none, or it is not an active player.
     """
     return class_of(name, PLAYERS, "player type", ActivePlayer)
 
 
 def player_type_id(name: str) -> str:
-    """Return a player type as it begins the ids of its players: ``file.py:MyPlayer`` -> ``my_player``."""
+    """Return the form of a player type in the ids of its players: ``file.py:MyPlayer`` -> ``my_player``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(":")[2]).lower()
 
 
@@ -50,22 +50,22 @@ def create_player(
     """Return a new active player; the arguments are :class:`~arena.league.player.ActivePlayer`'s.
 
     Raises:
-      ConfigError: there is no such type, or a setting does not fit.
+      ConfigError: there is no such type, or a setting is invalid.
     """
     kind = player_type(player_type_name)
     return kind(cfg, category, payoff, checkpoint_path, player_id, total_agent_step, seed=seed)
 
 
 def class_of(name: str, registered: Mapping[str, str], what: str, base: type) -> Any:
-    """Return the class that ``name`` stands for: a registered name, or a place in code.
+    """Return the class that ``name`` stands for: a registered name, or a reference to code.
 
     Args:
-      name: in a configuration.
-      registered: registered name -> place in code.
-      what: the kind of thing, for messages.
+      name: name in a configuration.
+      registered: registered name -> reference to code.
+      what: kind of the class, for messages.
       base: class that it must extend.
 
-    Raises:
+    ConfigError: there is none, or it has another base class.
       ConfigError: there is none, or it extends another class.
     """
     if name not in registered and not registry.is_reference(name):
@@ -73,7 +73,7 @@ def class_of(name: str, registered: Mapping[str, str], what: str, base: type) ->
             f"unknown {what} {name!r}{suggestion(name, registered)}; expected one of "
             f"{', '.join(sorted(registered))}, package.module:name or path/to/file.py:name"
         )
-    found = registry.load(registered.get(name, name))
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise ConfigError(f"{what} {name!r}: expected a class that extends {base.__name__}, found {found!r}")
-    return found
+    registered_class = registry.load(registered.get(name, name))
+    if not (isinstance(registered_class, type) and issubclass(registered_class, base)):
+        raise ConfigError(f"{what} {name!r}: expected a class that extends {base.__name__}, found {registered_class!r}")
+    return registered_class

@@ -1,4 +1,4 @@
-"""Who is in a league before its first game, and what no league can start with."""
+"""The initial players of a league, and checks that the league can run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ def initial_players(
     """Yield the active players, ids ``{type}_{category}_{i}``.
 
     Raises:
-      ConfigError: a category has nobody, a type is unknown or needs another payoff, or settings are there for nobody.
+      ConfigError: a category has no players, a type is unknown or needs another payoff, or settings match no player.
     """
     categories = {"default": dict(default_players)} if cfg.categories is None else cfg.categories
     if not categories:
@@ -63,9 +63,9 @@ def initial_players(
 def initial_history(
     cfg: LeagueConfig, players: Sequence[ActivePlayer]
 ) -> tuple[list[HistoricalPlayer], dict[str, str]]:
-    """Return the first historical players, and for each active player's id the weights that a reset goes back to.
+    """Return the first historical players, and the weights for resets by active player's id.
 
-    The parent of each is an active player of its category that really exists.
+    The parent of each is an existing active player of its category.
 
     Raises:
       ConfigError: a pretrained weights file is missing.
@@ -77,7 +77,7 @@ def initial_history(
     resets: dict[str, str] = {}
     for player in players:
         pretrained = cfg.pretrained.get(player.category)
-        resets[player.player_id] = pretrained or player.sibling("0")
+        resets[player.player_id] = pretrained or player.path_beside("0")
         peers = [peer for peer in players if peer.category == player.category]
         founders = [peer for peer in peers if peer.founds_history] or (peers[:1] if pretrained else [])
         if player in founders:
@@ -87,10 +87,10 @@ def initial_history(
 
 
 def check(cfg: LeagueConfig, players: Sequence[ActivePlayer], history: Sequence[HistoricalPlayer]) -> None:
-    """Refuse a league in which somebody would wait for ever.
+    """Check that every player can find opponents.
 
     Raises:
-      ConfigError: a player lacks those it is measured against or could meet.
+      ConfigError: a player lacks reference opponents, or players that it could meet.
     """
     for player in players:
         for kind in player.needs_active:

@@ -1,4 +1,4 @@
-"""The kinds of league: who is in one by default, and how it hands out jobs."""
+"""Kinds of league: their default players, and their assignment of jobs."""
 
 import math
 from collections import Counter
@@ -35,13 +35,13 @@ class RoundRobinLeague(BaseLeagueManager):
 class PsroLeague(BaseLeagueManager):
     """A player that learns against the Nash mixture of its history.
 
-    The game that is solved needs every pair of snapshots. So while a pair among the newest has too few games, the jobs
-    are matches between those two, as many games as are missing, in which nobody learns.
+    The game to solve needs results of every pair of snapshots. So while a pair among the newest has too few games, the
+    jobs are matches between those two, for the number of missing games, in which no player learns.
     """
 
     default_players: ClassVar = {"best_responder": 1}
 
-    _pending_of: tuple[int, int] = (0, 0)  # size of the game and of the history that _pending belongs to
+    _pending_of: tuple[int, int] = (0, 0)  # sizes of the game and of the history at which _pending was computed
     _pending: tuple[tuple[str, str], ...] = ()
 
     def _get_job_info(self, player: ActivePlayer) -> dict[str, Any]:
@@ -49,17 +49,17 @@ class PsroLeague(BaseLeagueManager):
         if not pairs:
             return super()._get_job_info(player)
         assert isinstance(self.payoff, BattleSharedPayoff)
-        asked = Counter[tuple[str, ...]]()
+        requested = Counter[tuple[str, ...]]()
         for job in self.jobs_in_flight:
             if not job["train"]:
-                asked[tuple(side[0] for side in job["sides"])] += job["env"]["episodes"]
+                requested[tuple(side[0] for side in job["sides"])] += job["env"]["episodes"]
         needed = max(self.payoff.cfg.min_win_rate_games, 1)
         for pair in pairs:
-            missing = math.ceil(needed - self.payoff.record(*pair).games - asked[pair])
+            missing = math.ceil(needed - self.payoff.record(*pair).games - requested[pair])
             if missing > 0:
                 break
         else:
-            pair, missing = pairs[0], 1  # all is asked for: nothing better can be said before the answers are there
+            pair, missing = pairs[0], 1  # all pairs have been requested: nothing better is known before results arrive
         job = merged(ActivePlayer.get_job(player), {"env": {"episodes": missing}})
         return job | self._job(player, [[pair[0]], [pair[1]]], train=False)
 
@@ -72,7 +72,7 @@ class PsroLeague(BaseLeagueManager):
         if self._pending_of != (size, count):
             ids = [other.player_id for other in self.historical_players[-size:]]
             self._pending_of, self._pending = (size, count), tuple(combinations(ids, 2))
-        # Counts never fall, so a pair that once had enough need not be looked at again.
+        # Counts never fall, so a pair that once had enough need not be checked again.
         known = 0
         while known < len(self._pending) and (
             payoff.record(*self._pending[known]).games >= max(payoff.cfg.min_win_rate_games, 1)
@@ -99,10 +99,10 @@ LEAGUES = {
 
 
 def league_type(name: str) -> Any:
-    """Return the manager class that ``name`` stands for: a registered name, or a place in code.
+    """Return the manager class that ``name`` stands for: a registered name, or a reference to code.
 
     Raises:
-      ConfigError: there is none, or it is no league manager.
+      ConfigError: there is none, or it is not a league manager.
     """
     return class_of(name, LEAGUES, "league", BaseLeagueManager)
 
@@ -116,7 +116,7 @@ def create_league(
     """Return a league of the kind that ``cfg.use`` names.
 
     Raises:
-      ConfigError: there is no such kind, or a setting does not fit.
+      ConfigError: there is no such kind, or a setting is invalid.
     """
     cfg = checked(LeagueConfig, cfg, "league")
     return league_type(cfg.use)(cfg, save_checkpoint_fn, load_checkpoint_fn, launch_job_fn)

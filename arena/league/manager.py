@@ -15,24 +15,24 @@ from arena.league.settings import LeagueConfig, changes, checked
 
 logger = logging.getLogger(__name__)
 
-VERSION = 2  # of what state_dict returns
+VERSION = 2  # of the result of state_dict
 
 SaveCheckpoint = Callable[[str, str], object]
-"""Called with a player's ``checkpoint_path`` and the path that its present weights are to be kept under."""
+"""Called with a player's ``checkpoint_path`` and the path at which its current weights are to be kept."""
 LoadCheckpoint = Callable[[str, str], object]
-"""Called with a player's id and the path of the weights that it starts anew from."""
+"""Called with a player's id and the path of the weights that it is reset to."""
 LaunchJob = Callable[[dict[str, Any]], object]
 """Called with a job."""
 
 
-class Pass(NamedTuple):
-    """What one pass has done.
+class AdvanceResult(NamedTuple):
+    """Result of one call of ``advance``.
 
     Attributes:
-      snapshots: players frozen.
+      snapshots: the new historical players.
       mutated: ids of players reset after that.
-      launched: jobs handed out.
-      failed: jobs whose launch raised, and what it raised; their slots are free again.
+      launched: jobs that were launched.
+      failed: jobs with a launch that raised, and the exception; their slots are free again.
     """
 
     snapshots: tuple[HistoricalPlayer, ...] = ()
@@ -42,27 +42,28 @@ class Pass(NamedTuple):
 
 
 class BaseLeagueManager:
-    """Players, their payoff and their jobs. It has no thread, no clock and no lock: it moves when it is called.
+    """Players, their payoff and their jobs. It has no thread, no clock and no lock: its methods drive it.
 
-    The callbacks may call back: a job may be finished from within its own launch.
+    Callbacks may call the manager: a job may be finished from within its own launch.
 
-    A job is a mapping of JSON values: ``job_id``; ``launch_player``, who learns; ``sides``, a list of ids for each
-    side; ``checkpoint_paths`` of everyone on them; ``versions`` of those who learn; ``train``, false where nobody
-    learns; for battles ``opponent``; and ``forward``, ``data``, ``env`` and what else is configured for the player.
+    A job is a mapping of JSON values: ``job_id``; ``launch_player``, the learning player; ``sides``, a list of ids for
+    each side; ``checkpoint_paths`` of all players on them; ``versions`` of the active ones; ``train``, false if no
+    player learns; for battles ``opponent``; and ``forward``, ``data``, ``env`` and other keys configured for the
+    player.
 
-    Results belong to the versions that the job names: once one of its players has started anew, they count for nobody.
+    Results belong to the versions that the job names: once one of its players was reset, they are ignored.
 
     Attributes:
-      cfg: the settings, checked.
-      payoff: what is known of results.
-      active_players: who learns.
-      historical_players: who has been frozen, oldest first.
+      cfg: the validated settings.
+      payoff: results of all games.
+      active_players: players that learn.
+      historical_players: snapshots, oldest first.
     """
 
     default_players: ClassVar[dict[str, int]] = {}
-    """Player type -> how many, where the settings name no categories."""
+    """Player type -> default number of players, if the settings name no categories."""
     default_settings: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Player type -> settings that take the place of its own defaults."""
+    """Player type -> settings that override its own defaults."""
     payoff_type: ClassVar[str] = "battle"
 
     def __init__(
@@ -72,10 +73,10 @@ class BaseLeagueManager:
         load_checkpoint_fn: LoadCheckpoint,
         launch_job_fn: LaunchJob,
     ) -> None:
-        """Found the league; no callback is called before the first pass, so this also serves to check settings.
+        """Create the league; no callback is called before the first ``advance``, so this also validates settings.
 
         Raises:
-          ConfigError: a setting does not fit.
+          ConfigError: a setting is invalid.
         """
         self.cfg = checked(LeagueConfig, cfg, "league")
         self._save, self._load, self._launch = save_checkpoint_fn, load_checkpoint_fn, launch_job_fn
@@ -91,19 +92,19 @@ class BaseLeagueManager:
         self._jobs: dict[int, dict[str, Any]] = {}
         self._in_flight: Counter[str] = Counter()
         self._next_job = 0
-        self._late_job = -1  # the last one that is in the log for its late results
+        self._late_job = -1  # the last job that was logged for its late results
         self._founded = self._closed = self._advancing = False
 
     @property
     def jobs_in_flight(self) -> tuple[dict[str, Any], ...]:
-        """Jobs that were handed out and are not finished, oldest first."""
+        """Jobs that were launched and are not finished, oldest first."""
         return tuple(self._jobs.values())
 
     def player(self, player_id: str) -> ActivePlayer | HistoricalPlayer:
         """Return a player by id.
 
         Raises:
-          ConfigError: nobody has it.
+          ConfigError: there is no such player.
         """
         roster = self.payoff.roster
         if player_id not in roster:
@@ -112,50 +113,50 @@ class BaseLeagueManager:
         return roster.players[roster.index(player_id)]
 
     def run(self) -> None:
-        """Make passes until one changes nothing, or :meth:`close` is called (for example by a callback)."""
+        """Call ``advance`` until it changes nothing, or :meth:`close` is called (for example by a callback)."""
         while any(self.advance()[:3]):
             pass
 
     def close(self) -> None:
-        """Hand out no more jobs and freeze nobody any more. Jobs in flight may still be finished."""
+        """Launch no more jobs and freeze no more players. Jobs in flight may still be finished."""
         self._closed = True
 
-    def advance(self, *, freeze: bool = True, finished: Collection[str] = ()) -> Pass:
-        """Make one pass: freeze trained players, reset those that mutate, give every player its jobs.
+    def advance(self, *, freeze: bool = True, finished: Collection[str] = ()) -> AdvanceResult:
+        """Freeze trained players, reset those that mutate, and launch the jobs of every player.
 
-        Called from within a callback, it does nothing: the current pass continues.
+        From within a callback, it does nothing: the current call continues.
 
         Args:
-          freeze: whether anybody may be frozen or reset; else weights stay what they are.
-          finished: ids of players that learn no more: they are neither frozen nor reset.
+          freeze: whether players may be frozen or reset; otherwise weights stay unchanged.
+          finished: ids of players that have stopped learning: they are neither frozen nor reset.
 
         Raises:
           ConfigError: a player finds no opponent.
-          Exception: what saving or loading weights raised; nobody has been added or forgotten then.
+          Exception: raised while weights were saved or loaded; no player has been added or removed then.
         """
         if self._closed or self._advancing:
-            return Pass()
+            return AdvanceResult()
         self._advancing = True
         try:
-            self._found()
+            self._set_reset_weights()
             snapshots, mutated = self._freeze(finished) if freeze else ([], [])
             launched, failed = self._hand_out()
         finally:
             self._advancing = False
-        return Pass(tuple(snapshots), tuple(mutated), tuple(launched), tuple(failed))
+        return AdvanceResult(tuple(snapshots), tuple(mutated), tuple(launched), tuple(failed))
 
     def finish_job(self, job_info: Mapping[str, Any]) -> bool:
-        """Take a job back, with its results, and free its slot.
+        """Finish a job, count its results, and free its slot.
 
         Args:
-          job_info: ``job_id``, and ``results``: for each episode that counts ``wins``, ``draws`` or ``losses`` as the
-            first side sees it, or the sides' ranks, or a solo player's return. No results: the job was given up.
-            ``returns``, of each side in each episode, may go with them. ``sides`` and ``launch_player`` may be
+          job_info: ``job_id``, and ``results``: for each episode that counts ``wins``, ``draws`` or ``losses`` of the
+            first side, or the sides' ranks, or a solo player's return. Without results the job was given up.
+            ``returns``, of each side in each episode, may accompany them. ``sides`` and ``launch_player`` may be
             repeated and must then be the job's.
 
         Returns:
-          whether the results were counted. A job that is not in flight changes nothing; a malformed report, or one of
-          a player that has started anew since, frees the slot and counts nothing. Why is in the log.
+          whether the results were counted. A job that is not in flight changes nothing; a malformed report, or one of a
+          player that was reset since, frees the slot and counts nothing. The log holds the reason.
         """
         job = self._job_of(job_info)
         if job is None:
@@ -164,7 +165,7 @@ class BaseLeagueManager:
         return self._count(job, job_info)
 
     def report(self, job_info: Mapping[str, Any]) -> bool:
-        """Count results of a job that goes on: as :meth:`finish_job`, but its slot stays taken."""
+        """Count results of a job that continues: as :meth:`finish_job`, but its slot stays taken."""
         job = self._job_of(job_info)
         return job is not None and self._count(job, job_info)
 
@@ -173,7 +174,7 @@ class BaseLeagueManager:
             player_id for player_id, version in job.get("versions", {}).items() if self._version(player_id) != version
         ]
         if anew:
-            if job["job_id"] != self._late_job:  # reports of a job come one after the other
+            if job["job_id"] != self._late_job:  # reports of a job arrive one after the other
                 self._late_job = job["job_id"]
                 logger.info(
                     "late results of job %d do not count: %s was reset after them", job["job_id"], ", ".join(anew)
@@ -182,10 +183,10 @@ class BaseLeagueManager:
         return self.payoff.update({**job, "results": job_info.get("results"), "returns": job_info.get("returns")})
 
     def update_active_player(self, player_info: Mapping[str, Any]) -> bool:
-        """Take a player's progress: ``player_id`` and ``total_agent_step``.
+        """Record a player's progress: ``player_id`` and ``total_agent_step``.
 
         Returns:
-          whether it was taken; an unknown id or a step that goes back is refused, and the log says so.
+          whether it was recorded; an unknown id or a decreasing step is rejected and logged.
         """
         player_id, step = player_info.get("player_id"), player_info.get("total_agent_step")
         if player_id not in self.payoff.roster or not self.player(str(player_id)).active:
@@ -203,11 +204,11 @@ class BaseLeagueManager:
         return True
 
     def begin_phase(self, player_id: str, step: int) -> None:
-        """Count a player's present phase from a step: loading weights may have taken it a while.
+        """Let a player's current phase begin at a step: loading weights may have taken it a while.
 
         Args:
-          player_id: of an active player.
-          step: at which it started anew.
+          player_id: id of an active player.
+          step: step at which it was reset.
         """
         player = self.player(player_id)
         assert isinstance(player, ActivePlayer)
@@ -236,9 +237,9 @@ class BaseLeagueManager:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from :meth:`state_dict`, in a league that was just made.
+        """Continue from :meth:`state_dict`, in a new league.
 
-        Settings that have changed since hold from here on; each of them is in the log.
+        Settings that have changed since are in effect from here on; each change is logged.
 
         Raises:
           ConfigError: the saved league has other players, or was saved by another version.
@@ -270,11 +271,11 @@ class BaseLeagueManager:
         self._next_job, self._founded = state["next_job"], state["founded"]
 
     def _settings(self) -> dict[str, Any]:
-        """Return what the league goes by, as JSON values."""
+        """Return the settings of the league as JSON values."""
         return self.cfg.model_dump(mode="json") | {"payoff": self.payoff.cfg.model_dump(mode="json")}
 
     def _get_job_info(self, player: ActivePlayer) -> dict[str, Any]:
-        """Return a player's next job, without its id; a kind of league may have other ones."""
+        """Return a player's next job, without its id; kinds of league may override this."""
         if not isinstance(player, BattleActivePlayer):
             return self._job(player, [[player.player_id]]) | player.get_job()
         job = player.get_job(self.cfg.sides - 1)
@@ -282,18 +283,18 @@ class BaseLeagueManager:
         return job | self._job(player, [[player.player_id], *([opponent] for opponent in opponents)])
 
     def _mutate_player(self, player: ActivePlayer) -> bool:
-        """Have a player whose weights were just saved start anew, if it mutates; return whether it does."""
+        """Reset a player after its weights were saved, if it mutates; return whether it was reset."""
         if not player.mutate():
             return False
         self._load(player.player_id, self._reset_paths[player.player_id])
         return True
 
     def _update_player(self, player: ActivePlayer | HistoricalPlayer, player_info: Mapping[str, Any]) -> None:
-        """Take what is in a report of progress."""
+        """Record a progress report."""
         player.total_agent_step = player_info["total_agent_step"]
 
     def _job(self, player: ActivePlayer, sides: list[list[str]], *, train: bool = True) -> dict[str, Any]:
-        """Return what every job has."""
+        """Return the common keys of every job."""
         ids = dict.fromkeys(player_id for side in sides for player_id in side)
         return {
             "launch_player": player.player_id,
@@ -304,13 +305,13 @@ class BaseLeagueManager:
         }
 
     def _version(self, player_id: str) -> int:
-        """Return how often an active player's weights have started anew."""
+        """Return the number of resets of an active player's weights."""
         player = self.player(player_id)
         assert isinstance(player, ActivePlayer)
         return player.version
 
-    def _found(self) -> None:
-        """Give every active player the weights that a reset goes back to, once."""
+    def _set_reset_weights(self) -> None:
+        """Set the reset weights of every active player, once."""
         if self._founded:
             return
         for player in self.active_players:
@@ -336,7 +337,7 @@ class BaseLeagueManager:
                 starts_anew = self._mutate_player(player)
             except BaseException:
                 player.load_state_dict(before)
-                if snapshots:  # who was frozen stays frozen, and the caller is told; the next pass raises this again
+                if snapshots:  # the frozen players stay frozen and are returned; the next call raises this again
                     break
                 raise
             self._add(frozen)
@@ -352,13 +353,13 @@ class BaseLeagueManager:
     def _hand_out(self) -> tuple[list[dict[str, Any]], list[tuple[dict[str, Any], Exception]]]:
         launched, failed = [], []
         for player in self.active_players:
-            # The room is taken once: where launches finish their jobs at once, it would never run out.
+            # The limit is computed once: if launches finished their jobs immediately, it would never be reached.
             for _ in range(self.cfg.max_active_player_job - self._in_flight[player.player_id]):
                 if self._closed or self._in_flight[player.player_id] >= self.cfg.max_active_player_job:
                     break
                 job = {"job_id": self._next_job, **self._get_job_info(player)}
                 self._next_job += 1
-                # Before the launch, for the launch may finish it.
+                # Before the launch, which may finish it.
                 self._jobs[job["job_id"]] = job
                 self._in_flight[player.player_id] += 1
                 try:
@@ -368,7 +369,7 @@ class BaseLeagueManager:
                     if job["job_id"] in self._jobs:
                         self._free(job)
                     failed.append((job, error))
-                    break  # the next pass tries again
+                    break  # the next call tries again
                 launched.append(job)
         return launched, failed
 

@@ -1,4 +1,4 @@
-"""Choosing among candidates: prioritised fictitious self-play, nearest rating, round robin, and a Nash mixture."""
+"""Matchmaking: prioritised fictitious self-play, nearest rating, round robin, and a Nash mixture."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -19,7 +19,7 @@ WEIGHTINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 """Win rates [candidates] -> weights (Vinyals et al., "Grandmaster level in StarCraft II", 2019, methods)."""
 
-NEGLIGIBLE = 1e-9  # a sum of weights that leaves nothing to choose by
+NEGLIGIBLE = 1e-9  # sum of weights that is too small to normalise by
 
 
 def pfsp(rates: np.ndarray, weighting: str) -> np.ndarray:
@@ -38,7 +38,7 @@ def pfsp(rates: np.ndarray, weighting: str) -> np.ndarray:
         raise ConfigError("expected at least one candidate to weigh, found none")
     weights = WEIGHTINGS[weighting](rates)
     total = weights.sum()
-    # It is the weights that may vanish, where every candidate is always beaten: then nobody is preferred.
+    # All weights vanish if every candidate is always beaten: then none is preferred.
     return np.full(rates.shape, 1 / rates.size) if total < NEGLIGIBLE else weights / total
 
 
@@ -58,7 +58,7 @@ def draw(candidates: np.ndarray, rng: np.random.Generator, probabilities: np.nda
 
 
 def nearest_rating(home: float, ratings: np.ndarray) -> np.ndarray:
-    """Return the probability of each candidate: those whose rating is nearest to ``home`` share it.
+    """Return the probability of each candidate: uniform over those with the rating nearest to ``home``.
 
     Raises:
       ConfigError: there are no candidates.
@@ -71,7 +71,7 @@ def nearest_rating(home: float, ratings: np.ndarray) -> np.ndarray:
 
 
 def round_robin(home: int, candidates: np.ndarray, turn: int) -> int:
-    """Return the candidate whose turn it is: those behind ``home`` first, then from the beginning.
+    """Return the next candidate in turn: those after ``home`` first, then from the beginning.
 
     Raises:
       ConfigError: there are no candidates.
@@ -88,14 +88,14 @@ def zero_sum_nash(matrix: np.ndarray) -> tuple[np.ndarray, float]:
     Maximise ``v`` subject to ``matrix.T @ x >= v``, ``sum(x) = 1``, ``x >= 0`` (von Neumann).
 
     Args:
-      matrix: what the row player wins, [rows, columns].
+      matrix: payoff of the row player, [rows, columns].
     """
-    # Loaded where it is needed: it takes a third of a second, and few leagues solve games.
+    # Imported where needed: it takes a third of a second, and few leagues solve games.
     from scipy.optimize import linprog  # type: ignore[import-untyped]
 
     matrix = np.asarray(matrix, dtype=np.float64)
     rows, columns = matrix.shape
-    found = linprog(
+    solution = linprog(
         np.append(np.zeros(rows), -1.0),
         A_ub=np.hstack([-matrix.T, np.ones((columns, 1))]),
         b_ub=np.zeros(columns),
@@ -104,16 +104,16 @@ def zero_sum_nash(matrix: np.ndarray) -> tuple[np.ndarray, float]:
         bounds=[(0, None)] * rows + [(None, None)],
         method="highs",
     )
-    if not found.success:
-        raise ArithmeticError(f"the {rows} x {columns} game has no solution that linprog finds: {found.message}")
-    strategy = np.clip(found.x[:-1], 0.0, None)
-    return strategy / strategy.sum(), float(found.x[-1])
+    if not solution.success:
+        raise ArithmeticError(f"the {rows} x {columns} game has no solution that linprog finds: {solution.message}")
+    strategy = np.clip(solution.x[:-1], 0.0, None)
+    return strategy / strategy.sum(), float(solution.x[-1])
 
 
 def empirical_game(payoff: BattleSharedPayoff, ids: Sequence[str]) -> np.ndarray:
-    """Return what each player wins against each other one, [players, players], antisymmetric.
+    """Return the payoff of each player against each other one, [players, players], antisymmetric.
 
-    That is the mean margin of returns; where none were reported, the margin of wins.
+    The payoff is the mean margin of returns; if none were reported, the margin of wins.
     """
     game = np.zeros((len(ids), len(ids)))
     for row, column in combinations(range(len(ids)), 2):
@@ -125,7 +125,7 @@ def empirical_game(payoff: BattleSharedPayoff, ids: Sequence[str]) -> np.ndarray
 class NashMixture:
     """The Nash mixture of the empirical game among the newest candidates (PSRO: Lanctot et al., 2017).
 
-    The game is solved again when the candidates change, or ``games`` more games have been counted.
+    The game is solved again when the candidates change, or when ``games`` more games have been counted.
     """
 
     def __init__(self, size: int, games: int) -> None:
@@ -135,7 +135,7 @@ class NashMixture:
         self._solved_at = 0
 
     def probabilities(self, payoff: BattleSharedPayoff, candidates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the candidates that are in the game and their probabilities.
+        """Return the candidates in the game and their probabilities.
 
         Raises:
           ConfigError: there are no candidates.

@@ -1,4 +1,4 @@
-"""What is known of results: win rates between players of battles, the latest results of a solo player."""
+"""Payoffs: win rates between players of battles, and the latest results of a solo player."""
 
 import logging
 from collections import deque
@@ -18,7 +18,7 @@ from arena.league.settings import BattlePayoffConfig, SoloPayoffConfig, checked
 
 logger = logging.getLogger(__name__)
 
-# Rows of win rates kept ready: one per player that chooses opponents, 80 kB each among 10,000 players.
+# Number of cached rows of win rates: one per player that chooses opponents, 80 kB each among 10,000 players.
 MAX_ROWS = 512
 
 Side = str | tuple[str, ...]  # a player, or a team
@@ -26,7 +26,7 @@ Side = str | tuple[str, ...]  # a player, or a team
 
 @dataclass(frozen=True)
 class BattleRecord:
-    """What one side has reached against another; decayed counts.
+    """Results of one side against another, as decayed counts.
 
     Attributes:
       wins: games won.
@@ -46,7 +46,7 @@ class BattleRecord:
     __rmul__ = __mul__
 
     def add(self, rank: float, other_rank: float) -> "BattleRecord":
-        """Return the record after one more game; the lower rank has won."""
+        """Return the record after one more game; the lower rank wins."""
         return BattleRecord(
             self.wins + (rank < other_rank),
             self.draws + (rank == other_rank),
@@ -59,7 +59,7 @@ class BattleRecord:
         return self.wins, self.draws, self.losses, self.games
 
     def reversed(self) -> "BattleRecord":
-        """Return the same record as the other side sees it."""
+        """Return the same record from the other side's view."""
         return BattleRecord(self.losses, self.draws, self.wins, self.games)
 
     def win_rate(self, min_games: float) -> float:
@@ -70,9 +70,9 @@ class BattleRecord:
 class BattleSharedPayoff:
     """One record per unordered pair of players, and of teams, shared by all players.
 
-    A game between sides is one game for every two players that meet across it. Where a side is a mixed team, it is
-    besides one game of the team (a tuple of ids). A side of one player in several places is that player. A player
-    that stands on both sides wins and loses at once: that is no game of its own.
+    A game between sides is one game for every two players that meet across it. If a side is a mixed team, it is also
+    one game of the team (a tuple of ids). A side of one player in several places is that player. A player on both sides
+    wins and loses, which is not counted as a game of its own.
     """
 
     def __init__(self, cfg: BattlePayoffConfig | None = None) -> None:
@@ -80,11 +80,11 @@ class BattleSharedPayoff:
         self.roster = Roster()
         self.ratings = Ratings(self.roster, self.cfg.ratings)
         self.games = 0
-        """Games counted so far, not decayed."""
-        self._records: dict[tuple[int, int], BattleRecord] = {}  # lower index first; the pair that met last is the last
-        self._met: list[dict[int, None]] = []  # by player: the players that it has met, likewise
+        """Number of games counted so far, not decayed."""
+        self._records: dict[tuple[int, int], BattleRecord] = {}  # lower index first; the pair that met last comes last
+        self._met: list[dict[int, None]] = []  # by player: the players that it has met, in the same order
         self._teams: dict[tuple[tuple[str, ...], tuple[str, ...]], BattleRecord] = {}
-        self._margins: dict[tuple[int, int], tuple[float, float]] = {}  # sum and count, as the lower index sees it
+        self._margins: dict[tuple[int, int], tuple[float, float]] = {}  # sum and count, from the lower index's view
         self._rows: dict[int, np.ndarray] = {}
 
     def add_player(self, player: Any) -> None:
@@ -103,63 +103,62 @@ class BattleSharedPayoff:
         return np.array(rates, dtype=np.float64).reshape(len(homes), len(others))
 
     def win_rate(self, home: Side, away: Side) -> float:
-        """Return how often ``home`` beats ``away``."""
+        """Return the win rate of ``home`` against ``away``."""
         return self.record(home, away).win_rate(self.cfg.min_win_rate_games)
 
     def record(self, home: Side, away: Side) -> BattleRecord:
-        """Return what ``home`` has reached against ``away``.
+        """Return the record of ``home`` against ``away``.
 
         Raises:
-          ConfigError: one of them is nobody's id.
+          ConfigError: one of them is an unknown id.
         """
         first, second = self._side(home), self._side(away)
         if len(first) == len(second) == 1:
             return self._pair(self.roster.index(first[0]), self.roster.index(second[0]))
-        found = self._teams.get((min(first, second), max(first, second)), BattleRecord())
-        return found if first < second else found.reversed()
+        team_record = self._teams.get((min(first, second), max(first, second)), BattleRecord())
+        return team_record if first < second else team_record.reversed()
 
     def margin(self, home: str, away: str) -> float | None:
-        """Return by how much ``home`` outscores ``away``: half the mean difference of their returns; None if unknown.
+        """Return half the mean difference of the returns of ``home`` and ``away``; None if unknown.
 
-        In a zero-sum game that is the mean return. Unknown is what was reported without returns, or in fewer games than
-        a win rate needs.
+        In a zero-sum game that is the mean return. It is unknown without reported returns, or with fewer games than a
+        win rate needs.
         """
-        one, other = self.roster.index(home), self.roster.index(away)
-        total, count = self._margins.get((min(one, other), max(one, other)), (0.0, 0.0))
+        home_index, away_index = self.roster.index(home), self.roster.index(away)
+        total, count = self._margins.get((min(home_index, away_index), max(home_index, away_index)), (0.0, 0.0))
         if not count or count < self.cfg.min_win_rate_games:
             return None
-        return total / count if one < other else -total / count
+        return total / count if home_index < away_index else -total / count
 
     def win_rates(self, home: str, others: np.ndarray) -> np.ndarray:
         """Return a player's win rates against players given by index, shape [others]."""
         return self._row(self.roster.index(home))[others]
 
     def latest(self, home: str, others: np.ndarray, limit: int | None) -> np.ndarray:
-        """Return those of some players, given by index, that a player has met last, and often enough for a win rate.
+        """Return the players, among some, that a player has met last, and often enough for a win rate; indices.
 
         Args:
-          home: the player's id.
-          others: indices of the others.
-          limit: so many at most; None for all.
+          home: id of the player.
+          others: indices of the other players.
+          limit: largest number of them; None for all.
         """
-        index, among, found = self.roster.index(home), set(others.tolist()), list[int]()
+        index, among, met = self.roster.index(home), set(others.tolist()), list[int]()
         needed = max(self.cfg.min_win_rate_games, 1)
         for other in reversed(self._met[index]):
-            if len(found) == limit:
+            if len(met) == limit:
                 break
             if other in among and self._pair(index, other).games >= needed:
-                found.append(other)
-        return np.array(found, np.intp)
+                met.append(other)
+        return np.array(met, np.intp)
 
     def update(self, job_info: Mapping[str, Any]) -> bool:
-        """Count a finished job's games: all of them, or none where anything in the report is wrong.
+        """Count a finished job's games: all of them, or none if the report is invalid.
 
         Args:
-          job_info: ``sides``, ``results`` and perhaps ``returns`` as :func:`arena.league.report.battle_report` reads
-            them.
+          job_info: ``sides``, ``results`` and optionally ``returns``, see :func:`arena.league.report.battle_report`.
 
         Returns:
-          whether it was counted; why not is in the log.
+          whether they were counted; the log holds the reason if not.
         """
         try:
             sides, games, returns = battle_report(job_info, self.roster)
@@ -168,22 +167,22 @@ class BattleSharedPayoff:
             return False
         teams = [tuple(sorted(set(side))) for side in sides]
         for game, ranks in enumerate(games):
-            for one, other in combinations(range(len(teams)), 2):
-                self._count(teams[one], teams[other], ranks[one], ranks[other])
+            for home, away in combinations(range(len(teams)), 2):
+                self._count(teams[home], teams[away], ranks[home], ranks[away])
                 if returns:
-                    self._score(teams[one], teams[other], (returns[game][one] - returns[game][other]) / 2)
+                    self._score(teams[home], teams[away], (returns[game][home] - returns[game][away]) / 2)
             self.ratings.update(sides, ranks)
             self.games += 1
         return True
 
     def met(self, player_id: str) -> list[str]:
-        """Return the ids of those that a player has met, the last one last."""
+        """Return the ids of the players that a player has met, the latest last."""
         return [self.roster.players[other].player_id for other in self._met[self.roster.index(player_id)]]
 
     def reset(self, player_id: str) -> None:
-        """Take note that a player's weights start anew: its records fade by ``reset_keep``, its rating is a newcomer's.
+        """Apply a reset of a player's weights: its records fade by ``reset_keep``, and its rating is reset.
 
-        What its old weights have won says little about the new ones.
+        The results of its old weights are little evidence about the new ones.
         """
         index, keep = self.roster.index(player_id), self.cfg.reset_keep
         for other in self._met[index]:
@@ -212,7 +211,7 @@ class BattleSharedPayoff:
         """Continue from :meth:`state_dict`.
 
         Raises:
-          ConfigError: the players are not the same, in the same order.
+          ConfigError: the players, or their order, differ.
         """
         same_players(self.roster, state)
         self.games = state["games"]
@@ -242,23 +241,25 @@ class BattleSharedPayoff:
                 self._meet(low, high, (self._records.get((low, high), BattleRecord()) * decay).add(*ranks))
 
     def _score(self, home: tuple[str, ...], away: tuple[str, ...], margin: float) -> None:
-        """Count by how much one player has outscored another; teams of several have no margin."""
+        """Count the difference of two players' returns; teams of several have no margin."""
         if len(home) > 1 or len(away) > 1 or home == away:
             return
-        one, other = self.roster.index(home[0]), self.roster.index(away[0])
-        pair, margin = ((one, other), margin) if one < other else ((other, one), -margin)
+        home_index, away_index = self.roster.index(home[0]), self.roster.index(away[0])
+        pair, margin = (
+            ((home_index, away_index), margin) if home_index < away_index else ((away_index, home_index), -margin)
+        )
         total, count = self._margins.get(pair, (0.0, 0.0))
         self._margins[pair] = total * self.cfg.decay + margin, count * self.cfg.decay + 1
 
     def records(self) -> Iterator[tuple[str, str, BattleRecord, float | None]]:
-        """Yield every pair that has met: both ids, the record as the first sees it, and its margin."""
+        """Yield every pair that has met: both ids, the record from the first one's view, and its margin."""
         for (low, high), record in self._records.items():
             home, away = self.roster.players[low].player_id, self.roster.players[high].player_id
             total, count = self._margins.get((low, high), (0.0, 0.0))
             yield home, away, record, total / count if count else None
 
     def _meet(self, low: int, high: int, record: BattleRecord) -> None:
-        """Set what two players know of each other after they have met."""
+        """Set the record of two players that have just met."""
         self._records.pop((low, high), None)
         for home, away in ((low, high), (high, low)):
             self._met[home].pop(away, None)
@@ -270,8 +271,8 @@ class BattleSharedPayoff:
         for home, away in ((low, high), (high, low)):
             row = self._rows.get(home)
             if row is not None and away < len(row):
-                seen = record if home == low else record.reversed()
-                row[away] = seen.win_rate(self.cfg.min_win_rate_games)
+                view = record if home == low else record.reversed()
+                row[away] = view.win_rate(self.cfg.min_win_rate_games)
 
     def _pair(self, home: int, away: int) -> BattleRecord:
         if home < away:
@@ -279,7 +280,7 @@ class BattleSharedPayoff:
         return self._records.get((away, home), BattleRecord()).reversed()
 
     def _row(self, home: int) -> np.ndarray:
-        """Return the win rates of a player against everybody, by index; kept and updated with each game."""
+        """Return the win rates of a player against all players, by index; cached and updated with each game."""
         row = self._rows.get(home)
         if row is None or len(row) < len(self.roster):
             row = np.full(2 * len(self.roster), 0.5)
@@ -323,7 +324,7 @@ class SoloSharedPayoff:
         self.roster.add(player)
 
     def update(self, job_info: Mapping[str, Any]) -> bool:
-        """Take a finished job's results, all or none; returns whether they were taken."""
+        """Record a finished job's results, all or none; return whether they were recorded."""
         try:
             results = solo_report(job_info)
             launched = job_info.get("launch_player")
@@ -338,7 +339,7 @@ class SoloSharedPayoff:
         return True
 
     def reset(self, player_id: str) -> None:
-        """Forget the results: the player's weights start anew."""
+        """Remove the results: the player's weights were reset."""
         self._results.clear()
 
     def state_dict(self) -> dict[str, Any]:
@@ -349,7 +350,7 @@ class SoloSharedPayoff:
         """Continue from :meth:`state_dict`.
 
         Raises:
-          ConfigError: the players are not the same, in the same order.
+          ConfigError: the players, or their order, differ.
         """
         same_players(self.roster, state)
         self._results = deque(state["results"], maxlen=self.cfg.buffer_size)
@@ -367,7 +368,7 @@ def create_payoff(cfg: BattlePayoffConfig | SoloPayoffConfig | Mapping[str, Any]
     """Return the payoff that ``cfg.type`` names (default: battle).
 
     Raises:
-      ConfigError: there is no such type, or a setting does not fit.
+      ConfigError: there is no such type, or a setting is invalid.
     """
     if isinstance(cfg, Mapping):
         name = cfg.get("type", "battle")
@@ -380,7 +381,7 @@ def create_payoff(cfg: BattlePayoffConfig | SoloPayoffConfig | Mapping[str, Any]
 
 
 def same_players(roster: Roster, state: Mapping[str, Any]) -> None:
-    """Raise ConfigError unless ``state`` was taken among the players of ``roster``."""
+    """Check that ``state`` was saved with the players of ``roster``; raise a ConfigError if not."""
     ids = [player.player_id for player in roster.players]
     if state["players"] != ids:
         other = next(

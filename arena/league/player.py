@@ -1,4 +1,4 @@
-"""The players of a league: historical players, whose weights are frozen, and active players, which learn."""
+"""Players of a league: historical ones with frozen weights, and active ones, which learn."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -13,11 +13,11 @@ from arena.league.matchmaking import NashMixture, draw, nearest_rating, pfsp, ro
 from arena.league.payoff import BattleSharedPayoff, SharedPayoff
 from arena.league.settings import BattlePlayerConfig, PlayerConfig, checked
 
-BRANCH = "branch_"  # a method of this beginning is a way of choosing an opponent
+BRANCH = "branch_"  # prefix of the methods that choose an opponent
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with ``over`` put over it, mapping by mapping."""
+    """Return ``base`` overridden by ``over``, recursively."""
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)
@@ -34,7 +34,7 @@ class Player:
       category: players of one category are interchangeable in the game (a race, a role).
       payoff: the results of all games, shared by all players.
       checkpoint_path: its weights file, relative to the run directory.
-      player_id: its name.
+      player_id: id of the player.
       total_agent_step: transition steps it has learned from.
     """
 
@@ -61,12 +61,12 @@ class Player:
 
     @property
     def origin(self) -> type["Player"]:
-        """The class that its weights were trained as."""
+        """Class that its weights were trained as."""
         return type(self)
 
 
 class HistoricalPlayer(Player):
-    """A player whose weights never change again.
+    """A snapshot: a player with weights that never change.
 
     Attributes:
       parent_id: the active player that it is a snapshot of, or the first one trained from it.
@@ -91,12 +91,12 @@ class HistoricalPlayer(Player):
 
     @property
     def origin(self) -> type[Player]:
-        """The class of its parent."""
+        """Class of its parent."""
         return self._parent_type
 
 
 class ActivePlayer(Player):
-    """A player that learns: it gets jobs, is frozen now and then, and may be reset after that."""
+    """A player that learns: it gets jobs, is frozen from time to time, and may be reset after that."""
 
     active = True
     Config: ClassVar[type[PlayerConfig]] = PlayerConfig
@@ -120,10 +120,10 @@ class ActivePlayer(Player):
         *,
         seed: int = 0,
     ) -> None:
-        """See :class:`Player`; ``seed`` is the league's, the player's random stream derives from it and its id.
+        """See :class:`Player`; ``seed`` is the league's: the player's random stream derives from it and from its id.
 
         Raises:
-          ConfigError: a setting does not fit.
+          ConfigError: a setting is invalid.
         """
         super().__init__(category, payoff, checkpoint_path, player_id, total_agent_step)
         self.cfg = checked(self.Config, cfg, player_id)
@@ -131,11 +131,11 @@ class ActivePlayer(Player):
         self.last_enough_step = 0
         """Step at which the current phase started."""
         self.version = 0
-        """Number of resets of its weights. Results of one version say nothing about the next version."""
+        """Number of resets of its weights. Results of one version are no evidence about the next one."""
 
     @property
-    def life(self) -> int | None:
-        """Steps between two resets, if that number is fixed: schedules then run over so many steps."""
+    def steps_between_resets(self) -> int | None:
+        """Number of steps between two resets, if it is fixed: schedules then span that many steps."""
         return None
 
     def is_trained_enough(self) -> bool:
@@ -152,7 +152,7 @@ class ActivePlayer(Player):
 
     def snapshot(self) -> HistoricalPlayer:
         """Return the current player as a historical player, with its own weights file."""
-        return self.frozen(f"{self.player_id}_{self.total_agent_step}", self.sibling(str(self.total_agent_step)))
+        return self.frozen(f"{self.player_id}_{self.total_agent_step}", self.path_beside(str(self.total_agent_step)))
 
     def frozen(self, player_id: str, checkpoint_path: str) -> HistoricalPlayer:
         """Return a historical player with the type, steps and parent of this player."""
@@ -166,7 +166,7 @@ class ActivePlayer(Player):
             parent_type=type(self),
         )
 
-    def sibling(self, name: str) -> str:
+    def path_beside(self, name: str) -> str:
         """Return the path of a weights file beside this player's own."""
         own = PurePosixPath(self.checkpoint_path)
         return str(own.with_name(name + own.suffix))
@@ -210,7 +210,7 @@ class SoloActivePlayer(ActivePlayer):
 
 
 class BattleActivePlayer(ActivePlayer):
-    """A player that meets others. Its branches are ways of choosing one; a subclass adds methods ``branch_<name>``."""
+    """A player that meets others. Its branches choose an opponent; a subclass adds methods ``branch_<name>``."""
 
     Config = BattlePlayerConfig
     cfg: BattlePlayerConfig
@@ -221,7 +221,7 @@ class BattleActivePlayer(ActivePlayer):
         """See :class:`ActivePlayer`.
 
         Raises:
-          ConfigError: a setting does not fit, or a branch is unknown.
+          ConfigError: a setting is invalid, or a branch is unknown.
         """
         super().__init__(*args, **kwargs)
         known = sorted(name.removeprefix(BRANCH) for name in dir(self) if name.startswith(BRANCH))
@@ -239,7 +239,7 @@ class BattleActivePlayer(ActivePlayer):
         """Return the next kind of job, and its opponents.
 
         Args:
-          opponents: how many. One of them is ``job["opponent"]``, an id; several are a list of ids.
+          opponents: number of opponents. A single one is ``job["opponent"]``, an id; several are a list of ids.
         """
         ids = [self.get_opponent().player_id for _ in range(opponents)]
         return super().get_job() | {"opponent": ids[0] if opponents == 1 else ids}
@@ -258,13 +258,13 @@ class BattleActivePlayer(ActivePlayer):
             raise ConfigError(f"{self.player_id} finds no opponent by its branch {name!r}: {error}") from error
 
     def reference_opponents(self) -> np.ndarray:
-        """Return the indices of the players that include those that it must beat to end a phase early."""
+        """Return the indices of the players by which its strength is measured."""
         return self.payoff.roster.historical()
 
     def is_strong_enough(self) -> bool:
-        """Whether its lowest win rate against those of its yardstick that it met last is above ``strong_win_rate``.
+        """Return whether the lowest win rate against its reference opponents exceeds ``strong_win_rate``.
 
-        It has to have met ``strong_against`` of them, or all where there are fewer, often enough for a win rate.
+        It must have met ``strong_against`` of them, or all if there are fewer, often enough for a win rate.
         """
         reference_opponents, limit = self.reference_opponents(), self.cfg.strong_against
         met = self.payoff.latest(self.player_id, reference_opponents, limit)
@@ -277,7 +277,7 @@ class BattleActivePlayer(ActivePlayer):
         return float(self.payoff.win_rates(self.player_id, np.array([other]))[0])
 
     def lowest_win_rate(self, others: np.ndarray) -> float:
-        """Return the lowest win rate against players given by index; infinity against nobody."""
+        """Return the lowest win rate against players given by index; infinity without any."""
         return float(self.payoff.win_rates(self.player_id, others).min(initial=np.inf))
 
     def pfsp(self, candidates: np.ndarray, weighting: str) -> int:
@@ -289,16 +289,16 @@ class BattleActivePlayer(ActivePlayer):
         return draw(self._others(), self._rng)
 
     def branch_nearest(self) -> int:
-        """The other player whose rating is nearest."""
+        """The other player with the nearest rating."""
         others, ratings = self._others(), self.payoff.ratings
         return draw(others, self._rng, nearest_rating(float(ratings.mu(self.index)), ratings.mu(others)))
 
     def branch_round_robin(self) -> int:
         """Each other active player in turn."""
         active = self.payoff.roster.active()
-        found = round_robin(self.index, active[active != self.index], self._turn)
+        opponent = round_robin(self.index, active[active != self.index], self._turn)
         self._turn += 1
-        return found
+        return opponent
 
     def branch_mixture(self) -> int:
         """A historical player from the Nash mixture of the empirical game."""
@@ -307,7 +307,7 @@ class BattleActivePlayer(ActivePlayer):
 
     @property
     def index(self) -> int:
-        """Its index in the roster."""
+        """Index of the player in the roster."""
         if self._index is None:
             self._index = self.payoff.roster.index(self.player_id)
         return self._index

@@ -11,7 +11,7 @@ from arena.league.settings import RatingConfig
 
 
 class Rating(NamedTuple):
-    """How good a player is.
+    """Rating of a player.
 
     Attributes:
       mu: openskill rating.
@@ -25,10 +25,10 @@ class Rating(NamedTuple):
 
 
 class Ratings:
-    """One rating per player of a roster.
+    """Ratings of the players of a roster.
 
     The openskill ratings follow Weng & Lin, "A Bayesian Approximation Method for Online Ranking" (JMLR 12, 2011),
-    algorithm 4 (Plackett-Luce). Only active players gain uncertainty between games: a snapshot stays what it was.
+    algorithm 4 (Plackett-Luce). Only active players gain uncertainty between games: snapshots do not change.
     """
 
     def __init__(self, roster: Roster, cfg: RatingConfig) -> None:
@@ -45,23 +45,23 @@ class Ratings:
         return self._all()[players, 0]
 
     def reset(self, player_id: str) -> None:
-        """Give a player a newcomer's rating."""
+        """Reset a player's rating to that of a new player."""
         self._all()[self._roster.index(player_id)] = self._cfg.mu, self._cfg.sigma, self._cfg.elo
 
     def inherit(self, player_id: str, parent_id: str) -> None:
-        """Give a snapshot the rating of what it is a snapshot of."""
+        """Give a snapshot the rating of its parent."""
         values = self._all()
         values[self._roster.index(player_id)] = values[self._roster.index(parent_id)]
 
     def update(self, sides: Sequence[Sequence[str]], ranks: Sequence[float]) -> None:
-        """Count one game. A game in which a player meets itself says nothing about anyone's strength."""
+        """Update the ratings after one game; a game in which a player meets itself is ignored."""
         if len({member for side in sides for member in set(side)}) < sum(len(set(side)) for side in sides):
             return
         values = self._all()
         indices = [[self._roster.index(member) for member in side] for side in sides]
         elo = self._elo(indices, ranks, values)
         rated = self._model.rate([[self._rating(i, values) for i in side] for side in indices], ranks=list(ranks))
-        # A player that fills several places of a team gets the same result for each of them.
+        # A player in several places of a team gets the same result for each of them.
         for side, after in zip(indices, rated, strict=True):
             for index, rating in zip(side, after, strict=True):
                 values[index, 0], values[index, 1] = rating.mu, rating.sigma
@@ -78,7 +78,7 @@ class Ratings:
         values[: self._count] = np.array(state["values"]).reshape(self._count, 3)
 
     def _all(self) -> np.ndarray:
-        """Return the values, grown to the roster."""
+        """Return the values, extended to the roster's size."""
         count = len(self._roster)
         if count > self._count:
             if count > len(self._values):
@@ -96,7 +96,7 @@ class Ratings:
         return self._model.rating(mu=mu, sigma=sigma)
 
     def _elo(self, indices: list[list[int]], ranks: Sequence[float], values: np.ndarray) -> dict[int, float]:
-        """Return what each player's Elo changes by: every two sides are a game of a team's mean against another's."""
+        """Return the changes of Elo: every two sides play a game of a team's mean against another's."""
         means = [sum(values[side, 2].tolist()) / len(side) for side in indices]
         changes = dict.fromkeys((index for side in indices for index in side), 0.0)
         for i in range(len(means)):

@@ -1,4 +1,4 @@
-"""What a finished job says, checked as a whole before any of it counts."""
+"""Reports of finished jobs, validated as a whole before any result counts."""
 
 import math
 from collections.abc import Container, Mapping, Sequence
@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 TWO_SIDED = {"wins": (1, 2), "draws": (1, 1), "losses": (2, 1)}
-"""A result as the first of two sides sees it -> the ranks of both."""
+"""Result of the first of two sides -> the ranks of both."""
 
 
 class InvalidReport(ValueError):
-    """A report that cannot be counted; the text says why."""
+    """A report that cannot be counted; the text states why."""
 
 
 class BattleReport(NamedTuple):
     """Games between the same sides.
 
     Attributes:
-      sides: the players of each side; one that fills several places of a team is listed as often.
+      sides: players of each side; one in several places of a team is listed as often.
       games: for each game the rank of each side; 1 is best, equal ranks are a draw.
-      returns: for each game the return of each side; empty where they were not reported.
+      returns: for each game the return of each side; empty if not reported.
     """
 
     sides: tuple[tuple[str, ...], ...]
@@ -30,10 +30,10 @@ class BattleReport(NamedTuple):
 
 
 def battle_report(job_info: Mapping[str, Any], known: Container[str]) -> BattleReport:
-    """Read a report of games.
+    """Validate a report of games.
 
-    ``job_info["sides"]`` are ids or lists of ids, ``job_info["results"]`` words for two sides or ranks, and
-    ``job_info["returns"]``, which may be left out, a number for each side of each game.
+    ``job_info["sides"]`` are ids or lists of ids, ``job_info["results"]`` words for two sides or ranks, and the
+    optional ``job_info["returns"]`` a number for each side of each game.
 
     Raises:
       InvalidReport: an id or a result is unknown, or the shape is wrong.
@@ -55,10 +55,10 @@ def battle_report(job_info: Mapping[str, Any], known: Container[str]) -> BattleR
 
 
 def solo_report(job_info: Mapping[str, Any]) -> tuple[float, ...]:
-    """Read ``job_info["results"]``: one finite number per episode.
+    """Validate ``job_info["results"]``: one finite number per episode.
 
     Raises:
-      InvalidReport: one of them is something else.
+      InvalidReport: an item is something else.
     """
     results = _list(job_info, "results")
     for result in results:
@@ -77,7 +77,7 @@ def _list(job_info: Mapping[str, Any], key: str) -> Sequence[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return an array as the list that it stands for."""
+    """Return an array as a list."""
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
@@ -95,11 +95,15 @@ def _ranks(result: Any, sides: int) -> tuple[float, ...]:
     return _numbers(result, sides, "ranks")
 
 
-def _numbers(found: Any, sides: int, what: str) -> tuple[float, ...]:
-    found = _plain(found)
-    if not isinstance(found, (list, tuple)) or len(found) != sides or not all(_is_number(number) for number in found):
-        raise InvalidReport(f"expected {sides} {what}, one for each side, found {found!r}")
-    return tuple(float(number) for number in found)  # none of NumPy's: they are no JSON values
+def _numbers(numbers: Any, sides: int, what: str) -> tuple[float, ...]:
+    numbers = _plain(numbers)
+    if (
+        not isinstance(numbers, (list, tuple))
+        or len(numbers) != sides
+        or not all(_is_number(number) for number in numbers)
+    ):
+        raise InvalidReport(f"expected {sides} {what}, one for each side, found {numbers!r}")
+    return tuple(float(number) for number in numbers)  # NumPy's numbers are not JSON values
 
 
 def _is_number(value: Any) -> bool:

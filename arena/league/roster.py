@@ -1,4 +1,4 @@
-"""Who is in the league, in order of arrival, with ready lists of those that opponents are chosen from."""
+"""The players of a league in order of arrival, with cached lists of candidates for matchmaking."""
 
 from collections import defaultdict
 from collections.abc import Hashable
@@ -10,7 +10,7 @@ from arena.common.errors import ConfigError
 
 
 class Roster:
-    """Players by id and by index; an index is given once, in order of arrival, and never changes.
+    """Players by id and by index; an index is assigned in order of arrival, and never changes.
 
     Lists of indices are kept per kind, so that choosing among 10,000 players touches no Python object per player.
     """
@@ -58,7 +58,7 @@ class Roster:
         return self._array(("kind", True, kind))
 
     def historical(self, kind: type = object, *, parent: str | None = None) -> np.ndarray:
-        """Return the indices of historical players whose parents are of ``kind``, or those of one ``parent``."""
+        """Return the indices of historical players with parents of ``kind``, or of those of one ``parent``."""
         return self._array(("kind", False, kind) if parent is None else ("parent", parent))
 
     def _array(self, key: Hashable) -> np.ndarray:

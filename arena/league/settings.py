@@ -1,4 +1,4 @@
-"""The settings of a league, its players and its payoff, each a frozen model that checks itself."""
+"""Settings of a league, its players and its payoff, as frozen models that validate themselves."""
 
 import math
 import re
@@ -19,7 +19,7 @@ def checked(model: type[ModelT], data: ModelT | Mapping[str, Any], where: str) -
     """Return ``data`` as a ``model``.
 
     Raises:
-      ConfigError: it does not fit; every line begins with ``where`` and the key.
+      ConfigError: it is invalid; every line begins with ``where`` and the key.
     """
     if isinstance(data, model):
         return data
@@ -27,12 +27,12 @@ def checked(model: type[ModelT], data: ModelT | Mapping[str, Any], where: str) -
     try:
         return model.model_validate(plain)
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, (where, *found.place)))}: {found.text}" for found in problems(error, model)]
+        lines = [f"{'.'.join(map(str, (where, *problem.place)))}: {problem.text}" for problem in problems(error, model)]
         raise ConfigError("\n".join(lines)) from None
 
 
 def changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield (``key.of.a.setting``, old value, new value) for each setting that differs; None where one is not set."""
+    """Yield (``key.of.a.setting``, old value, new value) for each setting that differs, None if missing."""
     for key in dict.fromkeys((*was, *now)):
         old, new = was.get(key), now.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -42,7 +42,7 @@ def changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[st
 
 
 class ExplorationConfig(Model):
-    """How epsilon falls with a player's steps."""
+    """Schedule of epsilon over a player's steps."""
 
     start: Probability = Field(0.95, description="epsilon at step 0")
     end: Probability = Field(0.05, description="lower limit of epsilon")
@@ -59,7 +59,7 @@ class ExplorationConfig(Model):
 
 
 class ForwardConfig(Model):
-    """What a job tells the policy about acting."""
+    """Settings of acting in a job."""
 
     exploration: ExplorationConfig | None = Field(
         None, description="schedule of epsilon in the job; null: that of the policy"
@@ -67,7 +67,7 @@ class ForwardConfig(Model):
 
 
 class PlayerConfig(Model):
-    """What every active player has."""
+    """Settings of every active player."""
 
     one_phase_step: Count = Field(
         2_000, description="steps after which a snapshot may be made; after twice as many steps one is made in any case"
@@ -81,7 +81,7 @@ class PlayerConfig(Model):
 
 
 class BattlePlayerConfig(PlayerConfig):
-    """A player that is given opponents."""
+    """Settings of a player with opponents."""
 
     branch_probs: dict[str, Probability] = Field(
         {"uniform": 1.0},
@@ -92,9 +92,9 @@ class BattlePlayerConfig(PlayerConfig):
     )
     strong_against: Count | None = Field(
         16,
-        description="number of opponents, those met last, whose win rates decide whether a phase ends early "
-        "(all, if there are fewer); null: all opponents, as in AlphaStar, whose win rates a long "
-        "league seldom knows",
+        description="number of opponents, those met last, with win rates that decide whether a phase ends early "
+        "(all, if there are fewer); null: all opponents, as in AlphaStar, with win rates that a long "
+        "league seldom has",
     )
     mixture_size: Count = Field(
         64, description="mixture: number of historical players, the newest ones, that the game is solved for"
@@ -113,7 +113,7 @@ class BattlePlayerConfig(PlayerConfig):
 
 
 class MainPlayerConfig(BattlePlayerConfig):
-    """A main player."""
+    """Settings of a main player."""
 
     branch_probs: dict[str, Probability] = Field(
         {"pfsp": 0.5, "sp": 0.35, "verification": 0.15},
@@ -126,7 +126,7 @@ class MainPlayerConfig(BattlePlayerConfig):
 
 
 class MainExploiterConfig(BattlePlayerConfig):
-    """A main exploiter."""
+    """Settings of a main exploiter."""
 
     branch_probs: dict[str, Probability] = Field(
         {"main_players": 1.0},
@@ -140,7 +140,7 @@ class MainExploiterConfig(BattlePlayerConfig):
 
 
 class LeagueExploiterConfig(BattlePlayerConfig):
-    """A league exploiter."""
+    """Settings of a league exploiter."""
 
     branch_probs: dict[str, Probability] = Field(
         {"pfsp": 1.0},
@@ -151,7 +151,7 @@ class LeagueExploiterConfig(BattlePlayerConfig):
 
 
 class BestResponderConfig(BattlePlayerConfig):
-    """A player that responds to the mixture of all before it."""
+    """Settings of a player that responds to the mixture of all its predecessors."""
 
     branch_probs: dict[str, Probability] = Field(
         {"mixture": 1.0},
@@ -165,7 +165,7 @@ class BestResponderConfig(BattlePlayerConfig):
 
 
 class SelfPlayerConfig(BattlePlayerConfig):
-    """A player that meets itself and its own history."""
+    """Settings of a player that meets itself and its own history."""
 
     branch_probs: dict[str, Probability] = Field(
         {"self": 0.5, "history": 0.5},
@@ -187,7 +187,7 @@ class RatingConfig(Model):
 
 
 class BattlePayoffConfig(Model):
-    """Win rates between players."""
+    """Settings of win rates between players."""
 
     type: Literal["battle"] = Field("battle", description="type of payoff")
     decay: Annotated[Number, Field(gt=0, le=1)] = Field(
@@ -206,7 +206,7 @@ class BattlePayoffConfig(Model):
     @model_validator(mode="after")
     def _can_fill(self) -> "BattlePayoffConfig":
         most = math.inf if self.decay == 1 else 1 / (1 - self.decay)
-        if self.min_win_rate_games > most * (1 - 1e-9):  # counts only come near the limit
+        if self.min_win_rate_games > most * (1 - 1e-9):  # decayed counts approach the limit without reaching it
             raise ValueError(
                 f"min_win_rate_games: expected less than {most:g}, the largest number of games that a decay of "
                 f"{self.decay:g} can reach, found {self.min_win_rate_games:g}; every win rate would stay at 0.5"
@@ -215,7 +215,7 @@ class BattlePayoffConfig(Model):
 
 
 class SoloPayoffConfig(Model):
-    """The latest results of one player."""
+    """Settings of the latest results of one player."""
 
     type: Literal["solo"] = Field("solo", description="type of payoff")
     buffer_size: Count = Field(100, description="number of results that are kept, the newest ones")
@@ -225,7 +225,7 @@ PayoffConfig = Annotated[BattlePayoffConfig | SoloPayoffConfig, Field(discrimina
 
 
 class LeagueConfig(Model):
-    """A league."""
+    """Settings of a league."""
 
     use: str = Field(
         "alphastar", description="kind of league: a registered name, package.module:Class or path/to/file.py:Class"
@@ -247,7 +247,7 @@ class LeagueConfig(Model):
     @field_validator("payoff", mode="before")
     @classmethod
     def _of_a_type(cls, value: Any) -> Any:
-        """Know the payoff by its keys where the type is left out."""
+        """Select the payoff by its keys if the type is missing."""
         if isinstance(value, Mapping) and "type" not in value:
             return {"type": "solo" if "buffer_size" in value else "battle", **value}
         return value
@@ -256,7 +256,7 @@ class LeagueConfig(Model):
     @classmethod
     def _name_directories(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
         for name in value or ():
-            # An end such as _0 could make a player's id that of another one's snapshot.
+            # A suffix such as _0 could make a player's id equal to that of another one's snapshot.
             if not re.fullmatch(r"(?!.*_\d+$)[A-Za-z0-9_-]+", name):
                 raise ValueError(
                     f"expected names of letters, digits, '_' and '-' that do not end in '_' and a number "

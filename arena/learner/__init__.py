@@ -1,5 +1,5 @@
-"""The learner: a rank without a seat, which learns from what the workers of its player collect.
+"""The learner: a rank without a seat, which learns from the experience of its player's workers.
 
-Here belongs what it does besides learning: taking experience, publishing weights, and letting its workers go.
-Not here: what it has in common with a worker that learns itself (group), and what carries experience (comms).
+Here belongs what it does besides learning: receiving experience, publishing weights, ending its workers.
+Not here: what it shares with a worker that learns in place (group), and the transport of experience (comms).
 """

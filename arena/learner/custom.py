@@ -1,4 +1,4 @@
-"""The learner of a policy with a loop of its own: the class's ``learn`` on the batches of all workers."""
+"""The learner of a custom-loop policy: calls the class's ``learn`` with the batches of all workers."""
 
 import time
 from typing import Any
@@ -17,7 +17,7 @@ from arena.protocol.messages import LoggedScalar
 
 
 class _LearnersGroup(SingleWorkerGroup):
-    """What the policy knows its group by, where it learns: one that learns alone, and logs."""
+    """The object ``group`` of a policy in its learner: a single member that logs."""
 
     def __init__(self, learner: "CustomLearner") -> None:
         self._learner = learner
@@ -28,15 +28,15 @@ class _LearnersGroup(SingleWorkerGroup):
 
 
 class CustomLearner(Member):
-    """Calls ``learn(batch)`` once for the batches that all workers have sent."""
+    """Calls ``learn(batch)`` once for the concatenated batches of all workers."""
 
     act_learn = False
 
     def __init__(self, context: Context, channel: GroupChannel) -> None:
-        """Meet the workers, and build the policy with an environment that has its spaces only.
+        """Connect to the workers, and build the policy with an environment that has spaces only.
 
         Raises:
-          ConfigError: there are several learners.
+          ConfigError: the player has several learners.
         """
         super().__init__(context, channel)
         if channel.size > 1:
@@ -54,7 +54,7 @@ class CustomLearner(Member):
         self._weights = PublishedWeights(self.policy)
         self._workers.answer(self._weights.size)
         self._learned = 0
-        self.reporter = len(context.plan.groups[self.player])  # behind the workers, which report their steps
+        self.reporter = len(context.plan.groups[self.player])  # follows the workers, which report their steps
 
     @property
     def part(self) -> str:
@@ -66,7 +66,7 @@ class CustomLearner(Member):
         return state_of_custom(self, self.policy)
 
     def weights(self) -> dict[str, Any]:
-        """Return what playing needs."""
+        """Return the weights that acting needs."""
         return self.policy.weights() if hasattr(self.policy, "weights") else self.state_dict()
 
     def log(self, scalars: dict[str, float]) -> None:
@@ -99,16 +99,16 @@ class CustomLearner(Member):
         self._workers.drain_workers(self._learned)
 
     def _take(self, number: int) -> list[dict[str, np.ndarray]]:
-        """Return the batches number ``number`` of the workers that have not checked out before."""
+        """Return the batches of this number, of the workers that have not checked out before."""
         batches = []
         for each in self._workers.channels:
             if each.checked_out is not None and each.checked_out <= number:
                 continue
-            thing = each.wait_for_object(number)
-            if thing is not None:
-                found, version, taken, batch = thing
+            message = each.wait_for_object(number)
+            if message is not None:
+                sent, version, taken, batch = message
                 self._workers.greatest_lag = max(
-                    self._workers.greatest_lag, self._workers.check_lag(number, found, version)
+                    self._workers.greatest_lag, self._workers.check_lag(number, sent, version)
                 )
                 each.release(number)
                 self.steps += taken
@@ -122,7 +122,7 @@ class CustomLearner(Member):
         self._workers.versions.publish(version)
 
     def _report(self) -> None:
-        """Tell what was logged; steps are reported by the workers, so that this rank has none."""
+        """Report the logged scalars; the workers report steps, so that this rank has none."""
         steps, self.steps = self.steps, 0
         self.report(pooled=False)
         self.steps = steps

@@ -1,4 +1,4 @@
-"""The learner: takes a rollout of each of its workers, learns, and publishes the weights; again and again."""
+"""The learner process: receives a rollout of each worker, learns, and publishes the weights, in a loop."""
 
 import time
 from typing import Any
@@ -15,15 +15,15 @@ from arena.protocol.messages import Job, JobOfWorker
 
 
 class Learner(LearningMember):
-    """Learns for a part of the player's workers, together with the player's other learners.
+    """Learns from a part of the player's workers, together with the player's other learners.
 
     Attributes:
-      learned: rollouts that it has learned from.
+      learned: number of rollouts that it has learned from.
     """
 
     def __init__(self, context: Context, channel: GroupChannel) -> None:
-        """Meet the workers, build the policy, and publish its first weights."""
-        from arena.experience.rollout import Rollout  # which brings Numba along
+        """Connect to the workers, build the policy, and publish its first weights."""
+        from arena.experience.rollout import Rollout  # imports Numba
 
         super().__init__(context, channel)
         self._workers = Workers(self)
@@ -43,10 +43,10 @@ class Learner(LearningMember):
         self._rollout = rollout(self._workers.lanes)
         self.keep_samples(self._rollout, self._workers.lanes)
         self._job: Job | None = None
-        self._fresh_from = 0  # the first rollout that no weights from before a restart have acted in
+        self._fresh_from = 0  # the first rollout that contains no actions of weights from before a restart
         self.learned = 0
         self._waited = self._began = 0.0
-        self._lags: list[int] = []  # of the present update, like the next two: nanoseconds
+        self._lags: list[int] = []  # of the current update, like the next two: nanoseconds
         self._waits = self._spent = 0
         self.join(self.learns)
         self.publish(at_once=True, finished=self.steps >= self.budget)
@@ -54,12 +54,12 @@ class Learner(LearningMember):
     def rebuild_policy(self, seed: int) -> Any:
         """See ``LearningMember``."""
         policy = build(self, self._spaces, lanes=self._workers.lanes, seed=derive_seed(seed, "block", 0))
-        policy.recomputes_outputs = False  # the memory of its lanes is with those who act
+        policy.recomputes_outputs = False  # other ranks act, so this rank's recurrent states are not theirs
         return policy
 
     @property
     def job(self) -> Job | None:
-        """See ``LearningMember``: the newest one that a worker has told of."""
+        """See ``LearningMember``: the newest one that a worker has reported."""
         while (mail := self.context.mailbox.poll(JobOfWorker)) is not None:
             if self._job is None or mail[1].job.id > self._job.id:
                 self._job = mail[1].job
@@ -75,7 +75,7 @@ class Learner(LearningMember):
         return f"{self.player}.learner-{self.channel.rank}"
 
     def serve(self) -> None:
-        """Learn until the budget is spent; then let the workers go, whose matches others may still need."""
+        """Learn until the budget is spent, then drain the workers, as other seats may still need their matches."""
         over = not self.learns or self.steps >= self.budget
         self._publish_version(0, None, over)
         if not over:
@@ -90,7 +90,7 @@ class Learner(LearningMember):
         self._began = time.perf_counter()
         while not over:
             taken = self._take(number)
-            progress = self.progress()  # what this update is told
+            progress = self.progress()  # the value that this update receives
             if number < self._fresh_from:
                 taken = 0
                 self._workers.dropped += len(self._channels)
@@ -102,16 +102,16 @@ class Learner(LearningMember):
             policy = self.policy
             over = self.after_update(taken)
             number += 1
-            if policy is not self.policy:  # restarted: what is under way was collected with weights from before
+            if policy is not self.policy:  # restarted: rollouts under way were collected with weights from before
                 self._weights.use(self.policy)
                 progress, self._fresh_from = self.progress(), number + self.settings.lag
             self._publish_version(number, progress, over)
 
     def _take(self, number: int) -> int:
-        """Put rollout ``number`` of each worker side by side; return the transition steps in them.
+        """Copy rollout ``number`` of each worker side by side; return the transition steps in them.
 
         Raises:
-          RuntimeError: a rollout is another one than expected, or older weights than allowed have acted in it.
+          RuntimeError: a rollout has another number than expected, or its lag exceeds ``max_lag``.
         """
         from arena.experience.rollout import SEQUENCE, SPENT, TAKEN, VERSION, WAITED
 
@@ -131,9 +131,9 @@ class Learner(LearningMember):
         return taken
 
     def _measured(self) -> dict[str, float]:
-        """Return what is logged of an update besides the policy's own: lags, and who waits for whom.
+        """Return metrics of an update besides the policy's own: lags, and the times that ranks have waited.
 
-        Who waits is a matter of time, which a deterministic run does not record.
+        These times are not deterministic, and a deterministic run does not record them.
         """
         lags = {"lag/mean": sum(self._lags) / len(self._lags), "lag/greatest": float(self._workers.greatest_lag)}
         if self.context.config.deterministic:

@@ -1,4 +1,4 @@
-"""The workers of a learner: they are met at the start of a round, and let go at its end."""
+"""The workers of a learner: connected at the start of a round, drained at the end of learning."""
 
 import time
 from collections.abc import Sequence
@@ -10,29 +10,30 @@ from arena.protocol.experience import SamplerOffer
 from arena.protocol.messages import ExperienceTotals
 
 LONGER = 15.0
-"""Seconds for which a learner waits longer than others do: what keeps a worker from sending is known there first."""
+"""Seconds by which a learner waits longer than others: the cause on a worker's side is detected there first.
+first."""
 
 PAUSE = 0.005
-"""Seconds between two looks at what comes once learning is over."""
+"""Seconds between two polls for late rollouts once learning is over."""
 
 
 class Workers:
-    """The workers whose experience a learner takes.
+    """The workers that send experience to a learner.
 
     Attributes:
-      channels: one for each, in their order.
-      versions: where weights are published for all of them.
-      dropped: rollouts that have come and were not learned from.
-      greatest_lag: the most versions by which the weights that acted were behind, of what was learned from.
+      channels: channel to each worker, in their order.
+      versions: published weights.
+      dropped: number of rollouts that arrived and were not learned from.
+      greatest_lag: largest lag, in versions, among the rollouts learned from.
     """
 
     versions: Versions
 
     def __init__(self, member: Member) -> None:
-        """Wait for all of them.
+        """Wait for all workers.
 
         Raises:
-          ConfigError: they are not those of the plan, or see different things.
+          ConfigError: they are not those of the plan, or have different spaces.
         """
         context, player, number = member.context, member.player, member.channel.rank
         workers = context.plan.samplers_of(player, number)
@@ -49,11 +50,11 @@ class Workers:
 
     @property
     def lanes(self) -> int:
-        """Lanes of all of them."""
+        """Number of lanes of all workers."""
         return sum(each.offer.lanes for each in self.channels)
 
     def answer(self, size: int) -> None:
-        """Answer all of them; a version of the weights takes ``size`` bytes."""
+        """Reply to all workers; a version of the weights takes ``size`` bytes."""
         context, lag = self._member.context, self._member.settings.lag
         self.versions = Versions(context.world, self._ranks, context.waiter, size, lag)
         for each in self.channels:
@@ -61,15 +62,15 @@ class Workers:
         self.versions.all_met()
 
     def check_lag(self, number: int, found: int, version: int) -> int:
-        """Return by how many versions a rollout is behind.
+        """Return the lag of a rollout in versions.
 
         Args:
-          number: of the rollout that is to be learned from.
+          number: expected number of the rollout.
           found: its own number.
-          version: of the weights that acted.
+          version: version of the weights that acted.
 
         Raises:
-          RuntimeError: it is another one, or older than allowed.
+          RuntimeError: the numbers differ, or the lag exceeds ``max_lag``.
         """
         lag, most = number - version, self._member.settings.lag
         if found != number or not 0 <= lag <= most:
@@ -80,13 +81,13 @@ class Workers:
         return lag
 
     def drain_workers(self, learned: int) -> None:
-        """Drop what still comes, and answer the root, until every worker has checked out and its match is over.
+        """Drop late rollouts, and handle write orders, until every worker has checked out.
 
         Args:
-          learned: rollouts that were learned from.
+          learned: number of rollouts learned from.
 
         Raises:
-          RuntimeError: more or less has come than was sent.
+          RuntimeError: the number of rollouts received differs from that sent.
         """
         member = self._member
         while any(each.checked_out != each.received for each in self.channels):
@@ -109,13 +110,13 @@ class Workers:
 
 
 def check_offers(player: str, learner: int, workers: range, offers: Sequence[SamplerOffer]) -> None:
-    """Hold what the workers of a learner say of themselves against the plan, and their spaces against each other.
+    """Check the offers of a learner's workers against the plan, and their spaces against each other.
 
     Args:
-      player: that the learner learns for.
-      learner: its number.
-      workers: the numbers of its workers.
-      offers: of each of them.
+      player: the learner's player.
+      learner: number of the learner.
+      workers: numbers of its workers.
+      offers: offer of each worker.
 
     Raises:
       ConfigError: they differ.

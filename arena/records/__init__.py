@@ -1,5 +1,5 @@
-"""What a run leaves on disk, written and read: run directory, database, checkpoints, TensorBoard files.
+"""Files of a run, written and read: run directory, database, checkpoints, TensorBoard files.
 
 Here belongs every file format of a run and both ends of it.
-Not here: how it is shown (report), and when it is written (root).
+Not here: their presentation (report), and when they are written (root).
 """

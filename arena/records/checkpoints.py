@@ -19,12 +19,12 @@ PARTIAL = ".partial"
 
 
 class Newest(NamedTuple):
-    """The checkpoint to go on from.
+    """The checkpoint from which a run continues.
 
     Attributes:
       path: its directory.
-      manifest: what ``complete`` was given, plus ``parts`` (name -> size and checksum).
-      warnings: one text for each newer checkpoint that is damaged and was passed over, newest first.
+      manifest: argument of ``complete``, plus ``parts`` (name -> size and checksum).
+      warnings: one text for each newer checkpoint that is damaged and was skipped, newest first.
     """
 
     path: Path
@@ -35,29 +35,29 @@ class Newest(NamedTuple):
 class Checkpoints:
     """The checkpoints of one run: ``<directory>/<number>/``, made as ``<number>.partial/`` and then renamed.
 
-    Root begins and completes; in between every writer puts its part into the directory that ``begin`` returned.
+    The root begins and completes one; in between every writer puts its part into the directory from ``begin``.
     """
 
     def __init__(self, directory: Path, keep: int = 3) -> None:
-        """Look after ``directory`` (made when needed) and keep the ``keep`` newest checkpoints in it."""
+        """Manage ``directory`` (created when needed) and keep the ``keep`` newest checkpoints in it."""
         if keep < 1:
             raise ConfigError(f"checkpoint.keep: expected at least 1, found {keep}")
         self.directory = directory
         self.keep = keep
 
     def next_number(self) -> int:
-        """Return a number above that of every checkpoint there is, damaged ones too."""
+        """Return a number above that of every existing checkpoint, damaged ones included."""
         return max(self._numbers(), default=0) + 1
 
     def partial(self, number: int) -> Path:
-        """Return the directory that the parts of checkpoint ``number`` are written into."""
+        """Return the directory for the parts of checkpoint ``number``."""
         return self.directory / f"{number}{PARTIAL}"
 
     def begin(self, number: int) -> Path:
-        """Make the empty directory for the parts of checkpoint ``number``, and remove what was left half-made.
+        """Create the empty directory for the parts of checkpoint ``number``, and remove incomplete ones.
 
         Raises:
-          OSError: the disk is full or refuses.
+          OSError: the disk is full or the write fails.
         """
         if self.directory.is_dir():
             for leftover in self.directory.glob(f"*{PARTIAL}"):
@@ -67,35 +67,35 @@ class Checkpoints:
         return path
 
     def carry(self, number: int, source: Path | None, names: Iterable[str]) -> None:
-        """Take over what checkpoint ``number`` lacks from an older one: players who do not play now stay as they were.
+        """Copy parts that checkpoint ``number`` lacks from an older one: players that do not play now are unchanged.
 
         Raises:
-          OSError: the disk is full or refuses.
+          OSError: the disk is full or the write fails.
         """
         for name in names:
-            kept, missing = source and source / name, self.partial(number) / name
-            if kept is not None and kept.is_file() and not missing.exists():
-                shutil.copyfile(kept, missing)
+            source_file, target_file = source and source / name, self.partial(number) / name
+            if source_file is not None and source_file.is_file() and not target_file.exists():
+                shutil.copyfile(source_file, target_file)
 
     def complete(self, number: int, manifest: Mapping[str, Any], expected: Iterable[str] = ()) -> Path:
-        """Declare that all parts of checkpoint ``number`` are written, and drop the oldest checkpoints.
+        """Mark checkpoint ``number`` as complete, and remove the oldest checkpoints.
 
         Args:
-          number: what ``begin`` was given.
+          number: argument of ``begin``.
           manifest: JSON values that resume needs besides the parts.
-          expected: names of parts that must be there.
+          expected: names of required parts.
 
         Returns:
           The directory of the complete checkpoint.
 
         Raises:
-          OSError: an expected part is missing, or the disk is full or refuses; older checkpoints are untouched.
+          OSError: an expected part is missing, or the write fails; older checkpoints are unchanged.
         """
         partial, final = self.partial(number), self.directory / str(number)
         for name in expected:
             if not (partial / name).is_file():
                 raise FileNotFoundError(f"checkpoint {number} lacks its part {name}; it is left out")
-        # Names with a dot in front are what a writer that died left half-made.
+        # Names with a leading dot are temporary files of a writer that died.
         whole = [path for path in sorted(partial.iterdir()) if not path.name.startswith(".")]
         parts = {path.name: _describe(path) for path in whole}
         write_text(partial / MANIFEST, _seal({**manifest, "number": number, "parts": parts}))
@@ -108,7 +108,7 @@ class Checkpoints:
         return final
 
     def newest(self) -> Newest | None:
-        """Return the newest checkpoint that is whole; None if none was ever made.
+        """Return the newest checkpoint that is whole; None if there never was one.
 
         Raises:
           ConfigError: there are checkpoints, and each of them is damaged.
@@ -153,8 +153,8 @@ def _canonical(document: Mapping[str, Any]) -> bytes:
 
 
 def _seal(document: Mapping[str, Any]) -> str:
-    """Return ``document`` as JSON that carries its own checksum, so that damage to the manifest shows."""
-    plain = json.loads(json.dumps(document))  # as it will be read: keys are texts, tuples are lists
+    """Return ``document`` as JSON with its own checksum, so that damage to the manifest is detected."""
+    plain = json.loads(json.dumps(document))  # as it will be read: keys are strings, tuples are lists
     plain["sha256"] = hashlib.sha256(_canonical(plain)).hexdigest()
     return json.dumps(plain, indent=1)
 

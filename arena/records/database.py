@@ -25,7 +25,7 @@ CREATE TABLE episodes (id INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, round I
     copy INTEGER NOT NULL, ended_at REAL NOT NULL, length INTEGER NOT NULL, seconds REAL NOT NULL,
     truncated INTEGER NOT NULL, cause TEXT,
     job INTEGER,                         -- of the league, where it was played for one
-    counted INTEGER NOT NULL);           -- in the league's payoff; an attempt that was cut short takes back
+    counted INTEGER NOT NULL);           -- in the league's payoff; removed for an attempt that was cut short
 CREATE TABLE episode_entities (episode INTEGER NOT NULL, entity INTEGER NOT NULL, player TEXT NOT NULL,
     return REAL, length INTEGER NOT NULL, outcome TEXT, steps INTEGER NOT NULL,
     metrics TEXT,                        -- what the environment measured: JSON, numbers by name
@@ -59,19 +59,19 @@ MIGRATIONS = {
     "CREATE UNIQUE INDEX calls ON metrics (attempt, player, name, call) WHERE call IS NOT NULL;",
     4: "ALTER TABLE episode_entities ADD COLUMN metrics TEXT;",
 }
-"""Version of records -> what makes the next version of them."""
+"""Version of records -> statements that upgrade it to the next version."""
 
 FLUSH_EVERY = 1.0
 """Seconds between two transactions: each one waits for the disk."""
 
 RETRY_EVERY = 5.0
-"""Seconds until a transaction that failed is tried again."""
+"""Seconds until a failed transaction is tried again."""
 
 WARN_EVERY = 60.0
-"""Seconds between two warnings about the same trouble."""
+"""Seconds between two warnings about the same problem."""
 
 LOCK_TIMEOUT = 0.25
-"""Seconds that a transaction waits for a reader: the root has other things to do."""
+"""Seconds that a transaction waits for a reader: the root has other work."""
 
 OPEN_TIMEOUT = 5.0
 """Seconds that opening waits for a reader."""
@@ -81,16 +81,16 @@ MAX_WAITING = 200_000
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """Return the version of the records in a file, 0 in an empty one."""
+    """Return the version of the records in a file, 0 for an empty one."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return int(version)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring records of an earlier version up to the present one; those of the present one stay as they are.
+    """Upgrade records of an earlier version to the current one; those of the current one stay unchanged.
 
     Raises:
-      ConfigError: they are of a version that is not known here; ``path`` is named in the message.
+      ConfigError: their version is unknown; the message names ``path``.
     """
     version = found = version_of(connection)
     while version in MIGRATIONS:
@@ -104,19 +104,19 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 class Database:
-    """Rows on their way to the file; only the root process has one.
+    """Buffered writes to the database file; only the root process has one.
 
     The journal mode TRUNCATE and plain locks work on file systems that several machines share, where WAL does not.
 
     Attributes:
-      path: the file.
-      aside: where a damaged one was moved; None where it was whole.
+      path: path of the file.
+      aside: path to which a damaged file was moved; None if it was whole.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or make it.
+        """Open the file, or create it.
 
-        A file that is damaged is moved aside: records of the past are no reason not to train.
+        A damaged file is moved aside: records of the past are no reason not to train.
 
         Raises:
           ConfigError: another version of the arena made the file, or it cannot be opened.
@@ -131,7 +131,7 @@ class Database:
             self._connection: sqlite3.Connection | None = self._open(OPEN_TIMEOUT)
             self._check(self._connection)
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):  # locked, no space: not the file's fault
+            if isinstance(error, sqlite3.OperationalError):  # locked or no space: the file is not at fault
                 raise ConfigError(f"{path}: expected to open the records, found: {error}; is it in use?") from error
             aside = path.with_name(f"{path.stem}.damaged-{time.time_ns()}{path.suffix}")
             path.rename(aside)
@@ -147,7 +147,7 @@ class Database:
                 connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
             else:
                 migrate(connection, self.path)
-                connection.execute("SELECT count(*) FROM runs").fetchone()  # a damaged file shows here
+                connection.execute("SELECT count(*) FROM runs").fetchone()  # detects a damaged file
             connection.execute(f"PRAGMA busy_timeout = {int(1000 * LOCK_TIMEOUT)}")
         except BaseException:
             connection.close()
@@ -156,15 +156,15 @@ class Database:
 
     @staticmethod
     def _check(connection: sqlite3.Connection) -> None:
-        """Look at every page: what is cut off or torn in the middle would refuse all rows later on.
+        """Check every page: a truncated or torn one would reject all rows later on.
 
         Raises:
           DatabaseError: the file is damaged.
         """
-        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
+        (message,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if message != "ok":
             connection.close()
-            raise sqlite3.DatabaseError(found)
+            raise sqlite3.DatabaseError(message)
 
     def highest(self, column: str, table: str) -> int:
         """Return the greatest value of an integer column, 0 if there is none."""
@@ -172,17 +172,17 @@ class Database:
         return self._connection.execute(f"SELECT coalesce(max({column}), 0) FROM {table}").fetchone()[0]
 
     def add(self, sql: str, row: tuple) -> None:
-        """Take a statement with its values, for the next transaction."""
+        """Queue a statement with its values for the next transaction."""
         if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             self._dropped += 1
         self._waiting.append((sql, row))
 
     def flush(self, force: bool = False) -> bool:
-        """Write what waits, in one transaction, at most every ``FLUSH_EVERY`` seconds unless forced.
+        """Write the queue in one transaction, at most every ``FLUSH_EVERY`` seconds unless forced.
 
         Returns:
-          Whether nothing waits any more. Rows that could not be written are kept and tried again later.
+          Whether the queue is empty. Rows that could not be written are kept and tried again later.
         """
         now = time.monotonic()
         if not force and now < self._next_flush:
@@ -203,7 +203,7 @@ class Database:
         return True
 
     def close(self, patience: float = 5.0) -> bool:
-        """Write what waits, trying for ``patience`` seconds, and close the file; return whether all was written."""
+        """Write the queue, trying for ``patience`` seconds, and close the file; return whether all was written."""
         end = time.monotonic() + patience
         while not (written := self.flush(force=True)) and time.monotonic() < end:
             time.sleep(0.1)
@@ -211,7 +211,7 @@ class Database:
             logger.warning("%d rows of the records %s could not be written", len(self._waiting), self.path)
         if self._connection is not None:
             with contextlib.suppress(sqlite3.Error):
-                self._connection.execute("PRAGMA journal_mode = DELETE")  # leaves no empty journal lying about
+                self._connection.execute("PRAGMA journal_mode = DELETE")  # leaves no empty journal behind
             self._connection.close()
             self._connection = None
         return written
@@ -228,7 +228,7 @@ class Database:
                 self._connection.executemany(sql, rows)
             self._connection.execute("COMMIT")
         except sqlite3.Error:
-            # Closing rolls back, also where the failure has left the connection unusable.
+            # Closing rolls back, even if the failure has left the connection unusable.
             self._connection.close()
             self._connection = None
             raise
@@ -236,5 +236,5 @@ class Database:
     def _warn(self, error: sqlite3.Error) -> None:
         if time.monotonic() >= self._next_warning:
             self._next_warning = time.monotonic() + WARN_EVERY
-            kept = f"{len(self._waiting)} rows wait" + (f", {self._dropped} were dropped" if self._dropped else "")
-            logger.warning("the records %s cannot be written, training continues (%s): %s", self.path, kept, error)
+            state = f"{len(self._waiting)} rows wait" + (f", {self._dropped} were dropped" if self._dropped else "")
+            logger.warning("the records %s cannot be written, training continues (%s): %s", self.path, state, error)

@@ -1,4 +1,4 @@
-"""How far the players of an episode were when it ended, from what its match knows of them."""
+"""Transition steps of the players of an episode when it ended, from the counts of its match."""
 
 from collections.abc import Mapping
 
@@ -7,50 +7,50 @@ from arena.records.player_statistics import PlayerStatistics, entities_by_player
 
 
 class EpisodeSteps:
-    """Works out the transition steps that players had taken in the run at the end of an episode.
+    """Computes the transition steps that players had taken in the run at the end of an episode.
 
-    They follow from the steps in the match, rather than from what the root knows when it hears of the episode.
+    They follow from the steps in the match, not from the root's counts at the time of the report.
     """
 
     def __init__(self, players: Mapping[str, PlayerStatistics], deterministic: bool) -> None:
-        """Take the players' counts, which go on; a deterministic run asks when all steps of its stretch are known."""
+        """Use the players' running counts; a deterministic run reads them when all steps of its stretch are counted."""
         self._players, self._deterministic = players, deterministic
         self.begin_round()
 
     def begin_round(self) -> None:
-        """Have matches count from zero again."""
+        """Reset the counts of matches."""
         self._began_at = {name: statistics.steps for name, statistics in self._players.items()}
         self._shares: Mapping[tuple[str, int], float] = {}
         self._ends: Mapping[str, int] = {}
         self._finished: set[str] = set()
 
     def begin_matches(self, shares: Mapping[tuple[str, int], float], ends: Mapping[str, int]) -> None:
-        """Take what says how far a player is when one of its matches has got somewhere.
+        """Set the relation between the steps of a match and those of its players.
 
         Args:
-          shares: (player, match) -> its transition steps altogether for each one that it takes in the match.
-          ends: of each player that learns, its steps in the run with which its budget for this round is spent.
+          shares: (player, match) -> its total transition steps for each one that it takes in the match.
+          ends: steps of each learning player in the run at which its budget for this round is spent.
         """
         self._shares, self._ends = shares, ends
 
     def finish(self, player: str) -> None:
-        """Note that a player's budget for this round is spent: what it plays after that are no transition steps."""
+        """Record that a player's budget for this round is spent: later steps are not transition steps."""
         self._finished.add(player)
 
     def at_end(self, episode: Episode) -> dict[str, int]:
         """Return the transition steps in the run that each player of an episode had taken when it ended."""
-        found = {}
+        steps_of_player = {}
         for player in entities_by_player(episode.players):
             statistics = self._players.get(player)
-            found[player] = known = 0 if statistics is None else statistics.steps
+            steps_of_player[player] = known = 0 if statistics is None else statistics.steps
             share = self._shares.get((player, episode.match))
             if statistics is None or share is None or player not in episode.steps:
                 continue
-            steps = found[player] = self._began_at[player] + round(episode.steps[player] * share)
+            steps = steps_of_player[player] = self._began_at[player] + round(episode.steps[player] * share)
             if steps <= known:
                 continue
             if player in self._finished or self._deterministic:
-                found[player] = known
-            elif player in self._ends:  # the last update goes beyond the budget, but no more than one goes
-                found[player] = max(known, min(steps, self._ends[player] + statistics.update_steps))
-        return found
+                steps_of_player[player] = known
+            elif player in self._ends:  # the last update exceeds the budget, but no more than one does
+                steps_of_player[player] = max(known, min(steps, self._ends[player] + statistics.update_steps))
+        return steps_of_player

@@ -1,4 +1,4 @@
-"""Reads the league of a run back from its records: its players, win rates, and the course of ratings."""
+"""Reader of a run's league from its records: players, win rates, and rating curves."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ class Member(NamedTuple):
     """A player of the league.
 
     Attributes:
-      type: name of its class, or of what it was trained as.
+      type: name of its class, or of the class it was trained as.
       category: its category.
-      parent: player that it was frozen from; None for active players.
+      parent: player that it is a snapshot of; None for active players.
       active: whether it learns.
       steps: its transition steps.
-      path: its weights, relative to the run directory.
+      path: its weights file, relative to the run directory.
     """
 
     type: str
@@ -31,11 +31,11 @@ class Member(NamedTuple):
 
 
 class PairRecord(NamedTuple):
-    """What two players know of each other, as the first of them sees it; counts decay with every game.
+    """Record of two players from the first one's view; counts decay with every game.
 
     Attributes:
       wins, draws, losses, games: decayed counts.
-      margin: mean return of the first one against the other, None where it is not known.
+      margin: mean return of the first one against the other, None if unknown.
     """
 
     wins: float
@@ -44,16 +44,16 @@ class PairRecord(NamedTuple):
     games: float
     margin: float | None
 
-    def turned(self) -> "PairRecord":
-        """Return the same as the other one sees it."""
+    def reversed(self) -> "PairRecord":
+        """Return the same from the other player's view."""
         return PairRecord(self.losses, self.draws, self.wins, self.games, None if self.margin is None else -self.margin)
 
 
 class RatingCurve(NamedTuple):
-    """A player's ratings in the order they were recorded; all arrays are ``[N]``.
+    """Ratings of a player in the order in which they were recorded; all arrays are ``[N]``.
 
     Attributes:
-      minutes: since the run began.
+      minutes: time since the run began.
       mu: rating.
       sigma: its uncertainty, one standard deviation.
     """
@@ -64,10 +64,10 @@ class RatingCurve(NamedTuple):
 
 
 class Relative(NamedTuple):
-    """A player's place in the family tree.
+    """Position of a player in the family tree.
 
     Attributes:
-      parent: player that it was frozen from; None for a founder.
+      parent: player that it is a snapshot of; None for an initial player.
       steps: its transition steps.
       active: whether it still learns.
     """
@@ -78,14 +78,14 @@ class Relative(NamedTuple):
 
 
 class League(NamedTuple):
-    """A league as its records have it.
+    """A league from the records of a run.
 
     Attributes:
-      members: by id, in order of arrival.
-      records: of each two who met, from both sides.
-      ratings: the newest one of each player who has any.
-      games: that each of these has played.
-      curves: how ratings went.
+      members: players by id, in order of arrival.
+      records: record of each two players that have met, from both views.
+      ratings: latest rating of each player that has any.
+      games: number of games of each of these.
+      curves: rating curves.
     """
 
     members: dict[str, Member]
@@ -100,16 +100,16 @@ class League(NamedTuple):
 
     def counts(self, name: str) -> tuple[float, float, float]:
         """Return a player's wins, draws and losses against all others."""
-        found = [record[:3] for (home, _), record in self.records.items() if home == name]
-        wins, draws, losses = np.sum(found, axis=0).tolist() if found else (0.0, 0.0, 0.0)
+        counts = [record[:3] for (home, _), record in self.records.items() if home == name]
+        wins, draws, losses = np.sum(counts, axis=0).tolist() if counts else (0.0, 0.0, 0.0)
         return wins, draws, losses
 
     def win_rates(self, names: Sequence[str]) -> np.ndarray:
-        """Return the win rate of each against each, ``[N, N]``, draws as one half; NaN where two have not met."""
+        """Return the win rate of each against each, ``[N, N]``, draws as one half; NaN for pairs without games."""
         return self._matrix(names, lambda record: (record.wins + record.draws / 2) / record.games)
 
     def returns(self, names: Sequence[str]) -> np.ndarray:
-        """Return the mean return of each against each, ``[N, N]``; NaN where it is not known."""
+        """Return the mean return of each against each, ``[N, N]``; NaN if unknown."""
         return self._matrix(names, lambda record: np.nan if record.margin is None else record.margin)
 
     def _matrix(self, names: Sequence[str], value: Callable[[PairRecord], float]) -> np.ndarray:
@@ -122,12 +122,12 @@ class League(NamedTuple):
         return matrix
 
     def family(self) -> dict[str, Relative]:
-        """Return everybody's place in the family tree."""
+        """Return the position of every player in the family tree."""
         return {name: Relative(member.parent, member.steps, member.active) for name, member in self.members.items()}
 
 
 def has_league(connection: sqlite3.Connection) -> bool:
-    """Whether a run's records have a league."""
+    """Return whether a run's records have a league."""
     query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'league_players'"
     if not connection.execute(query).fetchone()[0]:
         return False
@@ -151,11 +151,11 @@ def read_league(connection: sqlite3.Connection) -> League:
         for name, kind, category, parent, active, steps, path in rows
     }
     records = {}
-    for home, away, *found in connection.execute(
+    for home, away, *fields in connection.execute(
         "SELECT home, away, wins, draws, losses, games, home_return FROM payoff"
     ):
-        records[home, away] = PairRecord(*found)
-        records[away, home] = records[home, away].turned()
+        records[home, away] = PairRecord(*fields)
+        records[away, home] = records[home, away].reversed()
     ratings: dict[str, Rating] = {}
     games: dict[str, int] = {}
     series: dict[str, list[tuple[float, float, float]]] = {}

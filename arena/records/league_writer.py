@@ -1,4 +1,4 @@
-"""The league in the records: its players, jobs, payoff and ratings, as tables that anybody may read meanwhile."""
+"""Writer of a league's players, jobs, payoff and ratings to tables that may be read meanwhile."""
 
 import json
 import time
@@ -10,14 +10,14 @@ from arena.common.waiting import Pacer
 from arena.records.database import Database
 
 WRITE_EVERY = 2.0
-"""Seconds between two updates of the standing: more often than anybody looks."""
+"""Seconds between two updates of the standing."""
 
 
 class LeagueRecords:
-    """Writes what has changed, now and then; only the root process has one.
+    """Writes changes at intervals; only the root process has one.
 
     Attributes:
-      games: how many counted episodes each player has been in.
+      games: number of counted episodes of each player.
     """
 
     def __init__(self, database: Database, attempt: int) -> None:
@@ -30,10 +30,10 @@ class LeagueRecords:
         self._changed: set[str] = set()
 
     def begin(self, league: Any, games: Mapping[str, int]) -> None:
-        """Write the standing as a whole; what an earlier attempt has written beyond its checkpoint goes.
+        """Write the whole standing; remove rows of an earlier attempt beyond its checkpoint.
 
-        Args:
-          league: its manager.
+        league: manager of the league.
+          games: number of games of each player so far.
           games: how many each player has played so far.
         """
         self.games = dict(games)
@@ -48,7 +48,7 @@ class LeagueRecords:
         self.update(league, force=True)
 
     def met(self, casts: Iterable[Sequence[str]]) -> None:
-        """Note the pairs that have played."""
+        """Record the pairs that have played."""
         for players in casts:
             present = sorted(set(players))
             self._changed.update(present)
@@ -57,13 +57,13 @@ class LeagueRecords:
                 self.games[player] = self.games.get(player, 0) + 1
 
     def reset(self, league: Any, player: str) -> None:
-        """Note that a player has started anew: all its records may be others now."""
+        """Record a reset of a player: all its records may have changed."""
         self._changed.add(player)
         if hasattr(league.payoff, "met"):
             self._pairs.update(_pair(player, other) for other in league.payoff.met(player))
 
     def update(self, league: Any, *, force: bool = False) -> None:
-        """Write what has changed since the last time."""
+        """Write the changes since the last call."""
         if not force and not self._pacer.due():
             return
         now = time.time()
@@ -100,16 +100,16 @@ class LeagueRecords:
                 self._database.add("INSERT INTO ratings VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def job_began(self, job: dict[str, Any], match: int) -> None:
-        """Note a job that is handed out."""
+        """Record the launch of a job."""
         row = (job["job_id"], self._attempt, match, time.time(), json.dumps(job))
         self._database.add("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, NULL, ?, NULL)", row)
 
     def job_ended(self, job_id: int, results: int) -> None:
-        """Note that a job is over, and how many episodes of it count."""
+        """Record the end of a job, and its number of counted episodes."""
         row = (time.time(), json.dumps({"episodes": results}), job_id)
         self._database.add("UPDATE jobs SET ended = ?, result = ? WHERE id = ?", row)
 
 
-def _pair(one: str, other: str) -> tuple[str, str]:
+def _pair(first: str, second: str) -> tuple[str, str]:
     """Return two players in the order of their row: each pair has one."""
-    return min(one, other), max(one, other)
+    return min(first, second), max(first, second)

@@ -1,8 +1,9 @@
 """The lease of a run directory: at most one run writes there, whichever machine it is on.
 
-A lease is a small file ``lease.<n>`` in the directory, made exclusively, which works on NFS, too. Its holder renews it
-every ``RENEW_EVERY`` seconds. A lease whose process is gone, or that another machine does not renew for ``EXPIRES``
-seconds, is stale: whoever makes ``lease.<n + 1>`` first takes its place. Clocks of machines are not compared.
+A lease is a small file ``lease.<n>`` in the directory, created exclusively, which works on NFS, too. Its holder renews
+it every ``RENEW_EVERY`` seconds. A lease is stale if its process is gone, or if another machine has not renewed it for
+``EXPIRES`` seconds: the process that first creates ``lease.<n + 1>`` takes its place. Clocks of machines are not
+compared.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ POLL_EVERY = 0.2
 """Seconds between two reads of a lease of another machine."""
 
 FILLED_WITHIN = 1.0
-"""Seconds that a lease may be empty: it is made and filled in two steps."""
+"""Seconds that a lease may be empty: it is created and filled in two steps."""
 
 
 class Holder(NamedTuple):
@@ -40,7 +41,7 @@ class Holder(NamedTuple):
       host: name of the machine.
       process: process id of rank 0.
       born: start time of that process, in the kernel's ticks since the machine's start.
-      since: when the lease was taken, as the holder's clock shows it.
+      since: time when the lease was taken, by the holder's clock.
       job: number of the batch job, empty outside of one.
       renewals: count of renewals.
     """
@@ -56,14 +57,14 @@ class Holder(NamedTuple):
 
 
 class Lease:
-    """A lease that this process holds.
+    """A lease held by this process.
 
     Attributes:
-      path: the file.
+      path: path of the file.
     """
 
     def __init__(self, path: Path, holder: Holder) -> None:
-        """Hold the lease that ``take`` has made."""
+        """Hold the lease that ``take`` has created."""
         self.path, self._holder = path, holder
         self._renewed = time.monotonic()
         self._lost = ""
@@ -76,8 +77,8 @@ class Lease:
         """Take the lease of a directory, which must exist, and renew it in a thread until ``release``.
 
         Raises:
-          ConfigError: another process holds it; the message says which.
-          OSError: nothing can be written there.
+          ConfigError: another process holds it; the message names it.
+          OSError: the directory is not writable.
         """
         stale = check_is_free(directory)
         path = directory / f"lease.{max(_numbers(directory), default=0) + 1}"
@@ -85,14 +86,14 @@ class Lease:
         try:
             with open(path, "x", encoding="utf-8") as file:
                 file.write(_text(holder))
-        except FileExistsError:  # another start has been quicker
+        except FileExistsError:  # another start was faster
             check_is_free(directory)
             raise ConfigError(f"{directory}: another start was quicker, and has ended; try again") from None
         except OSError:
             path.unlink(missing_ok=True)
             raise
         try:
-            # Two starts may have found it free at once, and have chosen different numbers.
+            # Two starts may have found it free simultaneously, and have chosen different numbers.
             check_is_free(directory, {*stale, holder.token})
         except ConfigError:
             path.unlink(missing_ok=True)
@@ -102,10 +103,10 @@ class Lease:
         return lease
 
     def check(self) -> None:
-        """Check that the lease is still held, before something is written.
+        """Check that the lease is still held, before a write.
 
         Raises:
-          LeaseLostError: another run has taken it, since this one was suspended or cut off for too long.
+          LeaseLostError: another run has taken it, since this one was suspended or disconnected for too long.
         """
         if time.monotonic() - self._renewed > 2 * RENEW_EVERY:
             self._renew()
@@ -130,40 +131,42 @@ class Lease:
                 if _token_of(self.path) != self._holder.token:
                     self._lost = f"{self.path.parent}: another run has taken this directory; {_SUSPENDED}"
                     return
-                # In place, so that it needs no space on a disk that is full.
+                # In place, so that it needs no space on a full disk.
                 with open(self.path, "r+", encoding="utf-8") as file:
                     file.write(_text(self._holder))
-            except OSError:  # the file system is away for a moment: nothing else can be written either
+            except OSError:  # the file system is temporarily unavailable: other writes fail too
                 return
             self._renewed = time.monotonic()
 
 
 class LeaseLostError(GivenUpError):
-    """Another run writes into the directory of this one."""
+    """Another run writes into this run's directory."""
 
 
 _SUSPENDED = f"this one had been suspended, or cut off from its file system, for more than {EXPIRES:g} s"
 
 
 def is_lease(path: Path) -> bool:
-    """Whether a path is a lease by its name."""
+    """Return whether a path has the name of a lease."""
     return path.stem == "lease" and path.suffix[1:].isdecimal()
 
 
 def check_is_free(directory: Path, ignored: Collection[str] = ()) -> set[str]:
-    """Check that no run writes into a directory; takes up to ``EXPIRES`` seconds where one of another machine did.
+    """Check that no run writes into a directory.
+
+    Takes up to ``EXPIRES`` seconds if one of another machine did.
 
     Stale leases are removed.
 
     Args:
-      directory: of a run; need not exist.
+      directory: directory of a run; need not exist.
       ignored: tokens of leases that do not count.
 
     Returns:
       Tokens of the stale leases.
 
     Raises:
-      ConfigError: a run does. The message says on which machine, since when, and how to end it.
+      ConfigError: a run does. The message states its machine, since when, and how to end it.
     """
     stale = set()
     for number in _numbers(directory):
@@ -201,26 +204,26 @@ def _is_alive(path: Path, first: Holder) -> bool:
 
 
 def _token_of(path: Path) -> str | None:
-    """Return the token of a lease; None if there is no lease, or it cannot be read."""
+    """Return the token of a lease; None if there is no lease, or if it is unreadable."""
     holder = _read(path, 0.0)
     return None if holder is None else holder.token
 
 
 def _read(path: Path, until: float) -> Holder | None:
-    """Return the content of a lease; None if there is none, or if it stays unreadable until then."""
+    """Return the content of a lease; None if there is none, or if it stays unreadable until ``until``."""
     while True:
         try:
             return Holder(**json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError):  # it is being written at this moment, or its writer has died in it
+        except (OSError, ValueError, TypeError):  # its writer is writing it, or has died while writing
             if time.monotonic() > until:
                 return None
             time.sleep(0.02)
 
 
 def _text(holder: Holder) -> str:
-    """Return the content of a lease; its length stays the same as it is renewed."""
+    """Return the content of a lease; its length is constant."""
     values: dict[str, Any] = holder._asdict()
     text = json.dumps(values, indent=1)
     return text + " " * max(0, 12 - len(str(holder.renewals))) + "\n"
@@ -240,7 +243,7 @@ def _describe_this_process() -> Holder:
 
 
 def _machine() -> str:
-    """Return what tells apart the machines, and the namespaces, in which process ids mean different processes."""
+    """Return an identity of the machine and namespace in which process ids are unique."""
     boot = ""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -250,7 +253,7 @@ def _machine() -> str:
 
 
 def _birth_of(process: int) -> int:
-    """Return when a process was started, in the kernel's ticks; 0 if there is none, or only its zombie."""
+    """Return the start time of a process in the kernel's ticks; 0 if there is none, or only its zombie."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""What policies that run themselves have logged: a row for each call, the mean over the workers that made it."""
+"""Scalars logged by custom-loop policies: a row for each call, the mean over the workers that made it."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -8,9 +8,9 @@ from arena.records.database import Database
 from arena.records.tensorboard import EventFiles
 
 ALL_CALLS = 10_000
-"""Calls with a name that are all kept."""
+"""Number of calls with one name that are all kept."""
 
-# The row of a call is there with the first worker that reports it; each other one is averaged in when it comes.
+# The row of a call is inserted with the first worker's report; each later one is averaged into it.
 ROW = """
 INSERT INTO metrics (attempt, player, steps, updates, time, name, value, call) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (attempt, player, name, call) WHERE call IS NOT NULL DO UPDATE SET
@@ -22,22 +22,22 @@ ON CONFLICT (attempt, player, name, call) WHERE call IS NOT NULL DO UPDATE SET
 
 
 class LoggedScalars:
-    """Writes them; only the root process has one."""
+    """Writer of logged scalars; only the root process has one."""
 
     def __init__(self, database: Database, events: EventFiles | None, attempt: int) -> None:
-        """Prepare to write into an open database, and into event files where there are any."""
+        """Prepare to write into an open database, and into event files if there are any."""
         self._database, self._events, self._attempt = database, events, attempt
-        self._calls: dict[str, int] = {}  # player -> calls so far, of the name that has most
-        self._before: dict[str, int] = {}  # in the rounds before
+        self._calls: dict[str, int] = {}  # player -> calls so far, of the name with the most
+        self._before: dict[str, int] = {}  # in previous rounds
         self._unshown: dict[str, dict[str, list[float]]] = {}
         self._steps: dict[str, int] = {}
 
     def begin_round(self) -> None:
-        """Have workers count their calls from one again."""
+        """Reset the workers' call counts."""
         self._before = dict(self._calls)
 
-    def take(self, player: str, logged: Iterable[LoggedScalar]) -> None:
-        """Take what a worker of a player has logged."""
+    def add(self, player: str, logged: Iterable[LoggedScalar]) -> None:
+        """Record the scalars that a worker of a player has logged."""
         before = self._before.get(player, 0)
         for name, call, value, steps, updates, at in logged:
             if self._events is not None:
@@ -49,7 +49,7 @@ class LoggedScalars:
                 self._calls[player] = max(self._calls.get(player, 0), before + call)
 
     def show(self, speed_of: Callable[[str], float]) -> None:
-        """Write one point per name for what has come since the last one, and the player's steps per second."""
+        """Write one point per name for the scalars since the last call, and the player's steps per second."""
         for player, named in self._unshown.items():
             assert self._events is not None
             means = {name: sum(values) / len(values) for name, values in named.items()}
@@ -59,7 +59,7 @@ class LoggedScalars:
 
 
 def is_kept(call: int) -> bool:
-    """Whether a call goes on record: the first ten thousand, then every tenth, hundredth, and so on.
+    """Return whether a call is recorded: the first ten thousand, then every tenth, hundredth, and so on.
 
     So every worker keeps the same ones, and weeks of training stay small.
     """

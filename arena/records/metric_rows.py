@@ -1,4 +1,4 @@
-"""Metrics of updates, and what environments measure: a row for each value, and event files where there are any."""
+"""Metrics of updates and of environments: a row for each value, and event files if there are any."""
 
 import time
 from collections.abc import Mapping
@@ -9,27 +9,30 @@ from arena.records.player_statistics import PlayerStatistics
 from arena.records.tensorboard import EventFiles
 
 ALL_UPDATES = 2000
-"""Updates of a player whose metrics are all kept. Later ones are kept once a second: weeks of training stay small."""
+"""Updates of a player with metrics that are all kept.
+
+Later ones are kept once a second: weeks of training stay small.
+"""
 
 LATER_UPDATES = 10
-"""Each so manieth of the later ones is kept in a deterministic run, which knows no seconds."""
+"""Interval of later updates that a deterministic run keeps, since it does not depend on time."""
 
 EPISODE = "episode/"
-"""In front of the names of what environments measure, among the metrics of a player."""
+"""Prefix of the names of an environment's metrics, among the metrics of a player."""
 
 
 class MetricRows:
-    """Writes them; only the root process has one."""
+    """Writer of metrics; only the root process has one."""
 
     def __init__(self, database: Database, events: EventFiles | None, attempt: int, *, deterministic: bool) -> None:
-        """Prepare to write into an open database, and into event files where there are any."""
+        """Prepare to write into an open database, and into event files if there are any."""
         self._database, self._events, self._attempt = database, events, attempt
         self._deterministic = deterministic
-        self._kept: dict[str, tuple[int, float]] = {}  # player -> updates that were kept, when the last one was
+        self._kept: dict[str, tuple[int, float]] = {}  # player -> number of kept updates, time of the last one
         self._measured: dict[str, dict[str, list[float]]] = {}  # player -> name -> a value for each episode
 
     def update(self, message: Progress, metrics: Mapping[str, float], statistics: PlayerStatistics) -> None:
-        """Take the metrics of an update, of which not all are kept."""
+        """Record the metrics of an update, unless it is thinned out."""
         now = time.monotonic()
         if not self._keeps(message, now):
             return
@@ -40,7 +43,7 @@ class MetricRows:
             self._events.scalars(message.player, speed, statistics.steps, at)
 
     def _keeps(self, message: Progress, now: float) -> bool:
-        """Whether an update's metrics go on record."""
+        """Return whether an update's metrics are recorded."""
         if self._deterministic:
             return message.updates <= ALL_UPDATES or message.updates % LATER_UPDATES == 0
         kept, last = self._kept.get(message.player, (0, 0.0))
@@ -50,12 +53,12 @@ class MetricRows:
         return True
 
     def measure(self, player: str, measured: Mapping[str, float]) -> None:
-        """Take what the environment has measured in an episode of a player."""
+        """Record the environment's metrics of an episode of a player."""
         for name, value in measured.items():
             self._measured.setdefault(player, {}).setdefault(name, []).append(value)
 
     def write_measured(self, players: Mapping[str, PlayerStatistics]) -> None:
-        """Write the means of what was measured since the last time: a row for each player and name."""
+        """Write the means of the environment's metrics since the last call: a row for each player and name."""
         measured, self._measured = self._measured, {}
         for player, named in measured.items():
             means = {EPISODE + name: sum(values) / len(values) for name, values in named.items()}

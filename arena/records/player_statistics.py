@@ -1,4 +1,4 @@
-"""What is known of each player while the run goes on: counts, recent returns, speed, and its course so far."""
+"""Live statistics of the players: counts, recent returns, speed, and history of returns."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,23 +9,23 @@ from typing import Any, NamedTuple
 from arena.common.outcomes import scores_of
 
 RECENT = 100
-"""Episodes that a mean return is taken over: what the field reports."""
+"""Number of episodes of a mean return, the field's convention."""
 
 SPEED_WINDOW = 30.0
-"""Seconds that a speed is measured over: long against one update, short against a coffee."""
+"""Seconds over which a speed is measured: longer than an update, shorter than a coffee break."""
 
 SPEED_STEP = 0.1
-"""Seconds between two readings that are kept: episodes may end by the thousand in a second."""
+"""Seconds between two readings that are kept: thousands of episodes may end in a second."""
 
 
 class PlayerInfo(NamedTuple):
-    """What the configuration says of a player.
+    """Configuration of a player.
 
     Attributes:
-      use: the policy it plays by.
+      use: name of its policy.
       color: ``#rrggbb``.
       learns: whether it has a budget of transition steps; a frozen player has none.
-      budget: that number of steps, for all rounds together; None where it does not learn.
+      budget: transition steps of all rounds together; None if it does not learn.
     """
 
     use: str
@@ -35,14 +35,14 @@ class PlayerInfo(NamedTuple):
 
 
 class Speed:
-    """How fast a counter grows, over the last ``SPEED_WINDOW`` seconds."""
+    """Growth rate of a counter over the last ``SPEED_WINDOW`` seconds."""
 
     def __init__(self) -> None:
         """Start without a reading."""
         self._readings: deque[tuple[float, float]] = deque()
 
     def read(self, now: float, count: float) -> None:
-        """Note that the counter stands at ``count`` at the time ``now`` (seconds)."""
+        """Record that the counter has the value ``count`` at the time ``now`` (seconds)."""
         readings = self._readings
         if readings and count < readings[-1][1]:
             readings.clear()
@@ -54,7 +54,7 @@ class Speed:
             readings.popleft()
 
     def per_second(self, now: float) -> float:
-        """Return the growth per second; it falls when no reading comes for longer than usual."""
+        """Return the growth per second; it falls when no reading arrives for longer than usual."""
         if len(self._readings) < 2:
             return 0.0
         (start, first), (end, last) = self._readings[0], self._readings[-1]
@@ -101,7 +101,7 @@ class ReturnHistory:
         return [self._stride, self._sum, self._count, self._means]
 
     def restore(self, state: Sequence[Any]) -> None:
-        """Load what ``state`` returned."""
+        """Load a state returned by ``state``."""
         self._stride, self._sum, self._count, means = state
         self._means = list(means)
 
@@ -114,18 +114,18 @@ class PlayerStatistics:
     Attributes:
       steps: transition steps so far.
       updates: gradient updates so far.
-      update_steps: transition steps of the largest update so far; 0 where workers report by time.
-      episodes: episodes that count (those that a fault cut do not).
+      update_steps: transition steps of the largest update so far; 0 if workers report by time.
+      episodes: number of episodes that count (those cut by a fault do not).
       returns, lengths: of the last ``RECENT`` episodes.
       round_returns: of the last ``RECENT`` episodes of this round.
-      best: the best mean over ``RECENT`` episodes in a row; None before there were so many.
+      best: best mean over ``RECENT`` consecutive episodes; None before there were that many.
       wins, draws, losses: outcomes against other players.
-      metrics: the latest value of each.
-      course: the returns from the first episode on.
+      metrics: latest value of each.
+      course: history of returns from the first episode on.
     """
 
     def __init__(self, info: PlayerInfo) -> None:
-        """Start at nothing."""
+        """Create statistics without episodes."""
         self.info = info
         self.steps = self.updates = self.episodes = self.update_steps = 0
         self.wins = self.draws = self.losses = 0
@@ -151,11 +151,11 @@ class PlayerStatistics:
         return _mean(self.lengths)
 
     def steps_per_second(self, now: float) -> float:
-        """Return the player's present speed; ``now`` is on the clock that ``progress`` was given."""
+        """Return the player's current speed; ``now`` is on the clock of ``progress``."""
         return self._speed.per_second(now)
 
     def seconds_left(self, now: float) -> float | None:
-        """Return how long the budget lasts at the present speed; None where that cannot be said."""
+        """Return the time until the budget is spent at the current speed; None if unknown."""
         speed = self.steps_per_second(now)
         if self.info.budget is None or speed <= 0:
             return None
@@ -168,7 +168,7 @@ class PlayerStatistics:
             self.round_returns.clear()
 
     def progress(self, now: float, worker: int, steps: int, updates: int, pooled: bool) -> None:
-        """Take a report of a worker's own steps in this round, or (``pooled``) of its whole group's in the run."""
+        """Record a report of a worker's own steps in this round, or (``pooled``) of its whole group's in the run."""
         if pooled:
             self.update_steps = max(self.update_steps, steps - self.steps)
             self.steps = steps
@@ -183,17 +183,17 @@ class PlayerStatistics:
     def finish(
         self, now: float, episode_return: float, length: int, transitions: int, outcome: str | None = None
     ) -> None:
-        """Take an episode that counts.
+        """Record an episode that counts.
 
         Args:
-          now: seconds on any clock that runs evenly.
+          now: seconds on any steady clock.
           episode_return: mean over the player's entities.
           length: environment steps.
           transitions: transition steps of all the player's entities together.
           outcome: ``"win"``, ``"draw"``, ``"loss"`` or None.
         """
         self.episodes += 1
-        # Only where more comes than goes the mean may be the best so far.
+        # The mean can be a new best only if it has risen.
         grows = len(self.returns) < RECENT or episode_return > self.returns[0]
         self.returns.append(episode_return)
         self.round_returns.append(episode_return)
@@ -206,36 +206,36 @@ class PlayerStatistics:
         if grows and len(self.returns) == RECENT:
             mean = sum(self.returns) / RECENT
             self.best = mean if self.best is None else max(self.best, mean)
-        if not self._reported:  # nobody reports for this player: its finished episodes say how far it is
+        if not self._reported:  # no worker reports for this player: its finished episodes count its steps
             self.steps += transitions
             self._speed.read(now, self.steps)
 
     def measure(self, metrics: Mapping[str, float]) -> None:
-        """Take what the environment measured in an episode, means over the player's entities."""
+        """Record the environment's metrics of an episode, means over the player's entities."""
         for name, value in metrics.items():
             self._measured.setdefault(name, deque(maxlen=RECENT)).append(value)
 
     @property
     def episode_metrics(self) -> dict[str, float]:
-        """What the environment measured, by name: means over the last ``RECENT`` episodes."""
+        """Environment metrics by name: means over the last ``RECENT`` episodes."""
         return {name: sum(values) / len(values) for name, values in self._measured.items()}
 
     def state(self) -> dict[str, Any]:
-        """Return what a resumed run goes on from, as JSON values."""
+        """Return, as JSON values, the state that a resumed run continues from."""
         counts = {name: getattr(self, name) for name in _COUNTS}
         recent = {name: list(getattr(self, name)) for name in _RECENT}
         measured = {name: list(values) for name, values in self._measured.items()}
         return {**counts, **recent, "reported": self._reported, "course": self.course.state(), "measured": measured}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load what ``state`` returned."""
+        """Load a state returned by ``state``."""
         for name in _COUNTS:
             setattr(self, name, state[name])
         for name in _RECENT:
             setattr(self, name, deque(state[name], maxlen=RECENT))
         self.course.restore(state["course"])
         self._reported = state["reported"]
-        measured = state.get("measured", {})  # older checkpoints have none
+        measured = state.get("measured", {})  # missing in older checkpoints
         self._measured = {name: deque(values, maxlen=RECENT) for name, values in measured.items()}
 
 
@@ -254,27 +254,27 @@ def mean_metrics(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def entities_by_player(players: tuple[str, ...]) -> Mapping[str, tuple[int, ...]]:
     """Return the entities of each player, in order of appearance; ``players`` has one for each entity.
 
-    Episodes by the thousand have few line-ups: each is worked out once.
+    Thousands of episodes share few line-ups: each is computed once.
     """
     return {name: tuple(e for e, player in enumerate(players) if player == name) for name in dict.fromkeys(players)}
 
 
 def outcomes_of(players: Sequence[str], returns: Sequence[float], outcomes: Sequence[Any]) -> dict[str, str | None]:
-    """Return how an episode ended for each player: ``"win"``, ``"draw"``, ``"loss"``, or None if it met no other.
+    """Return the outcome of an episode for each player: ``"win"``, ``"draw"``, ``"loss"``, or None if it met no other.
 
     Args:
       players: the player of each entity.
       returns: the return of each entity.
-      outcomes: what the environment said for each entity (a word, or a rank with 0 as the best), or None. Where it
-        said nothing for some player, the players' mean returns decide.
+      outcomes: reported outcome of each entity (a word, or a rank with 0 as the best), or None. If a player has none,
+        the players' mean returns decide.
     """
     entities = entities_by_player(tuple(players))
     if len(entities) < 2:
         return dict.fromkeys(entities)
     groups = list(entities.values())
-    said = [next((outcomes[e] for e in group if outcomes[e] is not None), None) for group in groups]
-    if all(isinstance(outcome, str) for outcome in said):
-        return dict(zip(entities, map(str, said), strict=True))
+    reported = [next((outcomes[e] for e in group if outcomes[e] is not None), None) for group in groups]
+    if all(isinstance(outcome, str) for outcome in reported):
+        return dict(zip(entities, map(str, reported), strict=True))
     scores = dict(zip(entities, scores_of(groups, returns, outcomes), strict=True))
     best = max(scores.values())
     winners = [name for name in entities if scores[name] == best]
@@ -289,5 +289,5 @@ def mean_by_player(players: Sequence[str], values: Sequence[float]) -> dict[str,
 
 
 def _mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return sum(found) / len(found) if found else None
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else None

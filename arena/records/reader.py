@@ -1,4 +1,4 @@
-"""Reads the records of a run back: each player's episodes and metrics, along the attempts that led to its end."""
+"""Reader of a run's records: each player's episodes and metrics, along the attempts that led to the final state."""
 
 import json
 import sqlite3
@@ -21,7 +21,7 @@ NO_FAULT = "(episodes.cause IS NULL OR episodes.cause NOT LIKE 'fault%')"
 class Series(NamedTuple):
     """One player's values in the order of its steps; all arrays are ``[N]``.
 
-    Attributes:
+    steps: the player's transition steps at that time.
       steps: the player's transition steps at that moment.
       times: Unix time.
       values: returns (mean over the player's entities in an episode), or a metric.
@@ -34,7 +34,7 @@ class Series(NamedTuple):
 
 @contextmanager
 def open_records(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the records of a run, that may be going on, for reading.
+    """Open the records of a run, which may be running, for reading.
 
     Raises:
       ConfigError: there are none, or they cannot be read.
@@ -48,7 +48,7 @@ def open_records(path: Path) -> Iterator[sqlite3.Connection]:
         ):
             if version_of(connection) not in MIGRATIONS:
                 yield connection
-            else:  # a reader changes nothing in the file: an earlier version is brought up to date in memory
+            else:  # a reader does not change the file: an earlier version is upgraded in memory
                 connection.backup(copy)
                 migrate(copy, path)
                 yield copy
@@ -57,7 +57,7 @@ def open_records(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def read_last_attempt(path: Path) -> tuple[int, int | None]:
-    """Return (number, exit code) of a run's last attempt; (0, None) before the first, and no code while it goes on.
+    """Return (number, exit code) of a run's last attempt; (0, None) before the first, and no code while it runs.
 
     Raises:
       ConfigError: the records cannot be read.
@@ -66,14 +66,14 @@ def read_last_attempt(path: Path) -> tuple[int, int | None]:
         return 0, None
     with open_records(path) as connection:
         try:
-            found = connection.execute("SELECT attempt, exit FROM runs ORDER BY attempt DESC LIMIT 1").fetchone()
+            row = connection.execute("SELECT attempt, exit FROM runs ORDER BY attempt DESC LIMIT 1").fetchone()
         except sqlite3.DatabaseError as error:
             raise ConfigError(f"{path}: expected the records of a run, found: {error}") from error
-    return found or (0, None)
+    return row or (0, None)
 
 
 def part_of_rank(run: RunDirectory, rank: int) -> str:
-    """Return what a rank did in the round that was played last, in a few words; nothing where that is not known."""
+    """Return a short description of a rank's role in the last round; an empty string if unknown."""
     try:
         with open_records(run.database) as connection:
             number = connection.execute("SELECT round FROM rounds ORDER BY attempt DESC, round DESC LIMIT 1").fetchone()
@@ -90,7 +90,7 @@ def read_players(connection: sqlite3.Connection) -> dict[str, PlayerInfo]:
 
 
 def read_returns(connection: sqlite3.Connection) -> dict[str, Series]:
-    """Return the returns of each player's episodes, but of those that a fault has cut."""
+    """Return the returns of each player's episodes, without those cut by a fault."""
     rows = connection.execute(
         "SELECT player, '', attempt, steps, ended_at, avg(return) "
         f"FROM episode_entities JOIN episodes ON episodes.id = episode WHERE {NO_FAULT} "
@@ -102,14 +102,14 @@ def read_returns(connection: sqlite3.Connection) -> dict[str, Series]:
 def read_metrics(connection: sqlite3.Connection) -> dict[str, dict[str, Series]]:
     """Return each player's metrics by name."""
     rows = connection.execute("SELECT player, name, attempt, steps, time, value FROM metrics ORDER BY rowid")
-    found: dict[str, dict[str, Series]] = {}
+    by_player: dict[str, dict[str, Series]] = {}
     for (player, name), series in _series(connection, rows).items():
-        found.setdefault(player, {})[name] = series
-    return found
+        by_player.setdefault(player, {})[name] = series
+    return by_player
 
 
 def _series(connection: sqlite3.Connection, rows: Iterable[tuple]) -> dict[tuple[str, str], Series]:
-    """Gather rows (player, name, attempt, steps, time, value), without what a resumed run left behind."""
+    """Collect rows (player, name, attempt, steps, time, value), without those superseded by a resumed run."""
     left_behind = _superseded_steps(connection)
     columns: dict[tuple[str, str], tuple[list, list, list]] = {}
     for player, name, attempt, steps, at, value in rows:
@@ -118,14 +118,17 @@ def _series(connection: sqlite3.Connection, rows: Iterable[tuple]) -> dict[tuple
         lists = columns.setdefault((player, name), ([], [], []))
         for column, item in zip(lists, (steps, at, value), strict=True):
             column.append(item)
-    found = {key: Series(*(np.array(column, np.float64) for column in lists)) for key, lists in columns.items()}
-    # Reports of several matches or workers come one behind the other.
-    orders = {key: np.argsort(series.steps, kind="stable") for key, series in found.items()}
-    return {key: Series(*(column[orders[key]] for column in series)) for key, series in found.items()}
+    series_of = {key: Series(*(np.array(column, np.float64) for column in lists)) for key, lists in columns.items()}
+    # Reports of several matches or workers are not in the order of steps.
+    orders = {key: np.argsort(series.steps, kind="stable") for key, series in series_of.items()}
+    return {key: Series(*(column[orders[key]] for column in series)) for key, series in series_of.items()}
 
 
 def _superseded_steps(connection: sqlite3.Connection) -> dict[tuple[int, str], int]:
-    """Return (attempt, player) -> the steps that the run went on from afterwards: what came later was played again."""
+    """Return (attempt, player) -> the steps from which the run continued.
+
+    Rows after these steps were replayed by the resumed run and are ignored.
+    """
     limits: dict[tuple[int, str], int] = {}
     for attempt, resumed in connection.execute("SELECT attempt, resumed FROM runs WHERE resumed IS NOT NULL"):
         for player, steps in json.loads(resumed).items():

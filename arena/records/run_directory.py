@@ -1,4 +1,4 @@
-"""The run directory: where each thing of a run lies, and whether it can be made there."""
+"""The run directory: the location of every file of a run, and whether it can be created."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ from arena.records.checkpoints import Checkpoints
 from arena.records.lease import Lease, check_is_free, is_lease
 
 Resume = Literal["never", "always", "if possible"]
-"""Whether a start goes on from a checkpoint; ``if possible``: where there is one, and begins anew elsewhere."""
+"""Whether a start continues from a checkpoint; ``if possible``: if there is one, and starts over otherwise."""
 
 
 class RunDirectory:
@@ -25,13 +25,13 @@ class RunDirectory:
     Attributes:
       name: name of the run.
       path: the directory.
-      lease: the right to write there, of the one process that has called ``take_lease``.
+      lease: the right to write there, held by the process that has called ``take_lease``.
     """
 
     lease: Lease | None = None
 
     def __init__(self, root: Path | str, name: str) -> None:
-        """Only name the places; ``create`` makes them.
+        """Build the paths only; ``create`` creates the directories.
 
         Raises:
           ConfigError: ``name`` cannot be the name of a directory.
@@ -42,7 +42,7 @@ class RunDirectory:
         self.path = Path(root) / name
 
     def __str__(self) -> str:
-        """Return the path, as messages show it."""
+        """Return the path, for messages."""
         return str(self.path)
 
     @classmethod
@@ -60,17 +60,17 @@ class RunDirectory:
 
     @property
     def config(self) -> Path:
-        """The configuration as it was asked for, with every ``--set`` in it."""
+        """The configuration as requested, including every ``--set``."""
         return self.path / "config.yaml"
 
     @property
     def plan(self) -> Path:
-        """Who did what."""
+        """The roles of all ranks."""
         return self.path / "plan.json"
 
     @property
     def database(self) -> Path:
-        """The records; only root writes them."""
+        """The records, written by the root only."""
         return self.path / "arena.sqlite"
 
     @property
@@ -80,7 +80,7 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> Path:
-        """A directory for each checkpoint; ``arena.records.checkpoints`` looks after it."""
+        """A directory for each checkpoint; see ``arena.records.checkpoints``."""
         return self.path / "checkpoints"
 
     @property
@@ -95,12 +95,12 @@ class RunDirectory:
 
     @property
     def hang_report(self) -> Path:
-        """What every rank was doing when the run hung."""
+        """The activity of every rank when the run hung."""
         return self.log / "hang-report.txt"
 
     @property
     def gateways(self) -> Path:
-        """Where games outside may come to: match and url of each."""
+        """Addresses of the gateways: match and url of each."""
         return self.path / "gateway.json"
 
     @property
@@ -110,7 +110,7 @@ class RunDirectory:
 
     @property
     def summary(self) -> Path:
-        """The end table as a text; ``summary.json`` lies beside it."""
+        """The final table as text; ``summary.json`` lies beside it."""
         return self.path / "summary.txt"
 
     @property
@@ -119,15 +119,15 @@ class RunDirectory:
         return self.path / "players"
 
     def spaces(self, player: str) -> Path:
-        """What a player sees and does, as JSON: to serve and export it without its environment."""
+        """A player's spaces as JSON, for serving and exporting it without its environment."""
         return self.players / player / "spaces.json"
 
     def observations(self, player: str) -> Path:
-        """What a player has seen: a sample to compare an exported file on."""
+        """A sample of a player's observations, for checks of exported files."""
         return self.players / player / "observations.safetensors"
 
     def snapshot(self, player: str, steps: int) -> Path:
-        """Return the place of ``player``'s weights after ``steps`` transition steps; its directory may not exist."""
+        """Return the path of ``player``'s weights after ``steps`` transition steps; its directory may not exist."""
         return self.players / player / f"{steps}.safetensors"
 
     def snapshots(self, player: str) -> list[Path]:
@@ -135,14 +135,14 @@ class RunDirectory:
         directory = self.players / player
         if not directory.is_dir():
             return []
-        found = [path for path in directory.glob("*.safetensors") if path.stem.isdecimal()]
-        return sorted(found, key=lambda path: int(path.stem))
+        paths = [path for path in directory.glob("*.safetensors") if path.stem.isdecimal()]
+        return sorted(paths, key=lambda path: int(path.stem))
 
     def take_lease(self) -> None:
-        """Make the directory, and take the lease of it: of all runs this one alone may write there.
+        """Create the directory, and take its lease: no other run may write there.
 
         Raises:
-          ConfigError: another run writes there, or nothing can be written.
+          ConfigError: another run writes there, or the directory is not writable.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ class RunDirectory:
             raise self._cannot_write(error) from error
 
     def release_lease(self) -> None:
-        """Give up the lease, if this process holds it, and remove the directory if nothing is in it."""
+        """Release the lease, if this process holds it, and remove the directory if it is empty."""
         if self.lease is None:
             return
         self.lease.release()
@@ -160,33 +160,33 @@ class RunDirectory:
             self.path.rmdir()
 
     def is_being_written(self) -> bool:
-        """Whether there is a lease: all ranks of a run have started when its root takes one."""
+        """Return whether there is a lease: all ranks of a run have started when its root takes one."""
         return self.path.is_dir() and any(is_lease(path) for path in self.path.iterdir())
 
     def create(self, config_yaml: str, plan: Mapping[str, Any], resume: bool) -> None:
-        """Make the directory and everything in it, or take the one to go on in. Root calls it, once.
+        """Create the directory and its content, or prepare the existing one for a resume. The root calls it, once.
 
         A configuration or plan of an earlier attempt that differs is kept as ``config.<n>.yaml`` or ``plan.<n>.json``.
 
         Raises:
-          ConfigError: the run exists (without ``resume``), has nothing to go on from (with it), or nothing can be
-            written there.
+          ConfigError: the run exists (without ``resume``), has no checkpoint (with it), or is not writable.
         """
         self._check_is_new(resume)
         try:
             for directory in (self.path, self.tensorboard, self.players, self.checkpoints, self.log, self.plots):
                 directory.mkdir(parents=True, exist_ok=True)
-            # Permissions say little to root, and less about a full or read-only disk: only writing tells.
+            # Permissions do not restrict the root user, nor reflect a full or read-only disk: only a write shows
+            # whether it works.
             _keep_and_write(self.config, config_yaml)
             _keep_and_write(self.plan, json.dumps(plan, indent=1) + "\n")
         except OSError as error:
             raise self._cannot_write(error) from error
 
     def continues(self, resume: Resume) -> bool:
-        """Return whether this start goes on from a checkpoint.
+        """Return whether this start continues from a checkpoint.
 
-        Where it may begin anew, what an attempt has left that ended before its first checkpoint is removed: a job that
-        was preempted so early would find its name taken for ever.
+        With ``if possible``, an attempt that ended before its first checkpoint is removed: the name of a job that was
+        preempted so early would stay taken otherwise.
 
         Raises:
           ConfigError: another run writes there.
@@ -202,7 +202,7 @@ class RunDirectory:
         return False
 
     def check(self, resume: bool) -> None:
-        """Raise what ``take_lease`` and ``create`` would raise, as far as it shows before, and leave nothing behind.
+        """Raise the errors of ``take_lease`` and ``create`` that can be detected before, and leave nothing behind.
 
         Raises:
           ConfigError: see ``create``.
@@ -218,17 +218,17 @@ class RunDirectory:
 
     def _check_is_new(self, resume: bool) -> None:
         if self.path.is_dir() and any(not is_lease(path) for path in self.path.iterdir()):
-            self._refuse_what_cannot_go_on(resume)
+            self._check_can_continue(resume)
         elif resume:
             raise ConfigError(
                 f"{self}: expected a run to resume, found none there; start it without --resume{_others(self.path)}"
             )
 
     def forget(self) -> None:
-        """Remove what a run has made that ended with a user error before anything was learned.
+        """Remove the files of a run that ended with a user error before anything was learned.
 
         So the corrected configuration can be started under the same name. Checkpoints and snapshots are never removed,
-        nor are files of somebody else's.
+        nor are files that do not belong to the run.
         """
         if self._has_checkpoint() or any(self.players.glob("*/*")):
             return
@@ -240,17 +240,17 @@ class RunDirectory:
             self.path.rmdir()
 
     def _has_checkpoint(self) -> bool:
-        """Whether there is a complete one, whole or damaged."""
+        """Return whether there is a complete checkpoint, whole or damaged."""
         return any(manifest.parent.name.isdecimal() for manifest in self.checkpoints.glob("*/manifest.json"))
 
-    def _refuse_what_cannot_go_on(self, resume: bool) -> None:
-        found = Checkpoints(self.checkpoints).newest() if resume else self._has_checkpoint()
-        if resume and not found:
+    def _check_can_continue(self, resume: bool) -> None:
+        checkpoint = Checkpoints(self.checkpoints).newest() if resume else self._has_checkpoint()
+        if resume and not checkpoint:
             raise ConfigError(
                 f"{self}: expected a complete checkpoint to resume from, found none; "
                 f"remove it (rm -r {self}) and start again without --resume, or choose another name (--set name=...)"
             )
-        if not resume and found:
+        if not resume and checkpoint:
             raise ConfigError(f"{self} exists: continue it with --resume, or choose another name (--set name=...)")
         if not resume:
             raise ConfigError(
@@ -278,7 +278,7 @@ class RunDirectory:
 
 
 def _others(path: Path) -> str:
-    """Return a hint that names the runs lying beside ``path``, or an empty string."""
+    """Return a hint that names the runs beside ``path``, or an empty string."""
     if not path.parent.is_dir():
         return ""
     runs = sorted(config.parent.name for config in path.parent.glob("*/config.yaml"))
@@ -288,7 +288,7 @@ def _others(path: Path) -> str:
 def _keep_and_write(path: Path, text: str) -> None:
     if path.is_file() and path.read_text(encoding="utf-8") != text:
         number = 1
-        while (kept := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
+        while (backup := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
             number += 1
-        os.rename(path, kept)
+        os.rename(path, backup)
     write_text(path, text)

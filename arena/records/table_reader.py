@@ -1,4 +1,4 @@
-"""Who has won against whom in a run with a table of matches: win rates and ratings, counted from its episodes."""
+"""Reader of win rates and ratings of a run with a table of matches, counted from its episodes."""
 
 import sqlite3
 from itertools import groupby
@@ -15,7 +15,7 @@ from arena.league.settings import RatingConfig
 from arena.records.league_reader import League, Member, PairRecord, RatingCurve
 
 COUNTED = 20_000
-"""Episodes that are counted, the last ones: a player learns, and what it once was says little of it."""
+"""Number of episodes that are counted, the latest ones: a player learns, and its old results are little evidence."""
 
 CURVE_EVERY = 100
 """Games of a player between two points of its curve."""
@@ -31,7 +31,7 @@ EPISODES = f"""
 
 
 class _Entrant(NamedTuple):
-    """A player as ratings want it.
+    """A player in the form that ratings require.
 
     Attributes:
       active: whether it learns.
@@ -48,18 +48,18 @@ class _Roster:
         self.players = [_Entrant(active) for _, active in players]
 
     def index(self, name: str) -> int:
-        """Return the place of a player."""
+        """Return the index of a player."""
         return self._places[name]
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of players."""
         return len(self.players)
 
 
 def read_table(connection: sqlite3.Connection) -> League:
-    """Return the players of a run with a table of matches, as those of a league are returned.
+    """Return the players of a run with a table of matches in the form of a league.
 
-    Games that were cut short by nobody's fault count by the returns so far. Games of a player with itself do not count.
+    Truncated games count by the returns so far, unless a fault cut them. Games of a player with itself do not count.
 
     Raises:
       ConfigError: no two players have met.
@@ -81,7 +81,7 @@ def read_table(connection: sqlite3.Connection) -> League:
             continue
         groups = [[entity for entity, name in enumerate(players) if name == side] for side in sides]
         means = [float(np.mean([returns[entity] for entity in group])) for group in groups]
-        ranks = ranks_of(scores_of(groups, returns, [_said(outcome) for outcome in outcomes]))
+        ranks = ranks_of(scores_of(groups, returns, [_outcome_of(outcome) for outcome in outcomes]))
         ratings.update([[side] for side in sides], ranks)
         began = began or times[0]
         for here, home in enumerate(sides):
@@ -109,8 +109,8 @@ def read_table(connection: sqlite3.Connection) -> League:
     return League(members, pairs, {name: ratings[name] for name in met}, games, curves)
 
 
-def _said(outcome: str | None) -> str | float | None:
-    """Return an outcome as the environment gave it: a word, or a rank."""
+def _outcome_of(outcome: str | None) -> str | float | None:
+    """Return an outcome as the environment reported it: a word, or a rank."""
     try:
         return float(outcome) if outcome is not None else None
     except ValueError:

@@ -15,13 +15,13 @@ FLUSH_EVERY = 5.0
 """Seconds between two flushes: each one waits for the disk."""
 
 WARN_EVERY = 60.0
-"""Seconds between two warnings about the same trouble."""
+"""Seconds between two warnings about the same problem."""
 
 
 def _tensorboard(module: str) -> Any:
-    """Import a module of tensorboardX, which imports torch wherever that is installed, without torch.
+    """Import a module of tensorboardX, which imports torch if that is installed, without torch.
 
-    Torch serves it for tensors only, takes seconds to load, and has no business in the root process.
+    Torch serves it for tensors only, takes seconds to load, and must stay out of the root process.
     """
     if "torch" in sys.modules:
         return importlib.import_module(f"tensorboardX.{module}")
@@ -33,14 +33,14 @@ def _tensorboard(module: str) -> Any:
 
 
 class EventFiles:
-    """Scalars of players, as TensorBoard reads them. Trouble with the disk is warned of and never raised."""
+    """Scalars of players in TensorBoard's format. Disk failures cause warnings and are never raised."""
 
     def __init__(self, directory: Path, attempt: int) -> None:
         """Write below ``directory/<player>/``.
 
         Args:
           directory: the run's ``tensorboard`` directory.
-          attempt: number of this attempt of the run, so that its files get names of their own.
+          attempt: number of this attempt of the run, so that its files have names of their own.
         """
         self._events = _tensorboard("event_file_writer")
         self._event = _tensorboard("proto.event_pb2")
@@ -55,7 +55,7 @@ class EventFiles:
         self._next_warning = 0.0
 
     def purge_after(self, resumed_steps: Mapping[str, int]) -> None:
-        """Have TensorBoard hide what an earlier attempt wrote of a player beyond these steps; call it first."""
+        """Hide a player's values of an earlier attempt beyond these steps in TensorBoard; call it first."""
         self._resumed_steps = resumed_steps
 
     def scalars(self, player: str, values: Mapping[str, float], steps: int, at: float) -> None:
@@ -71,7 +71,7 @@ class EventFiles:
             self._dirty.add(player)
 
     def flush(self, force: bool = False) -> None:
-        """Bring what was written to disk, at most every ``FLUSH_EVERY`` seconds unless forced."""
+        """Write buffered values to disk, at most every ``FLUSH_EVERY`` seconds unless forced."""
         now = time.monotonic()
         if not force and now < self._next_flush:
             return
@@ -107,7 +107,7 @@ class EventFiles:
         return self._writers[player]
 
     def _warn_once(self, player: str, error: OSError) -> None:
-        # The file may end in half a record, behind which nothing is read: go on in a new one.
+        # The file may end in half a record, which hides all that follows: continue in a new one.
         self._writers.pop(player, None)
         self._dirty.discard(player)
         if time.monotonic() >= self._next_warning:

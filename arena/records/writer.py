@@ -1,4 +1,4 @@
-"""The records of a run: every episode, metric and fault goes to SQLite and TensorBoard, and into live statistics."""
+"""The records of a run: episodes, metrics and faults, written to SQLite and TensorBoard, and live statistics."""
 
 import json
 import logging
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 def players_of(config: RunConfig) -> dict[str, PlayerInfo]:
-    """Return what the configuration says of every player; budgets are summed over the rounds that it plays in."""
+    """Return the configuration of every player; budgets are summed over the rounds that it plays in."""
     chosen = colors.resolve({name: policy.color for name, policy in config.players.items()})
     budgets = dict.fromkeys(config.players, 0)
     for round_ in config.round_list():
@@ -49,11 +49,11 @@ class _ArenaLog(logging.FileHandler):
     """Appends to ``arena.log``; a full disk costs lines, not the run."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's own name)
-        """Drop the line: what went wrong with the disk is said elsewhere."""
+        """Drop the line: the failure of the disk is reported elsewhere."""
 
 
 def open_arena_log(path: Path) -> logging.Handler:
-    """Have everything that this process logs below ``arena`` written to ``path`` too."""
+    """Also write this process's log records below ``arena`` to ``path``."""
     handler = _ArenaLog(path, delay=True, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
     arena_logger = logging.getLogger("arena")
@@ -63,16 +63,16 @@ def open_arena_log(path: Path) -> logging.Handler:
 
 
 class RecordWriter:
-    """Takes what processes tell the root. Trouble with the disk is warned of, and never ends the training.
+    """Records the reports of all processes. Disk failures cause warnings, and never end the training.
 
     Attributes:
       attempt: number of this attempt of the run, from 1.
-      round: index of the round that is played.
+      round: index of the current round.
       players: live statistics of each player, in the order of the configuration.
       environment_steps: steps of all environment copies so far.
       faults: number of faults so far in this attempt.
       league: the tables of a league.
-      steps_of_episodes: how far players were at the ends of episodes.
+      steps_of_episodes: players' steps at the ends of episodes.
     """
 
     def __init__(
@@ -85,15 +85,15 @@ class RecordWriter:
         tensorboard: bool = True,
         deterministic: bool = False,
     ) -> None:
-        """Open the records of a run directory that was created, and begin another attempt in them.
+        """Open the records of an existing run directory, and begin another attempt in them.
 
         Args:
-          run: where to.
+          run: the run directory.
           players: every player of the run.
           host: machine of the root.
           ranks: number of processes.
           tensorboard: whether to write event files too.
-          deterministic: whether what is recorded may depend on counts alone, never on what came first.
+          deterministic: whether records may depend on counts only, never on the order of arrival.
 
         Raises:
           ConfigError: the records cannot be opened.
@@ -119,7 +119,8 @@ class RecordWriter:
         self.steps_of_episodes = EpisodeSteps(self.players, deterministic)
         self._held: list[Episode] = []
         self._next_show = 0.0
-        self._unshown: dict[str, list[tuple[float, int, int]]] = {}  # return, length, steps at its end
+        # return, length, steps (of episodes without a point yet)
+        self._unshown: dict[str, list[tuple[float, int, int]]] = {}
         self._database.add(
             "INSERT INTO runs VALUES (?, ?, ?, NULL, ?, ?, ?, NULL, NULL, NULL)",
             (self.attempt, run.name, self.started, host, arena.__version__, ranks),
@@ -131,14 +132,14 @@ class RecordWriter:
         self.league = LeagueRecords(self._database, self.attempt)
 
     def restore(self, state: Mapping[str, Any], checkpoint: int | None = None) -> None:
-        """Go on from a checkpoint, before anything else is reported.
+        """Continue from a checkpoint, before any report.
 
-        What was recorded after that checkpoint stays, as part of the earlier attempt; in a deterministic run it goes,
-        for it will be recorded again.
+        Records after that checkpoint stay, as part of the earlier attempt; a deterministic run removes them, since it
+        will record them again.
 
         Args:
-          state: what ``state`` returned when it was made.
-          checkpoint: its number.
+          state: result of ``state`` when the checkpoint was made.
+          checkpoint: number of the checkpoint.
         """
         self.round = state["round"]
         self.environment_steps = state["environment_steps"]
@@ -147,16 +148,16 @@ class RecordWriter:
             if name in self.players:
                 self.players[name].restore(statistics)
         if self._deterministic:
-            self._forget_beyond(state["episode"])
+            self._remove_records_after(state["episode"])
         missing = state["episode"] - self._episode
         if missing > 0:
             text = f"{missing} episodes before the checkpoint are not on record: they could not be written"
             if self._database.aside is not None:
                 text = f"{missing} episodes before the checkpoint are not on record; see {self._database.aside}"
             self._fault(None, None, "records", text)
-            self.note("WARNING", f"{self.run.database}: {text}")
+            self.log_line("WARNING", f"{self.run.database}: {text}")
             self._episode = state["episode"]
-        # The payoff that the league goes on from has no episode beyond the checkpoint.
+        # The payoff that the league continues from has no episode beyond the checkpoint.
         self._database.add("UPDATE episodes SET counted = 0 WHERE id > ?", (state["episode"],))
         resumed = {name: statistics.steps for name, statistics in self.players.items()}
         row: tuple[Any, ...] = (checkpoint, json.dumps(resumed), self.attempt)
@@ -164,8 +165,8 @@ class RecordWriter:
         if self._events is not None:
             self._events.purge_after(resumed)
 
-    def _forget_beyond(self, episode: int) -> None:
-        """Take back what was recorded after the checkpoint: the run will record it again."""
+    def _remove_records_after(self, episode: int) -> None:
+        """Remove the records after the checkpoint: the run will record them again."""
         self._episode = min(self._episode, episode)
         self._database.add("DELETE FROM episodes WHERE id > ?", (self._episode,))
         self._database.add("DELETE FROM episode_entities WHERE episode > ?", (self._episode,))
@@ -175,11 +176,11 @@ class RecordWriter:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the run so far, that of earlier attempts up to the checkpoint included."""
+        """Wall time of the run so far, including that of earlier attempts up to the checkpoint."""
         return self._seconds_before + (self._ended or time.time()) - self.started
 
     def state(self) -> dict[str, Any]:
-        """Return, as JSON values for a checkpoint's manifest, what the statistics of a resumed run go on from."""
+        """Return, as JSON values for a checkpoint's manifest, the statistics that a resumed run continues from."""
         return {
             "round": self.round,
             "environment_steps": self.environment_steps,
@@ -188,16 +189,16 @@ class RecordWriter:
             "players": {name: statistics.state() for name, statistics in self.players.items()},
         }
 
-    def note(self, level: str, text: str) -> None:
-        """Put a line into ``arena.log`` (and onto the terminal); ``level`` is a name of the ``logging`` module."""
+    def log_line(self, level: str, text: str) -> None:
+        """Write a line to ``arena.log`` (and the terminal); ``level`` is a name of the ``logging`` module."""
         logger.log(getattr(logging, level, logging.INFO), text)
 
     def begin_round(self, index: int, copies: Mapping[str, str] | None = None, *, continues: bool = False) -> None:
-        """Note that a round begins.
+        """Begin a round.
 
         Args:
-          index: of the round, from 0.
-          copies: player -> the player whose weights it was given before.
+          index: index of the round, from 0.
+          copies: player -> the player from which it got its weights before.
           continues: whether a part of it has been played already.
         """
         self.round = index
@@ -211,21 +212,21 @@ class RecordWriter:
         )
 
     def end_round(self) -> None:
-        """Note that the round is over."""
+        """End the round."""
         row = (time.time(), self.attempt, self.round)
         self._database.add("UPDATE rounds SET ended = ? WHERE attempt = ? AND round = ?", row)
 
     def round_returns(self) -> dict[str, float]:
-        """Return each player's mean return over the last episodes of this round; minus infinity where it had none."""
+        """Return each player's mean return over the last episodes of this round; minus infinity without any."""
         recent = {name: statistics.round_returns for name, statistics in self.players.items()}
         return {name: sum(found) / len(found) if found else float("-inf") for name, found in recent.items()}
 
     def steps(self, player: str) -> int:
-        """Return how many transition steps a player has taken in the run."""
+        """Return the transition steps of a player in the run."""
         return self.players[player].steps
 
     def episodes(self, message: Episodes) -> None:
-        """Take an environment process's report."""
+        """Record an environment process's report."""
         self.environment_steps += message.environment_steps
         self._speed.read(time.monotonic(), self.environment_steps)
         if self._deterministic:
@@ -236,14 +237,14 @@ class RecordWriter:
         self._metrics.write_measured(self.players)
 
     def release(self) -> None:
-        """Take the episodes that a deterministic run has held back, in an order that does not depend on the time."""
+        """Record the episodes that a deterministic run has held back, in an order that does not depend on time."""
         held, self._held = self._held, []
         for episode in sorted(held, key=lambda episode: (episode.match, episode.copy)):
             self.episode(episode)
         self._metrics.write_measured(self.players)
 
     def episode(self, episode: Episode) -> None:
-        """Take a finished episode. One that a fault has cut is recorded and left out of the statistics."""
+        """Record a finished episode; one cut by a fault is excluded from the statistics."""
         if episode.faulted:
             self._fault(None, None, "environment", f"match {episode.match}, copy {episode.copy}: {episode.cause}")
             totals = {}
@@ -273,9 +274,9 @@ class RecordWriter:
         )
         entities = zip(episode.players, episode.returns, episode.lengths, episode.outcomes, strict=True)
         for entity, (player, total, length, outcome) in enumerate(entities):
-            said = None if outcome is None else str(outcome)
+            reported = None if outcome is None else str(outcome)
             measured = json.dumps(dict(episode.metrics[entity])) if episode.metrics else None
-            row = (self._episode, entity, player, float(total), int(length), said, steps[player], measured)
+            row = (self._episode, entity, player, float(total), int(length), reported, steps[player], measured)
             self._database.add("INSERT INTO episode_entities VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def _count(self, episode: Episode) -> dict[str, float]:
@@ -297,7 +298,7 @@ class RecordWriter:
         return totals
 
     def progress(self, message: Progress) -> None:
-        """Take a worker's report: the player's counts, and its metrics."""
+        """Record a worker's report: the player's counts, and its metrics."""
         statistics = self.players.get(message.player)
         if statistics is None:
             logger.warning("a report names %r, which is not a player of this run", message.player)
@@ -305,8 +306,8 @@ class RecordWriter:
         now = time.monotonic()
         statistics.progress(now, message.worker, int(message.steps), int(message.updates), message.pooled)
         if message.logged:
-            self._logged.take(message.player, message.logged)
-            statistics.metrics.update({one.name: one.value for one in message.logged})
+            self._logged.add(message.player, message.logged)
+            statistics.metrics.update({scalar.name: scalar.value for scalar in message.logged})
         if not message.metrics:
             return
         metrics = {name: float(value) for name, value in message.metrics.items()}
@@ -314,13 +315,13 @@ class RecordWriter:
         self._metrics.update(message, metrics, statistics)
 
     def experience(self, message: ExperienceTotals) -> None:
-        """Take what has become of the rollouts of a learner's workers; it is on record once all learners have said."""
-        said = self._experience.setdefault(message.player, {})
-        said[message.learner] = message
-        if len(said) < message.learners:
+        """Record the fate of the rollouts of a learner's workers, once all learners have reported."""
+        reports = self._experience.setdefault(message.player, {})
+        reports[message.learner] = message
+        if len(reports) < message.learners:
             return
         del self._experience[message.player]
-        parts = list(said.values())
+        parts = list(reports.values())
         sent, learned, dropped = (sum(getattr(part, name) for part in parts) for name in ("sent", "learned", "dropped"))
         lag = max(part.greatest_lag for part in parts)
         totals = {"sent": sent, "learned": learned, "dropped": dropped}
@@ -329,14 +330,14 @@ class RecordWriter:
         statistics.metrics.update(metrics)
         self._metrics.add(message.player, metrics, statistics, time.time())
         text = f"{message.player}: {sent:,} rollouts sent, {learned:,} learned from, {dropped:,} dropped; greatest lag"
-        self.note("INFO", f"{text} {lag}")
+        self.log_line("INFO", f"{text} {lag}")
 
     def fault(self, failure: Failure) -> None:
-        """Note that a rank cannot go on."""
+        """Record that a rank cannot continue."""
         self._fault(failure.rank, failure.host, failure.role, failure.text)
 
     def lost(self, rank: int, what: str) -> None:
-        """Note that a rank has died, without which the run goes on; ``what`` it was."""
+        """Record the death of a rank, without which the run continues; ``what`` describes its role."""
         self._fault(rank, None, what, "died")
 
     def _fault(self, rank: int | None, host: str | None, role: str, what: str) -> None:
@@ -345,11 +346,11 @@ class RecordWriter:
         self._database.add("INSERT INTO faults VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def environment_steps_per_second(self) -> float:
-        """Return the present speed of all environment copies together."""
+        """Return the current speed of all environment copies together."""
         return self._speed.per_second(time.monotonic())
 
     def flush(self, force: bool = False) -> bool:
-        """Write what waits, at most once a second unless forced; return whether nothing waits any more."""
+        """Write the queue, at most once a second unless forced; return whether it is empty."""
         now = time.monotonic()
         if self._events is not None and (force or now >= self._next_show):
             self._next_show = now + 1.0
@@ -358,7 +359,7 @@ class RecordWriter:
         return self._database.flush(force)
 
     def close(self, exit: int) -> bool:  # noqa: A002 (named like the column)
-        """Note how this attempt ends, and write everything; return False if rows are left that cannot be written."""
+        """Record the exit code of this attempt, and write everything; return False if rows cannot be written."""
         self._ended = time.time()
         row = (self._ended, exit, self.attempt)
         self._database.add("UPDATE runs SET ended = ?, exit = ? WHERE attempt = ?", row)

@@ -1,5 +1,5 @@
-"""What people look at: the live view, plots, tables, the summary.
+"""Presentation of runs: the live view, plots, tables, the summary.
 
-Here belongs how a run is shown.
-Not here: how it is recorded (records), and commands (commands).
+Here belongs the presentation of a run.
+Not here: its records (records), and commands (commands).
 """

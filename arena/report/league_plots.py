@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LABELLED = 40
-"""Names that find room along an axis; of more, every second, third, ... is written."""
+"""Number of names that fit along an axis; of more, every second, third, ... is shown."""
 
 ANNOTATED = 16
-"""Players up to which each cell of a heat map also holds its number."""
+"""Largest number of players for which each cell of a heat map also holds its number."""
 
 LETTER = 0.075
-"""Inches that a letter of a name takes along an axis, at the size of the labels."""
+"""Inches of a letter of a name along an axis, at the size of the labels."""
 
 FROZEN = "snapshots, when frozen"
 
 Points = tuple[np.ndarray, np.ndarray]
-"""Where a curve goes through: x ``[N]``, y ``[N]``."""
+"""Points of a curve: x ``[N]``, y ``[N]``."""
 
 
 def draw_heat_map(title: str, note: str, names: Sequence[str], matrix: np.ndarray, *, rates: bool) -> "Figure":
-    """Return a picture of a matrix ``[N, N]``: rows against columns; NaN where two have not met.
+    """Return a picture of a matrix ``[N, N]``: rows against columns; NaN for pairs without games.
 
     Args:
-      title: of the picture.
+      title: title of the picture.
       note: a line below it.
-      names: of the players.
+      names: names of the players.
       matrix: win rates, or mean returns.
       rates: whether these are win rates, 0 to 1; returns are coloured around 0.
     """
@@ -70,12 +70,12 @@ def draw_heat_map(title: str, note: str, names: Sequence[str], matrix: np.ndarra
 
 
 def draw_ratings(title: str, curves: Mapping[str, RatingCurve], active: Sequence[str]) -> "Figure":
-    """Return the ratings over time: a line and a band of one deviation for players that learn, dots for frozen ones.
+    """Return the ratings over time: a line and a band of one deviation for active players, dots for frozen ones.
 
     Args:
-      title: of the picture.
-      curves: by player.
-      active: who learns.
+      title: title of the picture.
+      curves: rating curves by player.
+      active: ids of active players.
     """
     figure, (axes,) = new_figure(1, 1, (9.0, 5.4))
     frozen = [name for name in curves if name not in active]
@@ -96,11 +96,11 @@ def draw_ratings(title: str, curves: Mapping[str, RatingCurve], active: Sequence
 
 
 def draw_family(title: str, family: Mapping[str, Relative]) -> "Figure":
-    """Return the family tree: a lane for each founder, a dot for each snapshot at the steps where it was frozen.
+    """Return the family tree: a lane for each initial player, a dot for each snapshot at its steps.
 
     Args:
-      title: of the picture.
-      family: every player, parents before their children or not.
+      title: title of the picture.
+      family: every player, in any order.
     """
     lanes = _lanes(family)
     heads = list(dict.fromkeys(lanes.values()))
@@ -135,12 +135,12 @@ def draw_family(title: str, family: Mapping[str, Relative]) -> "Figure":
 
 
 def draw_exploitability(title: str, alone: Mapping[str, Points], mixtures: Mapping[str, Points]) -> "Figure":
-    """Return NashConv against steps, 0 being a Nash equilibrium; on a logarithmic scale where all are above 0.
+    """Return NashConv against steps, 0 being a Nash equilibrium; on a logarithmic scale if all are positive.
 
     Args:
-      title: of the picture.
+      title: title of the picture.
       alone: (steps, NashConv) of each player's snapshots, one by one.
-      mixtures: likewise of mixtures of all snapshots up to there.
+      mixtures: likewise of mixtures of all snapshots so far.
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -166,7 +166,7 @@ def draw_exploitability(title: str, alone: Mapping[str, Points], mixtures: Mappi
 
 
 def _lanes(family: Mapping[str, Relative]) -> dict[str, str]:
-    """Return each player's lane, by its first player: one that learns, or a frozen player without such a parent."""
+    """Return each player's lane, named by its first player: an active one, or a frozen one without such a parent."""
     lanes = {}
     for name, relative in family.items():
         parent = relative.parent or ""
@@ -189,7 +189,7 @@ def _minutes(axes: "Axes") -> None:
 
 
 def _legend(axes: "Axes", labels: Sequence[str]) -> None:
-    # As many columns as the longest name leaves room for.
+    # As many columns as the longest name allows.
     columns = max(min(100 // (max(map(len, labels), default=1) + 8), 4, len(labels)), 1)
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=columns, frameon=False, labelcolor=INK, fontsize=9.5

@@ -11,19 +11,19 @@ from arena.common.text import number, percentages
 from arena.league.ratings import Rating
 
 WIDEST = 16
-"""Players up to which a matrix is printed: more columns than that fit no terminal."""
+"""Largest number of players for which a matrix is printed: more columns fit no terminal."""
 
 
 class Line(NamedTuple):
-    """A player's line in a standing.
+    """Line of a player in a standing.
 
     Attributes:
-      player: its name.
+      player: name of the player.
       rating: None if it has none yet.
-      games: how many were played (decayed ones where they are counted so).
+      games: number of games (decayed, if counted so).
       counts: wins, draws and losses.
-      mean_return: and its standard error; None leaves the column out.
-      notes: what else there is to say, one text for each further column.
+      mean_return: mean return and its standard error; None omits the column.
+      notes: texts of further columns.
     """
 
     player: str
@@ -53,12 +53,12 @@ def standing_table(title: str, lines: Sequence[Line], notes: Sequence[str] = ())
 
 
 def matrix_table(title: str, names: Sequence[str], matrix: np.ndarray, *, rates: bool) -> Table | None:
-    """Return a matrix ``[N, N]`` as a table, columns called by the numbers of the rows; None where it is too wide.
+    """Return a matrix ``[N, N]`` as a table with columns named by row numbers; None if it is too wide.
 
     Args:
-      title: above it.
-      names: of the players.
-      matrix: win rates, or mean returns; NaN is left empty.
+      title: title of the table.
+      names: names of the players.
+      matrix: win rates, or mean returns; NaN leaves a cell empty.
       rates: whether these are win rates.
     """
     if len(names) > WIDEST:
@@ -75,7 +75,7 @@ def matrix_table(title: str, names: Sequence[str], matrix: np.ndarray, *, rates:
 
 
 def _table(title: str) -> Table:
-    # A title would be broken at the width of a narrow table.
+    # A title would be wrapped at the width of a narrow table.
     return Table(
         box=SIMPLE_HEAD, title=f"[bold]{title}[/bold]", title_justify="left", title_style="", min_width=len(title)
     )

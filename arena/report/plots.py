@@ -1,4 +1,4 @@
-"""Pictures of a run: every player's reward curve, and how each one's learning went."""
+"""Pictures of a run: every player's reward curve, and the metrics of each one's learning."""
 
 import logging
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ MAX_POINTS = 1500
 """Points drawn of a curve: more than pixels would only cost time."""
 
 LEGEND_WIDTH = 110
-"""Characters that fit beside each other below the curves."""
+"""Characters that fit side by side below the curves."""
 
 DOTS = 1200
 """Single episodes shown behind a curve."""
@@ -37,14 +37,14 @@ PANELS = (
     ("Explained variance", ("explained_variance",)),
     ("Clipped fraction", ("clip_fraction",)),
 )
-"""The first panels of a player's picture, and the metrics that belong there under any of these names."""
+"""The first panels of a player's picture, and the names of metrics shown in them."""
 
 MAX_PANELS = 48
-"""Panels of a picture: every other metric gets one of its own, as far as they go."""
+"""Panels of a picture: every other metric gets one, while there are any left."""
 
 
 def write_plots(run: RunDirectory) -> list[Path]:
-    """Draw a run as far as that can be done: what was learned is not lost because a picture is."""
+    """Draw a run, as far as possible: a failure to draw must not lose a run."""
     try:
         return draw_plots(run)
     except (OSError, ConfigError, ImportError) as error:
@@ -56,11 +56,11 @@ def draw_plots(run: RunDirectory) -> list[Path]:
     """Draw ``plots/returns.png`` and a ``plots/<player>.png`` for each player that has metrics.
 
     Returns:
-      The pictures, the reward curves first; none where there is nothing to draw.
+      The pictures, the reward curves first; empty if there is nothing to draw.
 
     Raises:
       ConfigError: the run has no records.
-      OSError: the disk is full or refuses.
+      OSError: the disk is full or the write fails.
     """
     with open_records(run.database) as connection:
         players, returns, metrics = read_players(connection), read_returns(connection), read_metrics(connection)
@@ -105,7 +105,7 @@ def draw_returns(title: str, players: Mapping[str, PlayerInfo], returns: Mapping
 
 
 def draw_metrics(title: str, player: str, color: str, metrics: Mapping[str, Series]) -> "Figure":
-    """Return a picture with a panel for each metric of a player, those that are known first."""
+    """Return a picture with a panel for each metric of a player, well-known ones first."""
     first = {name: next((key for key in keys if key in metrics), None) for name, keys in PANELS}
     known = {key: name for name, key in first.items() if key is not None}
     order = [*known, *(key for key in metrics if key not in known)]
@@ -136,7 +136,7 @@ def running_mean(values: np.ndarray, window: int) -> np.ndarray:
 def mean_over_steps(steps: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the mean over each value and those before it within a fortieth of all steps, ``[N]``.
 
-    Not over so many values: of long runs the later ones are thinned.
+    The window is not a number of values, since the later ones of long runs are thinned.
     """
     return _means(values, np.searchsorted(steps, steps - (steps[-1] - steps[0]) / 40))
 
@@ -149,7 +149,7 @@ def _means(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return at most ``MAX_POINTS`` points of a curve: the means of neighbours with the same, or nearly the same, x."""
+    """Return at most ``MAX_POINTS`` points of a curve: the means of neighbours with equal, or nearly equal, x."""
     if len(x) < 2 or x[-1] <= x[0]:
         return x[-1:], y[-1:]
     place = ((x - x.min()) / (x.max() - x.min()) * (MAX_POINTS - 1)).astype(int)
@@ -165,7 +165,7 @@ def _label(player: str, info: PlayerInfo) -> str:
 
 
 def new_figure(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, list[Axes]]":
-    """Return an empty picture in the style of all of them, and its panels row by row; ``size`` is in inches."""
+    """Return an empty picture in the common style, and its panels row by row; ``size`` is in inches."""
     # No pyplot: it keeps global state and looks for a screen.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -195,7 +195,7 @@ def new_figure(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Fig
 
 
 def _steps_tick(value: float, _position: Any = None) -> str:
-    """Return a number of steps as short as an axis wants it: 20k."""
+    """Return a number of steps in the short form of an axis: 20k."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{unit}"
@@ -207,7 +207,7 @@ def save_figure(figure: "Figure", path: Path) -> Path:
 
     Raises:
       ConfigError: the suffix is another one.
-      OSError: the disk is full or refuses.
+      OSError: the disk is full or the write fails.
     """
     kind = path.suffix[1:].lower()
     if kind not in ("png", "svg"):

@@ -1,4 +1,4 @@
-"""The live view of a run on rank 0: a table that redraws itself on a terminal, plain lines where there is none."""
+"""The live view of a run on rank 0: a table that is redrawn on a terminal, plain lines elsewhere."""
 
 import argparse
 import logging
@@ -24,17 +24,17 @@ from arena.report.progress_table import ProgressState, StyledText, draw, plain_l
 from arena.report.terminal import Terminal, find_terminal, make_console
 
 REDRAW_EVERY = 0.5
-"""Seconds between two drawings on a terminal: quick enough to look alive, slow enough to read."""
+"""Seconds between two drawings on a terminal: fast enough to look alive, slow enough to read."""
 
 PLAIN_EVERY = 10.0
-"""Seconds between two reports where there is no terminal."""
+"""Seconds between two reports without a terminal."""
 
 
 class ProgressView:
-    """Shows how the run goes. ``update`` may be called as often as one likes.
+    """Shows the progress of a run. ``update`` may be called at any rate.
 
     Attributes:
-      matches: matches that are played at the moment; None shows nothing of them.
+      matches: number of running matches; None to show none.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class ProgressView:
         stream: TextIO | None = None,
         terminal: Terminal | None = None,
     ) -> None:
-        """Begin to show what ``records`` knows.
+        """Begin to show the statistics of ``records``.
 
         Args:
           records: the live statistics.
-          config: tells how many rounds the run has; None is one.
-          stream: where to; standard output if None.
-          terminal: what that is; looked at if None.
+          config: configuration of the run, for its number of rounds; None means one.
+          stream: output stream; standard output if None.
+          terminal: terminal of the stream; detected if None.
         """
         stream = stream or sys.stdout
         self.matches: int | None = None
@@ -70,14 +70,14 @@ class ProgressView:
         logging.getLogger("arena").addHandler(self._handler)
 
     def update(self, force: bool = False) -> None:
-        """Show the present state, if it is time again."""
+        """Show the current state, if due."""
         now = time.monotonic()
         if not force and now < self._next:
             return
         if self._live is not None:
             self._next = now + REDRAW_EVERY
             view = draw(self._frame(now), self._console.width, self._console.height - 1)
-            view.append("\n\n")  # mpirun passes on whole lines only: an empty last line is what it may keep back
+            view.append("\n\n")  # mpirun forwards whole lines only: an empty last line is what it may hold back
             self._live.update(view, refresh=True)
         else:
             self._next = now + PLAIN_EVERY
@@ -90,7 +90,7 @@ class ProgressView:
         self._console.print(Text(text, style), soft_wrap=True)
 
     def close(self, *, failed: bool = False) -> None:
-        """Show the state once more and leave it there; closing twice does nothing.
+        """Show the state once more and leave it on the screen; closing twice does nothing.
 
         Without a terminal, the last line of a run that has ``failed`` is its error: nothing is shown then.
         """
@@ -119,7 +119,7 @@ class ProgressView:
 
 
 class _Lines(logging.Handler):
-    """Shows what the arena logs above the view."""
+    """Shows log records of the arena above the view."""
 
     def __init__(self, view: ProgressView) -> None:
         super().__init__(logging.INFO)
@@ -132,7 +132,7 @@ class _Lines(logging.Handler):
 
 
 def frame_of_run(run: RunDirectory, at: float = 1.0) -> ProgressState:
-    """Return what the view showed when the fraction ``at`` of the run's time was over, from its records.
+    """Return the view's state when the fraction ``at`` of the run's time had passed, from its records.
 
     Raises:
       ConfigError: the run has no records of any episode.

@@ -1,4 +1,4 @@
-"""Draws the state of a run as text: the frame of the terminal view, and its plain lines."""
+"""The state of a run as text: the frame of the terminal view, and its plain lines."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,22 +12,23 @@ from arena.records.player_statistics import RECENT, PlayerStatistics
 
 BARS = "▁▂▃▄▅▆▇█"
 DIM = "grey58"
-PLAIN = "default"  # unlike no style at all: so words and the gaps between them stay apart in an exported picture
+# differs from no style at all, so that words and the gaps between them stay apart in an exported picture
+PLAIN = "default"
 
 
 class ProgressState(NamedTuple):
-    """What is drawn.
+    """State of a run to be drawn.
 
     Attributes:
-      name: of the run.
+      name: name of the run.
       seconds: wall time so far.
-      round: index of the round that is played.
-      rounds: how many there are.
-      matches: matches that are played; None where that is not known.
+      round: index of the current round.
+      rounds: number of rounds.
+      matches: number of running matches; None if unknown.
       environment_steps, environment_steps_per_second: of all environment copies together.
-      faults: how many there were.
-      players: in the order of the configuration.
-      now: the moment, on the clock of the players' speeds.
+      faults: number of faults.
+      players: statistics of the players, in the order of the configuration.
+      now: current time on the clock of the players' speeds.
     """
 
     name: str
@@ -43,7 +44,7 @@ class ProgressState(NamedTuple):
 
 
 class StyledText:
-    """Styled text that rich prints as it is: no wrapping, no markup, and quicker than a table."""
+    """Styled text that rich prints as it is: no wrapping, no markup, and faster than a table."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -61,7 +62,7 @@ class StyledText:
         return "".join(text for text, _ in self._parts)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        """Give rich what it prints."""
+        """Yield the segments for rich."""
         styles = {style: console.get_style(style) if style else None for style in {style for _, style in self._parts}}
         for text, style in self._parts:
             yield Segment(text, styles[style])
@@ -71,11 +72,11 @@ class _Column(NamedTuple):
     """A column of the table.
 
     Attributes:
-      title: above it.
-      width: in characters.
-      rank: columns with a high rank are left out first where the terminal is narrow.
+      title: title of the column.
+      width: width in characters.
+      rank: columns with a high rank are dropped first if the terminal is narrow.
       right: whether it is aligned to the right.
-      elastic: whether it takes a part of what is left over.
+      elastic: whether it takes a part of the remaining width.
       cell: (frame, name, player, width) -> parts of the cell, each a text and its style.
     """
 
@@ -132,12 +133,12 @@ def plain_line(frame: ProgressState, name: str) -> str:
 
 
 def measured(metrics: Mapping[str, float]) -> str:
-    """Return what the environment measured as text."""
+    """Return the environment's metrics as text."""
     return "  ".join(f"{name} {number(value)}" for name, value in metrics.items())
 
 
 def spark(values: Sequence[float]) -> str:
-    """Return values as a line of bars between their lowest and their highest."""
+    """Return values as a line of bars between their minimum and maximum."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return ""
@@ -165,7 +166,7 @@ def _columns(frame: ProgressState) -> list[_Column]:
 
 
 def _fit(columns: list[_Column], width: int) -> list[_Column]:
-    """Leave out columns until the rest fits, then let the bar and the spark line share what is left."""
+    """Drop columns until the rest fits, then share the remaining width between the bar and the spark line."""
 
     def total() -> int:
         return sum(column.width + 2 for column in columns)

@@ -1,4 +1,4 @@
-"""The table at the end of a run: what every player has done, and where to find the rest."""
+"""The table at the end of a run: results of every player, and the location of the files."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def write_summary(run: RunDirectory, records: RecordWriter) -> str:
 
 
 def summarise(records: RecordWriter) -> dict[str, Any]:
-    """Return the end of a run as JSON values."""
+    """Return the results of a run as JSON values."""
     seconds = records.seconds
     players = {}
     for name, player in records.players.items():
@@ -71,7 +71,7 @@ def summarise(records: RecordWriter) -> dict[str, Any]:
 
 
 def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> str:
-    """Return what ``summarise`` says as a table, and where things are."""
+    """Return the result of ``summarise`` as a table, with the location of the files."""
     stream = io.StringIO()
     console = make_console(stream, terminal)
     console.print(_table(summary, narrow=console.width < WIDE))
@@ -92,8 +92,8 @@ def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> st
     if any(run.players.glob("*/*.safetensors")) or any(run.checkpoints.glob("*/manifest.json")):
         command = "serve" if run.gateways.is_file() else "eval"
         lines.append(("play them", f"arena {command} {run.path}"))
-    for what, where in lines:
-        console.print(f"  [dim]{what:<14}[/dim] {where}", soft_wrap=True)
+    for label, where in lines:
+        console.print(f"  [dim]{label:<14}[/dim] {where}", soft_wrap=True)
     return stream.getvalue()
 
 

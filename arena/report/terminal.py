@@ -1,4 +1,4 @@
-"""The terminal that a run is watched on: whether there is one, how large it is, and a console for it."""
+"""Detection of the terminal on which a run is watched, its size, and a console for it."""
 
 import os
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from arena.system.launcher_env import started_by_mpi
 
 
 class Terminal(NamedTuple):
-    """What the output goes to.
+    """Target of the output.
 
     Attributes:
-      interactive: whether lines on it can be drawn over.
-      width, height: its size in characters; None where it is asked each time.
+      interactive: whether lines on it can be overwritten.
+      width, height: its size in characters; None to query it each time.
     """
 
     interactive: bool
@@ -23,29 +23,29 @@ class Terminal(NamedTuple):
 
 
 def find_terminal(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Terminal:
-    """Return what ``stream`` goes to.
+    """Return the terminal behind ``stream``.
 
-    What rank 0 writes to is no sign of it: some launchers give their ranks a pseudo terminal and write what comes out
-    of it to a file. A launcher that was started from a terminal says so with ``ARENA_TERMINAL=120x40``; where nobody
-    did, the launcher's own output is looked at. Anything but a size (``ARENA_TERMINAL=plain``) asks for plain lines.
+    The stream of rank 0 does not reveal it: some launchers give their ranks a pseudo terminal and write its output to a
+    file. A launcher started from a terminal sets ``ARENA_TERMINAL=120x40``; without it the launcher's own output is
+    inspected. Any other value (``ARENA_TERMINAL=plain``) requests plain lines.
     """
-    said = environment.get("ARENA_TERMINAL", "")
-    width, _, height = said.partition("x")
+    configured = environment.get("ARENA_TERMINAL", "")
+    width, _, height = configured.partition("x")
     if environment.get("TERM") == "dumb":
         return Terminal(False)
     if width.isdecimal() and height.isdecimal():
         return Terminal(True, max(int(width), 40), max(int(height), 8))
-    if said:
+    if configured:
         return Terminal(False)
     return _terminal_of_launcher() if started_by_mpi() is not None else Terminal(stream.isatty())
 
 
 def _terminal_of_launcher() -> Terminal:
-    """Return what the parent process (mpirun, where that is on this machine) writes to."""
+    """Return the terminal of the parent process (mpirun, if that is on this machine)."""
     try:
         with open(f"/proc/{os.getppid()}/fd/1", "wb", buffering=0, opener=_without_controlling) as output:
             return Terminal(True, *os.get_terminal_size(output.fileno()))
-    except OSError:  # no such file system, somebody else's process, or no terminal
+    except OSError:  # no such file system, another user's process, or no terminal
         return Terminal(False)
 
 
@@ -54,7 +54,7 @@ def _without_controlling(path: str, flags: int) -> int:
 
 
 def make_console(stream: TextIO, terminal: Terminal) -> Console:
-    """Return a console that writes to ``stream`` what suits the terminal at its end."""
+    """Return a console that writes to ``stream`` in a form that suits its terminal."""
     if not terminal.interactive:
         return Console(file=stream, no_color=True, force_terminal=False, highlight=False, width=1000)
     if terminal.width is None:

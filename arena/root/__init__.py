@@ -1,5 +1,5 @@
-"""The root process: it hands out jobs, keeps the league and the records, and decides when a round is over.
+"""The root process: assigns jobs, keeps the league and the records, and ends rounds.
 
-Here belongs what rank 0 alone does.
+Here belongs what only rank 0 does.
 Not here: file formats (records), the league's rules (league), and MPI (comms).
 """

@@ -1,4 +1,4 @@
-"""What stood still when a run hung: who gave up waiting, and what every rank says it was doing."""
+"""Report of a run that hangs: the rank that gave up waiting, and the activity of every rank."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,14 +7,14 @@ from arena.protocol.messages import Failure
 from arena.system.stack_dump import StackReport
 
 
-def hang_report(failure: Failure, plan: Plan | None, hosts: Sequence[str], said: Mapping[int, StackReport]) -> str:
+def hang_report(failure: Failure, plan: Plan | None, hosts: Sequence[str], replies: Mapping[int, StackReport]) -> str:
     """Return the report.
 
-    Args:
-      failure: of the rank that gave up first.
-      plan: of the round that is played; None before the first.
+    failure: report of the rank that gave up first.
+      plan: plan of the current round; None before the first.
+      hosts: host of each rank.
       hosts: of each rank.
-      said: by those that answered.
+      replies: replies of the ranks, by rank.
     """
 
     def part(rank: int) -> str:
@@ -28,7 +28,7 @@ def hang_report(failure: Failure, plan: Plan | None, hosts: Sequence[str], said:
     ]
     for rank in range(1, len(hosts)):
         head = f"rank {rank} on {hosts[rank]}, {part(rank)}"
-        report = said.get(rank)
+        report = replies.get(rank)
         if report is None:
             lines += ["", f"{head}: gave no answer; it is stopped, hangs outside of Python, or its machine is gone"]
         else:

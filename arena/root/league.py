@@ -1,4 +1,4 @@
-"""The league in the run: turns the manager's jobs into messages, and what processes report into results for it."""
+"""The league in a run: turns the manager's jobs into messages, and reports of processes into its results."""
 
 import os
 import shutil
@@ -22,20 +22,20 @@ KEPT = 4
 
 
 COMPLAIN_EVERY = 60.0
-"""Seconds between two warnings of a disk that refuses."""
+"""Seconds between two warnings of a failing disk."""
 
 
 class LeagueCoordinator:
     """The root's side of a league.
 
-    Active players publish their weights as files; a snapshot is another name for the newest of them, so it is on disk
-    the moment it exists. Nothing is frozen or restarted while a checkpoint is being written: what it holds of the
-    players belongs to what it holds of the league.
+    Active players publish their weights as files; a snapshot is a hard link to the newest of them, so it is on disk
+    from the start. No player is frozen or restarted while a checkpoint is being written, so that the checkpoint's
+    players and league are consistent.
 
     Attributes:
-      records: where the league's standing is written.
-      begun: whether the first jobs are out. Before that nobody plays, and so nobody could write a checkpoint.
-      holding: whether nothing may be frozen or restarted.
+      records: tables of the league's standing.
+      begun: whether the first jobs were sent. Before that no rank plays, and no checkpoint could be written.
+      holding: whether players may currently not be frozen or restarted.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class LeagueCoordinator:
         note: Callable[[str, str], None],
         state: Mapping[str, Any] | None,
     ) -> None:
-        """Found the league, or continue from ``state``.
+        """Create the league, or continue from ``state``.
 
         Raises:
           ConfigError: a player has more matches than jobs.
@@ -69,15 +69,17 @@ class LeagueCoordinator:
         }
         self._published: dict[str, Published] = {}
         self._files: dict[str, deque[str]] = {player: deque() for player in plan.groups}
-        self._restarts: dict[str, tuple[int, int]] = {}  # player -> how often it has started anew, and when last
-        self._pending: dict[str, Restart] = {}  # what players were told of and have not carried out yet
-        self._finished: set[str] = set()  # who learns no more
+        # player -> number of its restarts, and its steps at the latest one
+        self._restarts: dict[str, tuple[int, int]] = {}
+        self._pending: dict[str, Restart] = {}  # restarts that were ordered and are not carried out yet
+        self._finished: set[str] = set()  # players that have stopped learning
         self._left: dict[int, int] = {}  # job in flight -> episodes that have not been reported
-        self._counted: dict[int, int] = {}  # and those that have counted
+        self._counted: dict[int, int] = {}  # job in flight -> episodes that have counted
         self._match_of: dict[int, int] = {}
         self._weights_of: dict[int, set[str]] = {}
-        self._filling: dict[int, set[str]] = {}  # match -> files of its last job, which fills the time until the next
-        self._waiting: dict[str, list[tuple[dict[str, Any], int]]] = {}  # player -> jobs for when it has started anew
+        # match -> files of its last job, which fills the time until the next one
+        self._filling: dict[int, set[str]] = {}
+        self._waiting: dict[str, list[tuple[dict[str, Any], int]]] = {}  # player -> jobs that wait for its restart
         self._closed: set[int] = set()
         self._complaints = Pacer(COMPLAIN_EVERY)
         self.begun = False
@@ -90,7 +92,7 @@ class LeagueCoordinator:
         self.records.begin(self._manager, {} if state is None else state["games"])
 
     def _jobs_at_once(self) -> int:
-        """Return how many jobs each player has in flight: one for each of its matches, if not configured."""
+        """Return the number of jobs in flight of each player: one for each of its matches, if not configured."""
         matches = max(len(indices) for indices in self._matches.values())
         jobs = self._section.settings.get("max_active_player_job", matches)
         if jobs < matches:
@@ -101,7 +103,7 @@ class LeagueCoordinator:
         return jobs
 
     def state(self) -> dict[str, Any]:
-        """Return, as JSON values, what a resumed run continues from."""
+        """Return, as JSON values, the state that a resumed run continues from."""
         return {
             "manager": self._manager.state_dict(),
             "left": {str(job): left for job, left in self._left.items()},
@@ -111,18 +113,18 @@ class LeagueCoordinator:
             "games": self.records.games,
         }
 
-    # What processes report ---------------------------------------------------------------------------------------
+    # Reports of processes ------------------------------------------------------------------------------------------
 
     def published(self, message: Published) -> None:
-        """Take note of a player's newest weights."""
+        """Record a player's newest weights."""
         player = message.player
         files = self._files[player]
         files.append(message.path)
         if message.finished:
             self.finish(player)
         pending = self._pending.get(player)
-        if pending is not None and message.restarts < pending.number:  # written before it heard of its restart
-            if message.finished:  # nor will it hear of it in this run
+        if pending is not None and message.restarts < pending.number:  # written before the restart was received
+            if message.finished:  # it will not be received in this run
                 self._published[player] = message._replace(path=pending.path, restarts=pending.number)
             return
         self._published[player] = message
@@ -145,32 +147,34 @@ class LeagueCoordinator:
                 (self._run.path / path).unlink(missing_ok=True)
 
     def episodes(self, message: Episodes) -> Episodes:
-        """Count the results of jobs; an episode that an accident has ended is none.
+        """Count the results of jobs; episodes that a fault has ended do not count.
 
         Returns:
-          The report, in which the episodes are marked that count no more.
+          The report, in which episodes that no longer count are marked.
         """
         late: set[int] = set()
         of_jobs: dict[int, list[Episode]] = {}
         for episode in message.episodes:
             if episode.job is not None:
                 of_jobs.setdefault(episode.job, []).append(episode)
-        for job_id, found in of_jobs.items():
+        for job_id, episodes_of_job in of_jobs.items():
             if job_id not in self._left:
                 self._note("WARNING", f"match {message.match} reports on job {job_id}, which no match plays")
                 continue
-            valid = [episode for episode in found if not episode.faulted]
+            valid = [episode for episode in episodes_of_job if not episode.faulted]
             if self._manager.report({"job_id": job_id, **_results(valid)}):
                 self.records.met(episode.players for episode in valid)
                 self._counted[job_id] = self._counted.get(job_id, 0) + len(valid)
             else:
                 late.add(job_id)
-            self._left[job_id] -= len(found)
+            self._left[job_id] -= len(episodes_of_job)
             if self._left[job_id] <= 0:
                 self._finish(job_id)
         if not late:
             return message
-        return message._replace(episodes=tuple(one._replace(late=one.job in late) for one in message.episodes))
+        return message._replace(
+            episodes=tuple(episode._replace(late=episode.job in late) for episode in message.episodes)
+        )
 
     def _finish(self, job_id: int) -> None:
         del self._left[job_id]
@@ -178,17 +182,17 @@ class LeagueCoordinator:
         self._manager.finish_job({"job_id": job_id, "results": []})
         self.records.job_ended(job_id, self._counted.pop(job_id, 0))
 
-    # What the league does ----------------------------------------------------------------------------------------
+    # The league's actions ----------------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Make one pass of the league, once every player has published weights."""
+        """Advance the league, once every player has published weights."""
         if self._published.keys() != self._matches.keys():
             return
         if not self.begun:
             self.begun = True
             for job in self._manager.jobs_in_flight:  # of an earlier attempt
                 self._send(job, self._left[job["job_id"]])
-        if not self.holding:  # else the league would know more steps than the checkpoint has
+        if not self.holding:  # otherwise the league would count more steps than the checkpoint
             self._take_steps()
         try:
             done = self._manager.advance(freeze=not self.holding, finished=self._finished)
@@ -204,7 +208,7 @@ class LeagueCoordinator:
         self.records.update(self._manager, force=bool(done.snapshots))
 
     def finish(self, player: str) -> None:
-        """Neither freeze nor restart a player any more, since its budget is spent: it would not hear of it."""
+        """Stop freezing and restarting a player with a spent budget: its workers no longer poll for orders."""
         if player in self._finished:
             return
         self._finished.add(player)
@@ -212,16 +216,16 @@ class LeagueCoordinator:
             self._note("INFO", f"{player} has stopped before its reset; it is reset when the run is resumed")
 
     def _warn_of_disk(self, text: str) -> None:
-        """Warn of a disk that refuses, now and then; the league goes on and tries again."""
+        """Warn of a failing disk, at intervals; the league continues and tries again."""
         if self._complaints.due():
             self._note("WARNING", text)
 
     def close_match(self, index: int) -> None:
-        """Hand out no more jobs for a match."""
+        """Send no more jobs to a match."""
         self._closed.add(index)
 
     def _take_steps(self) -> None:
-        """Let the league know how far its players are."""
+        """Report the players' steps to the league."""
         for player, message in self._published.items():
             self._manager.update_active_player({"player_id": player, "total_agent_step": message.steps})
 
@@ -231,13 +235,13 @@ class LeagueCoordinator:
         self.records.update(self._manager, force=True)
 
     def _save(self, checkpoint_path: str, snapshot_path: str) -> None:
-        """Give a player's newest weights the name of a snapshot."""
+        """Link a player's newest weights to the path of a snapshot."""
         player = next(p.player_id for p in self._manager.active_players if p.checkpoint_path == checkpoint_path)
         source, target = self._run.path / self._published[player].path, self._run.path / snapshot_path
         _name(source, target)
 
     def _load(self, player: str, path: str) -> None:
-        """Have a player begin anew; others meet it as it then is from here on."""
+        """Restart a player; others meet it with its new weights from here on."""
         number = self._restarts.get(player, (0, 0))[0] + 1
         self._pending[player] = restart = Restart(path, number)
         self._published[player] = self._published[player]._replace(path=path, restarts=number)
@@ -248,9 +252,9 @@ class LeagueCoordinator:
         self._send(job, self._left[job["job_id"]])
 
     def _send(self, job: dict[str, Any], episodes: int) -> None:
-        """Give a job to that match of its player which has the fewest.
+        """Send a job to the match of its player with the fewest jobs.
 
-        Where the player is to start anew, the job waits until it has: the match has something to fill the time with.
+        If the player is to restart, the job waits until it has: the match fills the time with its last job.
         """
         job_id, player = job["job_id"], job["launch_player"]
         at_play = list(self._match_of.values())
@@ -286,18 +290,18 @@ class LeagueCoordinator:
         self._mailbox.post(environment, message)
 
     def _policy_of(self, player: str) -> str:
-        found = self._manager.player(player)
-        return self._policies[player if found.active else found.parent_id]
+        member = self._manager.player(player)
+        return self._policies[player if member.active else member.parent_id]
 
 
 def restarts_of(state: Mapping[str, Any]) -> tuple[dict[str, tuple[int, int]], dict[str, Restart]]:
-    """Return the restarts of the players that were carried out, and those that were not yet, from a league's state."""
+    """Return the players' restarts that were carried out, and those that are pending, from a league's state."""
     restarts = {player: (number, at) for player, (number, at) in state.get("restarts", {}).items()}
     return restarts, {player: Restart(*restart) for player, restart in state.get("pending_restarts", {}).items()}
 
 
 def _name(source: Path, target: Path) -> None:
-    """Give a file another name, which it takes over from whatever had it; at once, whatever happens in between."""
+    """Link a file to another name, replacing any file of that name, atomically."""
     temporary = target.with_name(f".{target.name}.tmp")
     temporary.unlink(missing_ok=True)
     try:
@@ -308,7 +312,7 @@ def _name(source: Path, target: Path) -> None:
 
 
 def _results(episodes: list[Episode]) -> dict[str, Any]:
-    """Return ``results`` and ``returns`` as the league's payoff reads them."""
+    """Return ``results`` and ``returns`` in the form of the league's payoff."""
     results: list[Any] = []
     returns: list[list[float]] = []
     for episode in episodes:

@@ -126,7 +126,7 @@ class Root:
         newest = self._checkpoints.newest()
         assert newest is not None, "the run directory has refused to resume without a checkpoint"
         for warning in newest.warnings:
-            self._records.note("WARNING", warning)
+            self._records.log_line("WARNING", warning)
         manifest = newest.manifest
         self._newest = newest.path
         self._round_number = manifest["round"]
@@ -136,7 +136,7 @@ class Root:
         self._learning = list(manifest["learning"])
         self._league_state = manifest["league"]
         self._records.restore(manifest["statistics"], manifest["number"])
-        self._records.note("INFO", f"resumed from checkpoint {newest.path}")
+        self._records.log_line("INFO", f"resumed from checkpoint {newest.path}")
         # Judged by the steps, so that a finished run can be resumed with a larger budget.
         round_ = self._rounds[self._round_number] if self._round_number < len(self._rounds) else None
         spent = round_ is None or all(self._steps.get(name, 0) >= round_.budget(name) for name in manifest["learning"])
@@ -190,7 +190,7 @@ class Root:
             targets: Iterable[str] = [name for name in learning if name != chosen] if to == "others" else [to]
             copies.update((name, chosen) for name in targets if name != chosen)
         for to, source in copies.items():
-            self._records.note("INFO", f"{to} starts from the weights of {source}")
+            self._records.log_line("INFO", f"{to} starts from the weights of {source}")
         return copies
 
     def supervise(self, plan: Plan) -> None:
@@ -202,7 +202,7 @@ class Root:
                 self._mailbox,
                 plan,
                 self._records.league,
-                self._records.note,
+                self._records.log_line,
                 self._league_state,
             )
         self._plan, self._gateways = plan, {}
@@ -216,14 +216,14 @@ class Root:
                 f"no match is left for {min(away)}, and the league cannot continue without this player; {GO_ON}"
             )
         for player in sorted(away):
-            self._records.note("WARNING", f"no match is left for {player}: it learns no more")
+            self._records.log_line("WARNING", f"no match is left for {player}: it learns no more")
         services = RootServices(
             config=self._config,
             mailbox=self._mailbox,
             records=self._records,
             is_stopping=lambda: self.stopping,
             handle=self.handle,
-            note_rank=self._note_rank,
+            record_rank=self._record_rank,
             give_up=self._give_up,
             refresh=self.refresh,
             order_checkpoint=self.order_checkpoint,
@@ -287,9 +287,9 @@ class Root:
             names = [f"{player}.safetensors" for player in self._config.players]
             self._checkpoints.carry(order.number, self._newest, names)
             self._newest = self._checkpoints.complete(order.number, manifest)
-            self._records.note("INFO", f"checkpoint {order.number} is complete")
+            self._records.log_line("INFO", f"checkpoint {order.number} is complete")
         except OSError as error:
-            self._records.note("WARNING", f"checkpoint {order.number} is left out: {error}")
+            self._records.log_line("WARNING", f"checkpoint {order.number} is left out: {error}")
             self._not_written[f"checkpoint {order.number}"] = error.strerror or str(error)
 
     def _check_lease(self) -> None:
@@ -310,14 +310,14 @@ class Root:
 
     # Going on without a rank ------------------------------------------------------------------------------------
 
-    def note_failed_ranks(self) -> None:
+    def record_failed_ranks(self) -> None:
         """Note which ranks have died since the last time."""
         world = self._world
         for origin in world.dead[self._failed_noted :]:
             what = self._roles.get(origin, "no part yet")
             self._records.lost(origin, what)
             left = f"{world.size} ranks are left, and go on"
-            self._records.note("WARNING", f"rank {origin} ({what}) has died; {left}")
+            self._records.log_line("WARNING", f"rank {origin} ({what}) has died; {left}")
         self._failed_noted = len(world.dead)
         self.ranks = {}  # they have closed up
 
@@ -331,7 +331,7 @@ class Root:
         try:
             order = self.order_checkpoint()
         except OSError as error:
-            self._records.note("WARNING", f"what was learned since the last checkpoint is lost: {error}")
+            self._records.log_line("WARNING", f"what was learned since the last checkpoint is lost: {error}")
             return RecoveryOrder(None, {})
         return RecoveryOrder(order, {player: one.rank for player, one in self._saved.items()})
 
@@ -379,7 +379,7 @@ class Root:
             steps = newest.manifest["round_steps"].get(player, 0) if newest is not None and there else 0
             if steps < self._steps.get(player, 0):
                 back = f"it goes back from {self._steps[player]:,} to {steps:,} steps"
-                self._records.note("WARNING", f"no rank has the state of {player}: {back}")
+                self._records.log_line("WARNING", f"no rank has the state of {player}: {back}")
             self._steps[player] = steps
             self._updates[player] = 0 if newest is None else newest.manifest["updates"].get(player, 0)
         return set(lost)
@@ -388,9 +388,9 @@ class Root:
         """Note that a match is given up; the exit code of the run will be 1."""
         text = f"match {message.match} is given up: {message.text}"
         self.given_up.append(text)
-        self._records.note("ERROR", text)
+        self._records.log_line("ERROR", text)
 
-    def _note_rank(self, message: RoundOver) -> None:
+    def _record_rank(self, message: RoundOver) -> None:
         self.ranks[message.rank] = {"role": message.role, "loaded_torch": message.loaded_torch}
 
     def describe_ranks(self) -> None:
@@ -401,7 +401,7 @@ class Root:
         try:
             write_text(self._run.log / "ranks.json", json.dumps(described, indent=1) + "\n")
         except OSError as error:
-            self._records.note("WARNING", f"ranks.json is left out: {error}")
+            self._records.log_line("WARNING", f"ranks.json is left out: {error}")
 
     # Mail -----------------------------------------------------------------------------------------------------
 
@@ -414,7 +414,7 @@ class Root:
         elif isinstance(message, ExperienceTotals):
             self._records.experience(message)
         elif isinstance(message, LogLine):
-            self._records.note(message.level, f"rank {message.rank}: {message.text}")
+            self._records.log_line(message.level, f"rank {message.rank}: {message.text}")
         elif isinstance(message, NotWritten):
             self._not_written[message.what] = message.reason
         elif isinstance(message, GatewayOpen):
@@ -425,12 +425,12 @@ class Root:
     def _open_gateway(self, message: GatewayOpen) -> None:
         """Write down where games outside may come to."""
         self._gateways[message.match] = message.url
-        self._records.note("INFO", f"match {message.match}: games may come to {message.url}")
+        self._records.log_line("INFO", f"match {message.match}: games may come to {message.url}")
         described = [{"match": match, "url": url} for match, url in sorted(self._gateways.items())]
         try:
             write_text(self._run.gateways, json.dumps(described, indent=1) + "\n")
         except OSError as error:
-            self._records.note("WARNING", f"{self._run.gateways} cannot be written: {error}")
+            self._records.log_line("WARNING", f"{self._run.gateways} cannot be written: {error}")
 
     def _progress(self, message: Progress) -> None:
         self._records.progress(message)
@@ -473,7 +473,7 @@ class Root:
         for rank, place in stuck.items():
             who = f"rank {rank} ({self._roles.get(origins[rank], 'no part yet')})"
             text = f"{who} has not come back from its environment for {self._config.waits.stop_after:g} s{place}"
-            self._records.note("WARNING", f"{text}: the run ends without it")
+            self._records.log_line("WARNING", f"{text}: the run ends without it")
         self._save_what_is_whole(-1)
         self._view.close()
         self._records.close(exit=0)
@@ -493,7 +493,7 @@ class Root:
         try:
             self._rescue()
         except Exception as error:  # the run has failed already, for another reason
-            self._records.note("WARNING", f"no last checkpoint: {error}")
+            self._records.log_line("WARNING", f"no last checkpoint: {error}")
 
     def _rescue(self) -> None:
         assert self._plan is not None

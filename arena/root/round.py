@@ -24,35 +24,35 @@ from arena.records.writer import RecordWriter
 from arena.root.league import LeagueCoordinator
 
 IDLE_PAUSE = 0.01
-"""Seconds between two looks into an empty mailbox: the root must not take a core from the others."""
+"""Seconds between two polls of an empty mailbox: the root must not take a core from other ranks."""
 
 TICK_EVERY = 0.05
-"""Seconds between two looks at what is due, where mail keeps coming."""
+"""Seconds between two checks of due actions while mail keeps arriving."""
 
 
 class CompleteCheckpoint(Protocol):
-    """Declares a checkpoint complete; see ``Root.complete_checkpoint``."""
+    """Callback that completes a checkpoint; see ``Root.complete_checkpoint``."""
 
     def __call__(
         self, order: WriteCheckpoint, learning: Iterable[str], parts: Iterable[CheckpointPart], *, finished: bool
     ) -> None:
-        """Write what makes the checkpoint count."""
+        """Write the manifest, which makes the checkpoint count."""
 
 
 class RootServices(NamedTuple):
-    """What a round needs of the root process.
+    """Services of the root process for a round.
 
     Attributes:
-      config: of the run.
-      mailbox: of all ranks.
-      records: of the run.
-      is_stopping: whether a signal has asked the run to end.
-      handle: takes a message that concerns the run rather than the round.
-      note_rank: takes what a rank has said at its end of the round.
-      give_up: takes the end of a match whose environment has failed for good.
-      refresh: draws the live view with this number of running matches, and flushes the records, when they are due.
-      order_checkpoint: begins the next checkpoint; raises OSError where the disk refuses.
-      complete_checkpoint: declares one complete.
+      config: configuration of the run.
+      mailbox: mailbox of all ranks.
+      records: records of the run.
+      is_stopping: whether a signal has requested a stop.
+      handle: handles a message that concerns the run rather than the round.
+      record_rank: records a rank's report at the end of the round.
+      give_up: records the end of a match that was given up.
+      refresh: draws the live view with this number of running matches, and flushes the records, when due.
+      order_checkpoint: begins the next checkpoint; raises OSError if the disk fails.
+      complete_checkpoint: completes a checkpoint.
     """
 
     config: RunConfig
@@ -60,7 +60,7 @@ class RootServices(NamedTuple):
     records: RecordWriter
     is_stopping: Callable[[], bool]
     handle: Callable[[Any], None]
-    note_rank: Callable[[RoundOver], None]
+    record_rank: Callable[[RoundOver], None]
     give_up: Callable[[MatchGivenUp], None]
     refresh: Callable[[int], None]
     order_checkpoint: Callable[[], WriteCheckpoint]
@@ -68,7 +68,7 @@ class RootServices(NamedTuple):
 
 
 class RoundSupervisor:
-    """What the root knows of the round under way."""
+    """State of the current round in the root."""
 
     def __init__(self, services: RootServices, plan: Plan, league: LeagueCoordinator | None) -> None:
         self._services, self._plan, self._league = services, plan, league
@@ -84,7 +84,7 @@ class RoundSupervisor:
         self._ticking = Pacer(TICK_EVERY)
 
     def run(self) -> None:
-        """Take mail until every busy rank is through."""
+        """Handle messages until every busy rank has finished the round."""
         while self._busy:
             mail = self._mailbox.poll()
             if mail is None:
@@ -101,10 +101,10 @@ class RoundSupervisor:
         elif isinstance(message, Finished):
             self._finished[message.player].add(message.worker)
             if message.player in self._joined and self._is_finished(message.player):
-                if self._joined[message.player].learns:  # who does not, plays on for the others
+                if self._joined[message.player].learns:  # one that does not learn plays on for the others
                     self._records.steps_of_episodes.finish(message.player)
                     steps = self._records.steps(message.player)
-                    self._records.note("INFO", f"{message.player} is finished after {steps:,} steps")
+                    self._records.log_line("INFO", f"{message.player} is finished after {steps:,} steps")
                 if self._league is not None:
                     self._league.finish(message.player)
             if not self._config.deterministic:
@@ -113,13 +113,13 @@ class RoundSupervisor:
             if self._order is not None and message.number == self._order.number:
                 self._parts[message.player] = message
                 if self._parts.keys() >= set(self.learning()):
-                    # A worker with a custom loop knows its own steps only; those of its group are in the records.
+                    # A worker with a custom loop counts its own steps only; those of its group are in the records.
                     parts = [part for part in self._parts.values() if self._joined[part.player].act_learn]
                     self._services.complete_checkpoint(self._order, self.learning(), parts, finished=False)
                     self._order = None
         elif isinstance(message, RoundOver):
             self._busy.discard(message.rank)
-            self._services.note_rank(message)
+            self._services.record_rank(message)
         elif isinstance(message, MatchGivenUp):
             self._services.give_up(message)
             self._give_up(message.match)
@@ -144,20 +144,20 @@ class RoundSupervisor:
         return len(self._joined) == len(self._plan.groups)
 
     def _close_matches(self) -> None:
-        """Close each match whose learning players (or all, where none learns) have finished."""
+        """Close each match in which all learning players (all players, if none learns) have finished."""
         if not self._all_joined():
             return
         learning = set(self.learning())
         for index in sorted(self._open):
             match = self._plan.matches[index]
             players = {seat.player for seat in match.seats}
-            if match.external and not players & learning:  # nothing is learned there, and nobody may come
+            if match.external and not players & learning:  # no player learns there, and no client may come
                 players = learning or players
             if all(self._is_finished(player) for player in (players & learning) or players):
                 self._close(index)
 
     def _give_up(self, index: int) -> None:
-        """Go on without a match; a player that is in no other one learns no more."""
+        """Continue without a match; a player without another match learns no more."""
         self._open.discard(index)
         if self._league is not None:
             self._league.close_match(index)
@@ -166,10 +166,10 @@ class RoundSupervisor:
             joined = self._joined.get(player)
             if joined is not None and joined.learns and joined.act_learn:
                 if player not in left:
-                    self._records.note("WARNING", f"no match is left for {player}: it learns no more")
+                    self._records.log_line("WARNING", f"no match is left for {player}: it learns no more")
                     self._mailbox.post(self._plan.leader(player), StopLearning())
             elif joined is None or joined.learns or player not in left:
-                # A loop of its own ends, with those of its whole group, when one of its matches does.
+                # A custom loop ends, with those of its whole group, when one of its matches does.
                 self._finished[player].update(range(len(self._plan.places[player])))
         self._close_matches()
 
@@ -188,13 +188,13 @@ class RoundSupervisor:
             if self._services.is_stopping() and not self._told_to_wait:
                 self._told_to_wait = True
                 text = "asked to stop: as soon as the environments are there; a second signal ends at once"
-                self._records.note("WARNING", text)
+                self._records.log_line("WARNING", text)
             return
-        if self._config.deterministic:  # the seats themselves end their matches, after a number of updates
+        if self._config.deterministic:  # the seats end their matches, after a number of updates
             if self._services.is_stopping() and not self._told_to_stop:
                 self._told_to_stop = True
                 text = "asked to stop: at the next checkpoint of a deterministic run; a second signal ends at once"
-                self._records.note("WARNING", text)
+                self._records.log_line("WARNING", text)
             return
         if self._services.is_stopping():
             self._stop()
@@ -207,11 +207,11 @@ class RoundSupervisor:
                 self._league.advance()
 
     def _stop(self) -> None:
-        """Let the groups that learn update by update stop together, then close every match."""
+        """Stop the groups that learn update by update, each at an update, then close every match."""
         together = [p for p in self.learning() if self._joined[p].act_learn]
         if not self._told_to_stop:
             self._told_to_stop = True
-            self._records.note("WARNING", "asked to stop: at the next update; a second signal ends at once")
+            self._records.log_line("WARNING", "asked to stop: at the next update; a second signal ends at once")
             for rank in self._leaders(together):
                 self._mailbox.post(rank, StopLearning())
         if all(self._is_finished(player) for player in together):
@@ -228,11 +228,11 @@ class RoundSupervisor:
             return
         if self._order is not None:
             late = sorted(set(learning) - self._parts.keys())
-            self._records.note("WARNING", f"checkpoint {self._order.number} is left out: no part from {late}")
+            self._records.log_line("WARNING", f"checkpoint {self._order.number} is left out: no part from {late}")
         try:
             self._order = self._services.order_checkpoint()
         except OSError as error:
-            self._records.note("WARNING", f"a checkpoint is left out: {error}")
+            self._records.log_line("WARNING", f"a checkpoint is left out: {error}")
             return
         self._parts = {}
         for rank in self._leaders(learning):

@@ -1,4 +1,4 @@
-"""The bound of an orderly stop: no environment that takes minutes for a call keeps a run from ending."""
+"""Bound of an orderly stop: an environment call that takes minutes does not keep a run from ending."""
 
 import time
 from collections.abc import Mapping
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from arena.system.stack_dump import StackReport
 
 POLL_EVERY = 1.0
-"""Seconds between two looks at what the ranks are doing."""
+"""Seconds between two queries of the ranks."""
 
 WITHIN = 0.3
-"""Seconds that ranks have to report that."""
+"""Seconds that ranks have to reply."""
 
 
 class StopBound:
@@ -18,11 +18,11 @@ class StopBound:
     def __init__(self, seconds: float) -> None:
         """Allow each call ``seconds`` from now on."""
         self._seconds = seconds
-        self._since: dict[int, tuple[int, float]] = {}  # rank -> its call, and when it was first seen in it
+        self._since: dict[int, tuple[int, float]] = {}  # rank -> its call, and the time when that was first reported
         self._next = 0.0
 
     def is_due(self) -> bool:
-        """Whether to look again; True at most once in ``POLL_EVERY``."""
+        """Return whether a query is due; True at most once in ``POLL_EVERY``."""
         now = time.monotonic()
         if now < self._next:
             return False
@@ -33,8 +33,8 @@ class StopBound:
         """Return the ranks that have been in one call for too long, and where.
 
         Args:
-          ranks: all that can report.
-          reports: of those that have; another one has a call outside of Python, which counts as one call.
+          ranks: all ranks that can reply.
+          reports: replies; a rank without one is in a call outside of Python, which counts as one call.
         """
         now, stuck = time.monotonic(), {}
         for rank in ranks:

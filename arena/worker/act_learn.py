@@ -1,4 +1,4 @@
-"""The worker that learns itself: it drives an algorithm that separates ``act`` from ``learn``, with its group."""
+"""The worker that learns in place: drives an algorithm that separates ``act`` from ``learn``, with its group."""
 
 import time
 from typing import Any
@@ -9,7 +9,7 @@ from arena.common.waiting import Pacer
 from arena.comms import GroupChannel
 from arena.envs.interface import EntitySpaces
 from arena.group.context import Context
-from arena.group.learning import LearningMember, build, refuse_burn_in
+from arena.group.learning import LearningMember, build, check_burn_in
 from arena.group.not_finite import explaining
 from arena.protocol.messages import Gather, Job
 from arena.worker.collector import Collector
@@ -18,20 +18,20 @@ from arena.worker.league import opponents_of
 from arena.worker.seat import Seat, take_seat
 
 MAILBOX_INTERVAL = 0.02
-"""Seconds between two looks into the mailbox where games are outside: the others of the group may be waiting."""
+"""Seconds between two polls of the mailbox with external games: the others of the group may be waiting."""
 
 
 class ActLearnWorker(LearningMember):
-    """Drives an algorithm: act, collect, learn, all together with the group."""
+    """Drives an algorithm: act, collect, learn, together with the group."""
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
         super().__init__(context, channel)
         self.seat = seat = take_seat(context, environment_rank, needs_infos=False)
         self.check_spaces(seat.offer.distinct_spaces())
-        refuse_same_step(seat, self.settings.use)
+        check_next_step(seat, self.settings.use)
         policies = [self._build(number, self.seed) for number in range(len(seat.blocks))]
         if policies[0].horizon > 0:
-            refuse_different_spaces(seat, self.settings.use)
+            check_equal_spaces(seat, self.settings.use)
         rank, horizon = environment_rank, policies[0].horizon
         self.opponents = opponents_of(context, self.player, seat.offer, rank, self.seed, horizon)
         self.begin_policies(policies)
@@ -55,7 +55,7 @@ class ActLearnWorker(LearningMember):
         lanes = self.seat.offer.copies * len(block.positions)
         policy = build(self, block.spaces, lanes=lanes, seed=derive_seed(seed, "block", number))
         if self.seat.offer.acts_on_request:
-            refuse_burn_in(self, "for games outside, whose lanes go at their own pace")
+            check_burn_in(self, "for external games, in which lanes advance independently")
             policy.recomputes_outputs = False
         return policy
 
@@ -73,11 +73,11 @@ class ActLearnWorker(LearningMember):
         return self.seat.blocks[0].spaces
 
     def serve(self) -> None:
-        """Play and learn until the match is over."""
+        """Act and learn until the match is over."""
         try:
             if self.learns and self.steps < self.budget:
                 self._learn()
-            if self.learns and self.channel.rank == 0:  # for all: they stopped together
+            if self.learns and self.channel.rank == 0:  # first rank alone, for the group: its ranks stopped together
                 self.finish()
             if not self._is_given_up:
                 self.seat.done = self.context.config.deterministic
@@ -85,18 +85,18 @@ class ActLearnWorker(LearningMember):
         except MatchOver:
             pass
         self.channel.leave_group()
-        self.seat.drain()  # where the group has said that it is over, the environment waits for this seat
+        self.seat.drain()  # the group is done, and the environment waits for this seat
         if not self.learns:
             self.steps = self.collector.steps
             self.report(pooled=False)
 
     def _learn(self) -> None:
-        from arena.experience.rollout import Rollout  # which brings Numba along
+        from arena.experience.rollout import Rollout  # imports Numba
 
         policy = self.policy
         offer = self.seat.offer
         lanes = offer.copies * len(offer.entities)
-        # At their own pace as many columns may be full, and as many not, when there is enough to learn from.
+        # When there is enough for an update, as many independent columns may be full as not.
         places = 2 * lanes if offer.acts_on_request else lanes
         rollout = Rollout(offer.entities[0], policy.extras, horizon=policy.horizon, lanes=places)
         if self.league is not None:
@@ -118,7 +118,7 @@ class ActLearnWorker(LearningMember):
                 return
             for rank in self._outside:
                 self.context.mailbox.post(rank, Gather(self.updates))
-            if taken or group.size > 1:  # else an order of the root has come before any game was far enough
+            if taken or group.size > 1:  # otherwise an order of the root has arrived before any game was far enough
                 complete(self.policy, rollout)
                 self.update(rollout)
                 self.collector.begin(rollout)
@@ -126,7 +126,7 @@ class ActLearnWorker(LearningMember):
             self._stamp()
 
     def _take_part_without_match(self, rollout: Any) -> None:
-        """Contribute rollouts without a transition to the group's updates, until learning is over for all of it."""
+        """Contribute empty rollouts to the group's updates until learning is over for all of it."""
         self._is_given_up = True
         rollout.clear()
         over = False
@@ -138,7 +138,7 @@ class ActLearnWorker(LearningMember):
             over = self.after_update(0)
 
     def _takes_part(self) -> bool:
-        """Whether this worker, whose games are outside, is to take part in what the group does now."""
+        """Return whether this worker of external games has to take part in the group's update now."""
         if not self.housekeeping.due():
             return False
         self.poll_mailbox()
@@ -146,7 +146,7 @@ class ActLearnWorker(LearningMember):
         return ordered or self.gathering >= self.updates
 
     def _stamp(self) -> None:
-        """Say with each action how far the player had learned: games outside are told."""
+        """Attach the player's learned steps to each action, for external games."""
         for message in self.seat.messages:
             message.header[2] = self.steps_of_player()
 
@@ -163,13 +163,13 @@ class ActLearnWorker(LearningMember):
 
 
 def complete(policy: Any, rollout: Any) -> None:
-    """Have a policy fill in what acting has left out of a rollout, where it does; its weights are still those."""
+    """Compute the extras of a rollout that acting has left to ``complete``, with the weights that acted."""
     if hasattr(policy, "complete"):
         policy.complete(rollout)
 
 
-def refuse_same_step(seat: Seat, use: str) -> None:
-    """Refuse a seat whose copies begin the next episode in the step that ends one.
+def check_next_step(seat: Seat, use: str) -> None:
+    """Check that the seat's copies do not restart within the step that ends an episode.
 
     Raises:
       ConfigError: they do.
@@ -178,11 +178,11 @@ def refuse_same_step(seat: Seat, use: str) -> None:
         raise ConfigError(f"env.autoreset: policy {use!r} needs next_step, found same_step")
 
 
-def refuse_different_spaces(seat: Seat, use: str) -> None:
-    """Refuse a seat whose entities cannot share the parameters of a policy that learns.
+def check_equal_spaces(seat: Seat, use: str) -> None:
+    """Check that the seat's entities have equal spaces, as sharing the parameters of a policy requires.
 
     Raises:
-      ConfigError: their spaces differ.
+      ConfigError: the spaces differ.
     """
     if len(seat.blocks) > 1:
         names = ", ".join(e.name for e in seat.offer.entities)
@@ -193,11 +193,11 @@ def refuse_different_spaces(seat: Seat, use: str) -> None:
 
 
 def gateway_worker_ranks(context: Context, player: str) -> list[int]:
-    """Return the other workers of a player's group whose games are outside."""
+    """Return the other workers of a player's group that have external games."""
     plan, rows = context.plan, context.round.rows
-    found = []
+    ranks = []
     for rank in plan.groups[player]:
         match = plan.assignments[rank].match
         if rank != context.me.rank and match is not None and rows[plan.matches[match].row].outside:
-            found.append(rank)
-    return found
+            ranks.append(rank)
+    return ranks

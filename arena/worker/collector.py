@@ -1,4 +1,4 @@
-"""Drives a built-in policy on a seat: acts for one batch of copies while the environment process steps the other."""
+"""Collector of a built-in policy: acts for one batch of copies while the environment process steps another."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from arena.protocol.wire import STEADY, ObservationMessage
 from arena.worker.opponents import Opponents
 from arena.worker.seat import Seat
 
-if TYPE_CHECKING:  # it brings Numba along, which only those who learn need
+if TYPE_CHECKING:  # imports Numba, which only learning ranks need
     from arena.experience.rollout import Rollout
 
 
@@ -21,7 +21,7 @@ def _lanes(tree: Tree) -> Tree:
 
 
 class _LaneViews:
-    """The entities of one kind in one batch: flat views of the record and of the message, by lane."""
+    """The entities of one block in one batch: flat views of observation and action message, by lane."""
 
     def __init__(self, seat: Seat, batch: int, block: int, record: ObservationMessage) -> None:
         positions = list(seat.blocks[block].positions)
@@ -36,14 +36,14 @@ class _LaneViews:
         self._k = k
         self._outcome = record.rewards.reshape(-1), record.terminated.reshape(-1), record.truncated.reshape(-1)
         self._acting = record.acting.reshape(-1)
-        # With a single kind of entity the record's columns are this block's lanes already.
+        # With a single block the message's columns are its lanes already.
         self._columns = None if len(seat.blocks) == 1 else positions
 
     def _column(self, array: np.ndarray) -> np.ndarray:
         return array[:, self._columns].reshape(-1)
 
     def is_steady(self) -> bool:
-        """Whether every lane acts, as before, and no episode begins or ends."""
+        """Return whether the message is steady: every lane acts as before, and no episode begins or ends."""
         return bool(self._record.header[0] & STEADY)
 
     def starts(self) -> np.ndarray:
@@ -58,35 +58,35 @@ class _LaneViews:
         return self._acting if self._columns is None else self._column(self._record.acting)
 
     def outcome(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return rewards, where the episode has terminated, and where it was truncated."""
+        """Return rewards, terminations and truncations."""
         if self._columns is None:
             return self._outcome
         record = self._record
         return self._column(record.rewards), self._column(record.terminated), self._column(record.truncated)
 
     def marks(self) -> np.ndarray:
-        """Return what a game outside marks, see ``arena.protocol.wire``."""
+        """Return the marks of an external game, see ``arena.protocol.wire``."""
         marks = self._record.marks
         return marks.reshape(-1) if self._columns is None else self._column(marks)
 
     def put(self, actions: Tree) -> None:
-        if isinstance(self.actions, np.ndarray):  # as most are
+        if isinstance(self.actions, np.ndarray):  # the most frequent case
             np.copyto(self.actions, actions, casting="same_kind")
         else:
             map_tree(lambda array, values: np.copyto(array, values, casting="same_kind"), self.actions, actions)
 
 
 class Collector:
-    """Plays a seat with built-in policies, one per kind of entity in it.
+    """Acts on a seat with built-in policies, one per block of its entities.
 
     Attributes:
-      steps: transition steps taken so far.
+      steps: transition steps so far.
     """
 
     def __init__(
         self, seat: Seat, policies: Sequence[Any], *, deterministic: bool, opponents: Opponents | None = None
     ) -> None:
-        """Take the seat; ``opponents`` says whose the lanes are where that changes (one kind of entity only)."""
+        """Prepare the views; ``opponents`` assigns lanes to players if these change (one block of entities only)."""
         self._seat, self._policies, self._deterministic = seat, policies, deterministic
         self._opponents = opponents
         self._blocks = [
@@ -98,34 +98,35 @@ class Collector:
         self.steps = 0
 
     def _receive(self, batch: int) -> None:
-        """Have the batch's next record in hand; the very first exchange makes the environment reset."""
+        """Receive the batch's next message; the very first exchange makes the environment reset."""
         seat = self._seat
         if not seat.in_hand[batch]:
             if not seat.is_pending(batch):
                 seat.send(batch)
             record = seat.receive(batch)
-            if record.header[1]:  # infos for a policy that has returned: what nobody takes may never leave
+            # infos for a policy that has returned: a side message that is never received may block its sender
+            if record.header[1]:
                 seat.side(batch, record)
             if self._opponents is not None:
                 self._opponents.read(batch, seat.slices[batch], record)
 
     def begin(self, rollout: "Rollout") -> None:
-        """Make room in a rollout that was learned from."""
+        """Begin the next rollout after one that was learned from."""
         rollout.begin()
 
     def prefetch(self) -> None:
-        """Have the first record of every batch in hand, and with them the first line-ups of a league."""
+        """Receive the first message of every batch, and with them the first line-ups of a league."""
         for batch in self._batches:
             self._receive(batch)
 
     def _put(self, batch: int, block: _LaneViews, decision: Decision) -> None:
-        """Fill in the actions of a batch: the policy's own, and over them those of the opponents."""
+        """Write the actions of a batch: the policy's own, then those of the opponents."""
         block.put(decision.actions)
         if self._opponents is not None:
             self._opponents.act(batch, block.observations, block.action_mask, block.starts(), block.actions)
 
     def _acting(self, block: _LaneViews) -> np.ndarray:
-        """Return where the policy itself acts, by lane."""
+        """Return whether the policy itself acts, by lane."""
         acting = block.acting()
         return acting if self._opponents is None else acting & self._opponents.own[block.lanes]
 
@@ -133,7 +134,7 @@ class Collector:
         """Act without learning until the match is over.
 
         Raises:
-          MatchOver: always, in the end.
+          MatchOver: always, at the end of the match.
         """
         while True:
             for batch in self._batches:
@@ -155,11 +156,11 @@ class Collector:
     def collect(self, rollout: "Rollout") -> int:
         """Fill a rollout with T exchanges per batch; return the transition steps in it.
 
-        The seat has one kind of entity. Batches take turns: while the policy decides for one, the environment process
-        steps the other.
+        The seat has one block of entities. While the policy decides for one batch, the environment process steps
+        another.
 
         Raises:
-          MatchOver: the match ended in the middle.
+          MatchOver: the match ended before the rollout was full.
         """
         policy = self._policies[0]
         first, self._fresh = self._fresh, False

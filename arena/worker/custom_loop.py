@@ -1,4 +1,4 @@
-"""The custom loop: a policy with ``run`` gets its seat as an environment, and runs itself."""
+"""The custom loop: a policy with ``run`` gets its seat as an environment."""
 
 import time
 from typing import Any
@@ -20,7 +20,7 @@ from arena.worker.seat import take_seat
 
 
 class CustomLoopWorker(Member):
-    """Hands its seat to a policy's own ``run``."""
+    """Passes its seat to a policy's own ``run``."""
 
     act_learn = False
 
@@ -28,7 +28,7 @@ class CustomLoopWorker(Member):
         super().__init__(context, channel)
         self.seat = take_seat(context, environment_rank, needs_infos=True)
         self.check_spaces(self.seat.offer.distinct_spaces())
-        self._calls: dict[str, int] = {}  # of ``group.log``, by name
+        self._calls: dict[str, int] = {}  # number of calls of ``group.log``, by name
         self.group: Any = self._make_group()
         keywords = keywords_of(self)
         self._steps_at_start, self._updates_before = self._steps_before + self.steps, self.updates
@@ -42,7 +42,7 @@ class CustomLoopWorker(Member):
         self.seat.housekeeping = self._housekeeping
 
     def _make_group(self) -> Any:
-        """Return what the policy knows its group by."""
+        """Return the object ``group`` of the policy."""
         return Group(self.channel, self._log)
 
     def _log(self, scalars: dict[str, float]) -> None:
@@ -55,15 +55,15 @@ class CustomLoopWorker(Member):
         restore_custom(self, self.policy)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the policy's own state, empty where it has none."""
+        """Return the policy's own state, empty if it has none."""
         return state_of_custom(self, self.policy)
 
     def steps_of_player(self) -> int:
-        """Return the transition steps of the player in the run, taking the others to be as far as this worker."""
+        """Return the player's transition steps in the run, assuming that its other workers are as far as this one."""
         return self._steps_at_start + self.seat.steps * self.channel.size
 
     def _report(self) -> None:
-        """Tell the root how far this worker's loop is."""
+        """Report the progress of this worker's loop to the root."""
         self.steps = self.seat.steps
         self.updates = self._updates_before + self.group.updates
         self.report(pooled=False)
@@ -76,19 +76,19 @@ class CustomLoopWorker(Member):
         self.serve_write_orders()
 
     def serve(self) -> None:
-        """Run the policy, then keep its seat until the match is over."""
+        """Run the policy, then serve its seat until the match is over."""
         remaining = self.budget - self.context.start.steps.get(self.player, 0)
         share = max(0, -(-remaining // self.channel.size))
         try:
             if share:
                 self.policy.run(share)
-            self._report()  # so that the root knows with how many steps it has finished
+            self._report()  # reports the steps with which it has finished
             self.finish()
             self._play_until_match_over()
         except MatchOver:
             pass
         self.channel.leave_group()
-        self.seat.drain()  # where the group has said that it is over, the environment waits for this seat
+        self.seat.drain()  # the group is done, and the environment waits for this seat
         self._report()
 
     def _play_until_match_over(self) -> None:
@@ -96,7 +96,7 @@ class CustomLoopWorker(Member):
         if hasattr(self.policy, "act"):
             players = [CustomPlayer(self.policy) for _ in self.seat.blocks]
         else:
-            self.note(
+            self.log_line(
                 "INFO",
                 f"run of {self.player!r} has returned on rank {self.context.world.rank}; "
                 "it has no act, so random actions are played there until the match is over",

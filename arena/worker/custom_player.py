@@ -1,4 +1,4 @@
-"""A user's own policy as a player: its ``act`` (observations in, actions out) behind the call that matches make."""
+"""A user's own policy as a player: its ``act`` behind the interface of ``Policy.act``."""
 
 import inspect
 from typing import Any
@@ -7,7 +7,7 @@ from arena.experience.rollout import Decision
 
 
 class CustomPlayer:
-    """Acts for a policy with a loop of its own, whose ``act`` may also take ``action_mask`` and ``deterministic``."""
+    """Acts by a custom-loop policy's ``act``, which may also accept ``action_mask`` and ``deterministic``."""
 
     def __init__(self, policy: Any) -> None:
         self._act = policy.act

@@ -1,4 +1,4 @@
-"""The custom loop of a policy that learns elsewhere: it sends experience, and pulls weights."""
+"""The custom loop of a policy with learners: it sends experience, and pulls weights."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
@@ -15,12 +15,12 @@ from arena.worker.custom_loop import CustomLoopWorker
 
 
 class ExperienceGroup:
-    """The object ``group`` of a policy whose learners are apart; see ``arena.worker.group.Group``.
+    """The object ``group`` of a custom-loop policy with learners; see ``arena.worker.group.Group``.
 
     Attributes:
       rank: number of this worker among those of the player, from 0.
       size: number of workers.
-      updates: updates behind the weights that were pulled last.
+      updates: number of updates behind the weights that were pulled last.
     """
 
     def __init__(self, worker: "CustomSampler", rank: int, size: int, log: Callable[[dict[str, float]], None]) -> None:
@@ -47,7 +47,7 @@ class ExperienceGroup:
 
 
 class CustomSampler(CustomLoopWorker):
-    """Hands its seat to a policy's own ``run``, whose class learns in another rank."""
+    """Passes its seat to the ``run`` of a policy that learns in another rank."""
 
     def __init__(self, context: Context, environment_rank: int) -> None:
         plan, me = context.plan, context.me
@@ -57,7 +57,7 @@ class CustomSampler(CustomLoopWorker):
         super().__init__(context, SingleMember(number, len(places)), environment_rank)
         if not hasattr(self.policy, "weights") and not hasattr(self.policy, "state_dict"):
             raise ConfigError(
-                f"policies.{self.player}.learners: expected a class with weights() or state_dict(), which say what a "
+                f"policies.{self.player}.learners: expected a class with weights() or state_dict() that return what a "
                 f"learner publishes, found {self.settings.use} without"
             )
         self._lag, self._sent, self._loaded, self._over, self._steps_sent = self.settings.lag, 0, -1, False, 0
@@ -78,7 +78,7 @@ class CustomSampler(CustomLoopWorker):
         return ExperienceGroup(self, self.channel.rank, self.channel.size, self._log)
 
     def send(self, batch: dict[str, np.ndarray]) -> None:
-        """Send experience, once the learner is not too far behind."""
+        """Send experience, once the lag allows it."""
         self._experience.wait_for_version(max(0, self._sent - self._lag))
         self._experience.wait_for_buffer(self._sent)
         taken, self._steps_sent = self.seat.steps - self._steps_sent, self.seat.steps
@@ -86,10 +86,10 @@ class CustomSampler(CustomLoopWorker):
         self._sent += 1
 
     def _version_that_acts(self) -> int:
-        """Return the version that was pulled last; a policy that pulls too seldom acts with older ones than allowed.
+        """Return the version that was pulled last; check that its lag is allowed.
 
         Raises:
-          ConfigError: it does.
+          ConfigError: the policy pulls too seldom, so that its version is too old.
         """
         if self._sent - max(0, self._loaded) > self._lag:
             raise ConfigError(
@@ -99,7 +99,7 @@ class CustomSampler(CustomLoopWorker):
         return max(0, self._loaded)
 
     def pull(self, model: Any) -> bool:
-        """Load the newest version, if there is one that was not loaded yet."""
+        """Load the newest version, if it has not been loaded yet."""
         version = self._experience.wait_for_version(max(0, self._sent - self._lag))
         if version == self._loaded:
             return False
@@ -117,7 +117,7 @@ class CustomSampler(CustomLoopWorker):
 
     def _play_until_match_over(self) -> None:
         self._check_out()
-        self.seat.housekeeping = self._look_for_versions
+        self.seat.housekeeping = self._skip_versions
         try:
             super()._play_until_match_over()
         finally:
@@ -128,8 +128,8 @@ class CustomSampler(CustomLoopWorker):
             self._is_out = True
             self._experience.check_out(self._sent)
 
-    def _look_for_versions(self) -> None:
-        """Take what the learner still publishes for others, so that it leaves."""
+    def _skip_versions(self) -> None:
+        """Skip versions that the learner still publishes, so that its sends complete."""
         self._housekeeping()
         self._skip(self._experience.wait_for_version(self._loaded))
 
@@ -142,7 +142,7 @@ class CustomSampler(CustomLoopWorker):
     def serve(self) -> None:
         """See ``CustomLoopWorker``; the learner has published its last weights when the match is over."""
         super().serve()
-        self._check_out()  # the match has ended before ``run`` has
+        self._check_out()  # the match has ended before ``run`` returned
         while not self._over:
             self._skip(self._experience.wait_for_version(self._loaded + 1))
         self._experience.close()

@@ -1,4 +1,4 @@
-"""The object ``group`` of policies with a loop of their own: all workers of one player."""
+"""The object ``group`` of custom-loop policies: all workers of one player."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ import numpy as np
 from arena.common.errors import ConfigError
 from arena.comms import GroupChannel
 
-if TYPE_CHECKING:  # a policy that does without torch is not made to load it
+if TYPE_CHECKING:  # a policy without torch does not load it
     import torch
 
     from arena.tensors.gradients import FlatGradient
@@ -18,14 +18,14 @@ if TYPE_CHECKING:  # a policy that does without torch is not made to load it
 class Group:
     """Collective calls among the workers of one player. All workers make the same calls in the same order.
 
-    A worker whose ``run`` has returned takes part with zeros until its match is over, so that no worker waits for it.
+    A worker that has returned from ``run`` contributes zeros until its match is over, so that no worker waits for it.
     When the match of one member ends, the others' next call raises ``MatchOver``.
 
     Attributes:
       rank: this worker's number in the group, from 0.
       size: number of workers.
-      learn: of the policy, where it has one.
-      updates: how often gradients were averaged so far; of several models, those of the one that had it most often.
+      learn: the policy's ``learn``, if it has one.
+      updates: number of averagings of gradients so far; with several models, that of the one averaged most often.
     """
 
     def __init__(self, channel: GroupChannel, log: Callable[[dict[str, float]], None]) -> None:
@@ -57,7 +57,7 @@ class Group:
         self.updates = max(self.updates, averaged)
 
     def broadcast(self, model: "torch.nn.Module") -> None:
-        """Give every worker the parameters and buffers of worker 0; call it once after construction."""
+        """Copy the parameters and buffers of worker 0 to every worker; call it once after construction."""
         import torch
 
         with torch.no_grad():
@@ -93,10 +93,11 @@ class Group:
         self._log({name: float(value) for name, value in scalars.items()})
 
     def send_experience(self, batch: Mapping[str, Any]) -> None:
-        """Have the class's ``learn(batch)`` learn from arrays ``[N, ...]`` by name; metrics that it returns are logged.
+        """Pass arrays ``[N, ...]`` by name to the class's ``learn(batch)``; the metrics that it returns are logged.
 
-        With ``learners`` that is done elsewhere, with the batches of all workers behind each other, and this returns
-        at once unless the worker is ``max_lag`` updates ahead. Else it is done here, on this worker's batch.
+        With ``learners`` a learner calls it with the concatenated batches of all workers, and this returns without
+        waiting unless the worker is ``max_lag`` updates ahead. Otherwise it is called here, with this worker's
+        batch.
         """
         metrics = self.learn(dict(batch))
         if metrics:
@@ -106,8 +107,8 @@ class Group:
         """Load the learner's newest weights; return whether they are newer than those of the last call.
 
         Args:
-          model: what has a ``load_state_dict`` for what the class's ``weights()`` (else its ``state_dict()``) returns;
-            None takes the policy itself. Without ``learners`` nothing is to be loaded.
+          model: object with a ``load_state_dict`` for the result of the class's ``weights()`` (else its
+            ``state_dict()``); None for the policy itself. Without ``learners`` nothing is loaded.
         """
         return False
 

@@ -1,4 +1,4 @@
-"""Drives a built-in policy on a seat of games outside, whose lanes act when they ask to."""
+"""Collector of a seat with external games, in which lanes act on request."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,16 +11,16 @@ from arena.worker.collector import Collector, _LaneViews
 from arena.worker.opponents import Opponents
 from arena.worker.seat import Seat
 
-if TYPE_CHECKING:  # they bring Numba along, which only those who learn need
+if TYPE_CHECKING:  # imports Numba, which only learning ranks need
     from arena.experience.lanes import LaneColumns
     from arena.experience.rollout import Rollout
 
 
 class LaneCollector(Collector):
-    """Plays a seat whose records say, lane by lane, who acts.
+    """Acts on a seat with messages that mark, lane by lane, which entities act.
 
-    There is one batch, and a policy is asked for the lanes that act, or whose episode ends, in the exchange: the value
-    of a final observation is needed, too.
+    There is one batch, and the policy acts for the lanes that act or end their episode in the exchange: the value of a
+    final observation is needed, too.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class LaneCollector(Collector):
         deterministic: bool,
         opponents: Opponents | None = None,
     ) -> None:
-        """Take the seat; ``is_called`` says whether to collect no longer although no rollout is full."""
+        """Prepare the views; ``is_called`` returns whether to stop collecting before a rollout is full."""
         super().__init__(seat, policies, deterministic=deterministic, opponents=opponents)
         self._takes_part = is_called
         self._columns: LaneColumns | None = None
@@ -50,8 +50,7 @@ class LaneCollector(Collector):
     def collect(self, rollout: "Rollout") -> int:
         """Fill the lanes of a rollout with columns; return the transition steps in them.
 
-        Its slots are as many as those of a rollout that has a lane for each lane of the seat. There are fewer once this
-        worker is called.
+        It gets as many time steps as a rollout with a lane for each lane of the seat; fewer once this worker is called.
 
         Raises:
           MatchOver: the match has ended.
@@ -69,7 +68,7 @@ class LaneCollector(Collector):
             if moved * rollout.horizon + columns.filled >= enough:
                 break
             # Another seat of this match may be this player's, too, and be waiting for this worker in an update: then no
-            # record comes before this one has taken part.
+            # message arrives before this worker has taken part.
             is_called = not self._wait()
             if not is_called:
                 self._exchange(columns)
@@ -80,7 +79,7 @@ class LaneCollector(Collector):
         return taken
 
     def _wait(self) -> bool:
-        """Wait for the next record; False where this worker is called first."""
+        """Wait for the next message; return False if this worker is called first."""
         if self._seat.in_hand[0]:
             return True
         if not self._seat.is_pending(0):
@@ -88,7 +87,7 @@ class LaneCollector(Collector):
         return self._seat.wait(0, self._takes_part)
 
     def _exchange(self, columns: "LaneColumns | None") -> None:
-        """Answer a record."""
+        """Process an observation message and send the actions."""
         self._receive(0)
         for block, policy in zip(self._blocks[0], self._policies, strict=True):
             self._answer(block, policy, columns)
@@ -107,8 +106,8 @@ class LaneCollector(Collector):
         if columns is not None and withdrawn.any():
             lanes = np.flatnonzero(withdrawn & own)
             columns.withdraw(lanes, cut[lanes] & ~acting[lanes])
-        asked = (acting | over | cut | void) & own & ~(withdrawn & ~acting)
-        lanes = np.flatnonzero(asked)
+        acts = (acting | over | cut | void) & own & ~(withdrawn & ~acting)
+        lanes = np.flatnonzero(acts)
         if not len(lanes):
             return
         observations = map_tree(lambda array: array[lanes], block.observations)

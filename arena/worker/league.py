@@ -1,4 +1,4 @@
-"""A worker in a league: opponents on the lanes that are not its player's own."""
+"""League workers: opponents on the lanes that are not their player's own."""
 
 from typing import Any
 
@@ -14,15 +14,15 @@ from arena.worker.opponents import Opponents
 def opponents_of(
     context: Context, player: str, offer: SeatOffer, environment_rank: int, seed: int, horizon: int
 ) -> Opponents | None:
-    """Return who plays the lanes of a seat that are not the player's own; None where there is no league.
+    """Return the opponents on a seat's lanes; None without a league.
 
     Args:
-      context: of the rank.
-      player: whose seat it is.
-      offer: the seat.
-      environment_rank: where jobs come from.
-      seed: what the opponents' random streams derive from.
-      horizon: slots of the player's rollouts.
+      context: context of the rank.
+      player: the player of the seat.
+      offer: description of the seat.
+      environment_rank: rank that sends jobs.
+      seed: root of the opponents' random streams.
+      horizon: time steps of the player's rollouts.
 
     Raises:
       ConfigError: the entities of the seat have different spaces.

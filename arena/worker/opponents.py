@@ -1,4 +1,4 @@
-"""Plays a league's line-ups on a seat: which lanes are the learning player's own, and who acts in the other ones."""
+"""Line-ups of a league on a seat: the learning player's own lanes, and the opponents on the others."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,14 +21,14 @@ MakeOpponent = Callable[[str, str], Any]
 
 
 class Opponents:
-    """Whose turn it is in each lane of a seat.
+    """Assignment of a seat's lanes to the learning player and its opponents.
 
-    A lane changes hands only where an episode starts. The weights of opponents never change, so what is in memory
-    already is not loaded again.
+    An assignment changes only at an episode start. The weights of opponents never change, so that cached ones are not
+    loaded again.
 
     Attributes:
-      own: ``[L]`` bool, the lanes whose transitions the learning player learns from.
-      job: the newest job that an episode of this seat was begun for.
+      own: ``[L]`` bool, the lanes that the learning player learns from.
+      job: the newest job with an episode that has begun on this seat.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class Opponents:
         cache: int,
         horizon: int,
     ) -> None:
-        """Start with lanes that belong to nobody.
+        """Start with unassigned lanes.
 
         Args:
-          offer: of the seat.
+          offer: description of the seat.
           player: the learning player's id.
-          environment_rank: who tells about jobs.
-          mailbox: through which it does.
-          waiter: how that is waited for.
+          environment_rank: rank that sends jobs.
+          mailbox: mailbox of this rank.
+          waiter: bounded waits of this rank.
           make: builds an opponent.
-          cache: how many opponents are kept that no lane needs at the moment.
-          horizon: of the rollouts that :meth:`tag` marks.
+          cache: number of opponents kept that no lane currently needs.
+          horizon: time steps of the rollouts that :meth:`tag` marks.
         """
         self._offer, self._player, self._rank = offer, player, environment_rank
         self._mailbox, self._waiter, self._make, self._cache = mailbox, waiter, make, cache
@@ -70,7 +70,7 @@ class Opponents:
         self.job: Job | None = None
 
     def read(self, batch: int, copies: slice, record: ObservationMessage) -> None:
-        """Take the line-ups of the episodes that start in a record."""
+        """Read the line-ups of the episodes that start in a message."""
         if not record.started.any():
             return
         changed = False
@@ -91,21 +91,21 @@ class Opponents:
         action_mask: np.ndarray | None,
         starts: np.ndarray,
         actions: Any,
-        asked: np.ndarray | None = None,
+        acting: np.ndarray | None = None,
     ) -> None:
-        """Put the opponents' actions into the lanes of a batch that they play.
+        """Write the opponents' actions into the lanes of a batch that they play.
 
         Args:
-          batch: number of the batch.
+          batch: index of the batch.
           observations: ``[N, ...]`` of all its lanes, or a nest of them.
           action_mask: ``[N, mask_size]``, or None.
           starts: ``[N]`` bool.
-          actions: where the actions go, ``[N, ...]`` or a nest of them.
-          asked: ``[N]`` bool, the lanes that are to act; None for all.
+          actions: target of the actions, ``[N, ...]`` or a nest of them.
+          acting: ``[N]`` bool, the lanes that act; None for all.
         """
         for policy, here, lanes in self._acting.get(batch, ()):
-            if asked is not None:
-                chosen = asked[here]
+            if acting is not None:
+                chosen = acting[here]
                 here, lanes = here[chosen], lanes[chosen]
                 if not len(here):
                     continue
@@ -118,11 +118,11 @@ class Opponents:
             map_tree(lambda array, values, at=here: array.__setitem__(at, values), actions, decision.actions)
 
     def tag(self, slot: int, lanes: slice) -> None:
-        """Remember who acts in a slot of the rollout, for :meth:`check`."""
+        """Record the player that acts in a time step of the rollout, for :meth:`check`."""
         self._tags[slot, lanes] = self._who[lanes]
 
     def check(self, valid: np.ndarray) -> None:
-        """Hold what is about to be learned from against who acted.
+        """Check that every transition of the batch was produced by the policy that will learn from it.
 
         Args:
           valid: ``[T, L]`` bool, the transitions that count.
@@ -138,7 +138,7 @@ class Opponents:
             )
 
     def _seat(self, copy: int, number: int) -> None:
-        """Give the lanes of a copy to those that a line-up names."""
+        """Assign the lanes of a copy to the players of a line-up."""
         job_id, turn = lineup_of(number)
         job = self._job(job_id)
         side = job.sides[side_on_seat(self._offer.seat, len(job.sides), turn)]
@@ -159,10 +159,10 @@ class Opponents:
         return self._jobs[job_id]
 
     def _forget_jobs(self) -> None:
-        """Forget the jobs of which no record can speak any more.
+        """Forget the jobs that no later message can refer to.
 
-        Jobs begin in the order of their numbers, but the records of batches may be read in another order than they were
-        written: what one batch has left behind may still begin in another.
+        Jobs begin in the order of their numbers, but messages of batches may be read in another order than they were
+        written: a job that one batch has left behind may still begin in another.
         """
         playing = lineup_of(self._lineup)[0]
         oldest = min(int(playing[part].max()) for part in even_slices(self._offer.copies, self._offer.batches))
@@ -170,7 +170,7 @@ class Opponents:
         self._jobs = {known: job for known, job in self._jobs.items() if known >= oldest or known in needed}
 
     def _load(self, policy: str, path: str) -> int:
-        """Return the number of an opponent, loaded if it is not in memory."""
+        """Return the index of an opponent, loading it if it is not cached."""
         key = policy, path
         if key in self._loaded:
             self._loaded.move_to_end(key)

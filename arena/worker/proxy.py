@@ -1,7 +1,7 @@
-"""What a policy's ``run`` receives as its environment: Gymnasium and PettingZoo environments that step elsewhere.
+"""Environment proxies: the Gymnasium and PettingZoo environments that a policy's ``run`` receives.
 
-The true environment lives in another process, maybe on another machine; each proxy passes its library's own
-conformance checks. Observations are copies, as in any other environment: keep them as long as you like.
+The true environment runs in another process, maybe on another machine; each proxy passes its library's own conformance
+checks. Observations are copies, as in any other environment: keep them as long as you like.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,13 +22,13 @@ from arena.worker.seat import Seat
 
 
 def make_proxy(seat: Seat) -> "EnvProxy | VectorEnvProxy | ParallelEnvProxy | list[ParallelEnvProxy]":
-    """Return what the seat looks like from a policy.
+    """Return the seat as an environment for a policy.
 
     One entity in one copy is a ``gymnasium.Env``; one entity in several copies a ``gymnasium.vector.VectorEnv``;
-    several entities a PettingZoo ``ParallelEnv``, or a list of them where there are several copies.
+    several entities a PettingZoo ``ParallelEnv``, or a list of them with several copies.
 
     Raises:
-      ConfigError: the seat's copies cannot be presented so; the message says which key to change.
+      ConfigError: the seat's copies have no such form; the message states which key to change.
     """
     offer = seat.offer
     several = len(offer.entities) > 1
@@ -53,7 +53,7 @@ def put_action(view: Tree, action: Any) -> None:
     """Write one entity's action into its place in a message.
 
     Raises:
-      ValueError: its shape is not that of the action space.
+      ValueError: its shape differs from that of the action space.
     """
     if isinstance(view, Mapping):
         for key, sub in view.items():
@@ -63,7 +63,7 @@ def put_action(view: Tree, action: Any) -> None:
             put_action(sub, item)
     else:
         shape = np.shape(action)
-        # A scalar for a space of one number (Box(1,)), or the reverse, means the same thing.
+        # A scalar and an array with one element (Box(1,)) mean the same.
         if shape != view.shape and np.size(action) != view.size:
             raise ValueError(f"expected an action of shape {view.shape}, found {shape}: {action!r}")
         view[...] = action if shape == view.shape else np.reshape(action, view.shape)
@@ -81,8 +81,8 @@ def _place(tree: Tree, copy: int, place: int) -> Tree:
 class EnvProxy(gymnasium.Env):
     """One entity in one copy, as a ``gymnasium.Env``.
 
-    In a turn-based game ``step`` returns when it is this entity's turn again. If another seat resets in the middle of
-    the episode, ``step`` returns ``truncated`` with ``info["reset_by"]``, the seat's index.
+    In a turn-based game ``step`` returns when this entity acts again. If another seat resets in the middle of the
+    episode, ``step`` returns ``truncated`` with ``info["reset_by"]``, the seat's index.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own interface)
@@ -96,8 +96,8 @@ class EnvProxy(gymnasium.Env):
         self._plain_action = self._action if isinstance(self._action, np.ndarray) and not self._action.ndim else None
         record = seat.records[0]
         self._header = record.header
-        told = (record.rewards, record.terminated, record.truncated, record.acting, record.over)
-        self._reward, self._terminated, self._truncated, self._acting, self._over = map(steady_view, told)
+        fields = (record.rewards, record.terminated, record.truncated, record.acting, record.over)
+        self._reward, self._terminated, self._truncated, self._acting, self._over = map(steady_view, fields)
         self._seen = _place(record.observations[0], 0, 0)
         self._plain_seen = self._seen if isinstance(self._seen, np.ndarray) and self._seen.ndim else None
         masks = record.action_masks[0]
@@ -109,7 +109,7 @@ class EnvProxy(gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; one that is running is truncated for every seat of the match."""
         super().reset(seed=seed)
-        # This entity is out, but the others play on: wait for the end of the episode instead of cutting it.
+        # This entity is done, but the others continue: wait for the end of the episode instead of truncating it.
         while not (self._fresh or self._running or self._over[0]):
             self._idle()
         side = None if seed is None and options is None else ResetRequest([seed], options, None)
@@ -119,7 +119,7 @@ class EnvProxy(gymnasium.Env):
         return self._observation(), self._info()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Step once; see the class about turns."""
+        """Step once; the class describes turn-based games."""
         if not self._running:
             raise gymnasium.error.ResetNeeded("the episode is over: call reset() before step()")
         if self._plain_action is not None:
@@ -136,12 +136,12 @@ class EnvProxy(gymnasium.Env):
         return self._observation(), self._reward[0], terminated, truncated, self._info()
 
     def action_masks(self) -> np.ndarray | None:
-        """Return the flags of the actions that are allowed now (a copy), or None where everything is."""
+        """Return the flags of the actions that are allowed now (a copy), or None without a mask."""
         assert not self._fresh, "call reset() first"
         return None if self._mask is None else self._mask.copy()
 
     def _receive(self) -> None:
-        """Have the next record in hand in which this entity acts or is done."""
+        """Receive messages until this entity acts or is done."""
         record = self.seat.receive(0)
         self._side = self.seat.side(0, record) if self._header[1] else None
         while not (self._acting[0] or self._over[0] or self._terminated[0] or self._truncated[0]):
@@ -275,7 +275,7 @@ def _items(values: Any, part: slice) -> Any:
 class ParallelEnvProxy(ParallelEnv):
     """Several entities in one copy, as a PettingZoo ``ParallelEnv``.
 
-    In a turn-based game ``info[agent]["acting"]`` says whose action counts next.
+    In a turn-based game ``info[agent]["acting"]`` holds whether the agent's next action counts.
     """
 
     metadata: dict[str, Any] = {"render_modes": [], "name": "arena_seat"}  # noqa: RUF012 (PettingZoo's own interface)
@@ -286,7 +286,7 @@ class ParallelEnvProxy(ParallelEnv):
         entities = seat.offer.entities
         self.possible_agents = [entity.name for entity in entities]
         self.agents: list[str] = []
-        # Copies: spaces draw random samples, and each agent of each proxy draws from a stream of its own.
+        # Copies: spaces sample at random, and each agent of each proxy has a stream of its own.
         self.observation_spaces = {entity.name: deepcopy(entity.observation) for entity in entities}
         self.action_spaces = {entity.name: deepcopy(entity.action) for entity in entities}
         self._positions = {entity.name: position for position, entity in enumerate(entities)}
@@ -335,8 +335,8 @@ class ParallelEnvProxy(ParallelEnv):
         self.agents = [agent for agent in self.agents if not (terminations[agent] or truncations[agent])]
         return observations, rewards, terminations, truncations, infos
 
-    def _of_agents(self, what: Any) -> dict[str, Any]:
-        return {agent: what(agent) for agent in self.agents}
+    def _of_agents(self, value_of: Any) -> dict[str, Any]:
+        return {agent: value_of(agent) for agent in self.agents}
 
     def _exchange(self) -> None:
         self.seat.send(self._batch)
@@ -348,7 +348,7 @@ class ParallelEnvProxy(ParallelEnv):
         self._side = self.seat.side(self._batch, record)
 
     def _wait_for_turn(self) -> None:
-        """Play on while none of the seat's entities has anything to do or to learn."""
+        """Step while none of the seat's entities acts or has an outcome to report."""
         record = self._record
         assert record is not None
         while not (record.acting.any() or record.over[0] or record.terminated.any() or record.truncated.any()):
@@ -372,7 +372,7 @@ class ParallelEnvProxy(ParallelEnv):
         return info
 
     def render(self) -> None:
-        """Draw nothing: the environment is elsewhere; ``arena eval --video`` films trained players."""
+        """Return None: the environment runs elsewhere; ``arena eval --video`` films trained players."""
 
     def close(self) -> None:
         """Do nothing: the seat belongs to the worker, which closes it when the match is over."""

@@ -1,4 +1,4 @@
-"""Drives a user's trainer that learns from replays of games outside."""
+"""Worker of a user's trainer that learns from replays of external games."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -17,18 +17,18 @@ from arena.worker.seat import take_seat
 
 BATCH_SIZE = 64
 PAUSE = 0.002
-"""Seconds between two looks for replays."""
+"""Seconds between two polls for replays."""
 
 
 class ReplayBatches:
-    """What actors have pushed, batch by batch, each replay once and in its order; see ``RemoteTrainer``.
+    """Batches of the replays that actors have pushed, each replay once and in order; see ``RemoteTrainer``.
 
     Attributes:
-      taken: replays that the trainer has got.
+      taken: number of replays that the trainer has received.
     """
 
     def __init__(self, batch_size: int, wait: Callable[[], dict[str, np.ndarray]]) -> None:
-        """Prepare to yield; ``wait`` returns the next replays that come, arrays ``[N, ...]`` by name."""
+        """Create the iterator; ``wait`` returns the next replays that arrive, arrays ``[N, ...]`` by name."""
         self.batch_size, self._wait = batch_size, wait
         self._parts: list[dict[str, np.ndarray]] = []
         self._rows = self.taken = 0
@@ -48,7 +48,7 @@ class ReplayBatches:
 
 
 class RemoteTrainerWorker(Member):
-    """Sits on a seat whose agents ask a model and push replays, and learns from these."""
+    """Serves a seat with agents that query a model and push replays, and learns from these."""
 
     act_learn = False
 
@@ -91,16 +91,16 @@ class RemoteTrainerWorker(Member):
             self.logged.append(LoggedScalar(name, self.updates, value, steps, self.updates, now))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the model's state, and the trainer's own where it has one."""
+        """Return the model's state, and the trainer's own if it has one."""
         own = self.trainer.state_dict() if hasattr(self.trainer, "state_dict") else {}
         return {**self.model.state_dict(), **{f"{TRAINER}{name}": value for name, value in own.items()}}
 
     def weights(self) -> dict[str, Any]:
-        """Return the model's state: what actors ask."""
+        """Return the model's state, by which actors act."""
         return self.model.state_dict()
 
     def steps_of_player(self) -> int:
-        """Return the replays that the player has learned from, taking the others to be as far as this worker."""
+        """Return the replays the player has learned from, assuming that its other workers are as far as this one."""
         return self._steps_before + self._steps_before_this + self.buffer.taken * self.channel.size
 
     def _publish(self) -> None:
@@ -109,36 +109,36 @@ class RemoteTrainerWorker(Member):
         self.context.mailbox.post(self._gateway, message)
 
     def _wait(self) -> dict[str, np.ndarray]:
-        """Return the next replays; raise MatchOver where none come any more."""
+        """Return the next replays; raise MatchOver if no more arrive."""
         while True:
             self._answer()
             mail = self.context.mailbox.poll(Replays)
             if mail is not None:
                 return mail[1].arrays
-            self._look()
+            self._poll()
             self.channel.serve()
             time.sleep(PAUSE)
 
     def _answer(self) -> None:
-        """Answer the records of the seat, in which nobody acts: they say when the match is over."""
+        """Reply to the messages of the seat, in which no entity acts: they announce the end of the match."""
         if not self.seat.is_pending(0):
             self.seat.send(0)
         elif self.seat.arrived(0):
             self.seat.receive(0)
             self.seat.send(0)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if self.reporting.due():
             self._report()
         if self.housekeeping.due():
             self.serve_write_orders()
 
     def _report(self) -> None:
-        self.steps = self.buffer.taken  # since this attempt has begun, as for policies with a loop of their own
+        self.steps = self.buffer.taken  # since the beginning of this attempt, as for custom-loop policies
         self.report(pooled=False)
 
     def serve(self) -> None:
-        """Learn until the budget is spent, then keep the seat until the match is over."""
+        """Learn until the budget is spent, then serve the seat until the match is over."""
         remaining = self.budget - self._steps_before_this
         share = max(0, -(-remaining // self.channel.size))
         try:
@@ -148,10 +148,10 @@ class RemoteTrainerWorker(Member):
                     self._log({name: float(value) for name, value in metrics.items()})
                     self._answer()
                     self._publish()
-                    self._look()
+                    self._poll()
                     if self.buffer.taken >= share:
                         break
-            self._report()  # so that the root knows with how many steps it has finished
+            self._report()  # reports the steps with which it has finished
             self.finish()
             while True:
                 self._wait()
@@ -163,4 +163,4 @@ class RemoteTrainerWorker(Member):
 
 
 TRAINER = "trainer."
-"""In front of the names of a trainer's own state in a checkpoint."""
+"""Prefix of the names of a trainer's own state in a checkpoint."""

@@ -1,4 +1,4 @@
-"""The worker whose policy learns elsewhere: it acts with the weights that its learner publishes, and sends rollouts."""
+"""Sampler: a worker that acts with the weights that its learner publishes, and sends rollouts."""
 
 import time
 from typing import Any
@@ -8,45 +8,45 @@ from arena.common.seeding import derive_seed
 from arena.common.waiting import Pacer
 from arena.comms import SamplerChannel
 from arena.group.context import Context
-from arena.group.learning import build, refuse_burn_in, restore
+from arena.group.learning import build, check_burn_in, restore
 from arena.group.member import PlayerProcess
 from arena.group.not_finite import explaining
 from arena.group.published import PublishedWeights, check_size
 from arena.protocol.experience import SamplerOffer
 from arena.protocol.messages import JobOfWorker
-from arena.worker.act_learn import complete, refuse_different_spaces, refuse_same_step
+from arena.worker.act_learn import check_equal_spaces, check_next_step, complete
 from arena.worker.collector import Collector
 from arena.worker.league import opponents_of
 from arena.worker.seat import take_seat
 
 STIR_EVERY = 0.001
-"""Seconds between two moments that MPI gets for messages that are under way: it moves large ones only when asked."""
+"""Seconds between two calls that let MPI progress pending messages: large ones move only during calls."""
 
 
 PAUSE_WITHOUT_MATCH = 0.02
-"""Seconds between two empty rollouts of a worker whose match is given up."""
+"""Seconds between two empty rollouts of a worker with a match that is given up."""
 
 
 class Sampler(PlayerProcess):
-    """Sits on one seat for one round, and only acts.
+    """Serves one seat for one round, and only acts.
 
     Attributes:
-      seat: its seat.
-      sent: rollouts that it has sent.
+      seat: seat of the worker.
+      sent: number of rollouts sent.
     """
 
     def __init__(self, context: Context, environment_rank: int) -> None:
-        """Take the seat, and meet the learner."""
-        from arena.experience.rollout import Rollout  # which brings Numba along
+        """Take the seat, and connect to the learner."""
+        from arena.experience.rollout import Rollout  # imports Numba
 
         super().__init__(context)
         plan, me = context.plan, context.me
         assert me.match is not None and me.seat is not None
         number = plan.places[self.player].index((me.match, me.seat))
         self.seat = seat = take_seat(context, environment_rank, needs_infos=False)
-        refuse_same_step(seat, self.settings.use)
-        refuse_different_spaces(seat, self.settings.use)
-        refuse_burn_in(self, "with learners, which have not the memory of those who act")
+        check_next_step(seat, self.settings.use)
+        check_equal_spaces(seat, self.settings.use)
+        check_burn_in(self, "with learners, which do not hold the recurrent states of acting ranks")
         spaces, lanes = seat.blocks[0].spaces, seat.offer.copies * len(seat.offer.entities)
         self.policy: Any = build(self, spaces, lanes=lanes, seed=derive_seed(self.seed, "block", 0), device="cpu")
         self.set_up_torch()
@@ -89,7 +89,7 @@ class Sampler(PlayerProcess):
             self.context.world.make_progress()
 
     def serve(self) -> None:
-        """Act until the learner says that learning is over, then until the match is."""
+        """Act until the learner announces the end of learning, then until the match is over."""
         try:
             with explaining(self, lambda: self.policy, self._rollouts[0]):
                 self._sample()
@@ -99,7 +99,7 @@ class Sampler(PlayerProcess):
         except MatchOver:
             pass
         self.seat.drain()
-        while not self._over:  # the learner has published the last version: all are taken
+        while not self._over:  # the learner has published the last version: receive all of them
             self._load(self._loaded + 1)
         self._channel.check_out(self.sent)
         self._channel.close()
@@ -122,14 +122,14 @@ class Sampler(PlayerProcess):
                 rollout.begin(self._rollouts[(self.sent - 1) % len(self._rollouts)])
             taken = self._collect(rollout)
             complete(self.policy, rollout)
-            words = self.sent, self._loaded, taken, waited, clock() - began  # as arena.experience.rollout names them
+            words = self.sent, self._loaded, taken, waited, clock() - began  # named in arena.experience.rollout
             for number, word in enumerate(words):
                 rollout.header[number] = word
             self._channel.post(self.sent)
             self.sent += 1
 
     def _collect(self, rollout: Any) -> int:
-        """Fill a rollout; once the match is given up, with nothing, since the learner takes as many of each worker."""
+        """Fill a rollout; with nothing once the match is given up, since the learner takes one of each worker."""
         if not self._is_given_up:
             try:
                 return self.collector.collect(rollout)
@@ -140,7 +140,7 @@ class Sampler(PlayerProcess):
         return 0
 
     def _configure(self) -> None:
-        """In a league, do what the newest job says of acting, and tell the learner what it says of data."""
+        """In a league, apply the newest job's settings of acting, and forward its settings of data to the learner."""
         job = None if self._opponents is None else self._opponents.job
         if job is None or job.id == self._job:
             return
@@ -150,9 +150,9 @@ class Sampler(PlayerProcess):
             self.policy.configure(job.forward, job.data)
 
     def _load(self, needed: int) -> None:
-        """Act with a version of the weights from here on: with the newest, once there is the one that is needed.
+        """Load a version of the weights: the newest, once the required one is published.
 
-        A deterministic run acts with that very one, since which is the newest is a matter of time.
+        A deterministic run loads the required one, since the newest depends on time.
         """
         newest = self._channel.wait_for_version(needed)
         version = needed if self.context.config.deterministic else newest

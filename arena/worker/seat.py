@@ -1,4 +1,4 @@
-"""A worker's seat: what its environment process offered it, and one exchange after the other with it."""
+"""The worker's side of a seat: the offer of its environment process, and the exchanges with it."""
 
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -13,21 +13,21 @@ from arena.protocol.wire import DONE, GIVEN_UP, MATCH_OVER, STEP, Block, Observa
 from arena.system.shared_memory import find_memory
 
 CALLS_AFTER_END = 100
-"""Times that a policy may step on after its match is over."""
+"""Number of steps that a policy may attempt after its match is over."""
 
 
 class Seat:
-    """The worker's side of the match that it sits in.
+    """The worker's side of its match.
 
     Attributes:
-      offer: what the seat is.
+      offer: description of the seat.
       blocks: its entities, grouped by equal spaces.
       slices: the copies of each batch.
-      steps: transition steps that this seat's entities have taken (counted by the loop that drives the seat).
-      messages, records: of each batch.
-      in_hand: whether each batch's record has arrived and was not answered yet.
+      steps: transition steps of this seat's entities (counted by the loop that drives the seat).
+      messages, records: action and observation message of each batch.
+      in_hand: whether each batch's observation message has arrived and was not answered yet.
       housekeeping: called in each exchange of the first batch.
-      done: whether to say with each message that this seat needs no more steps; the match is over once all say so.
+      done: whether each message announces that this seat needs no more steps; the match is over once all seats do.
     """
 
     def __init__(
@@ -75,21 +75,21 @@ class Seat:
         self._calls_after_end = -1  # -1 until the match is over
 
     def send(self, batch: int, command: int = 0, side: Any = None) -> None:
-        """Send a batch's actions (they lie in ``messages[batch].actions``), or a reset.
+        """Send a batch's actions (which lie in ``messages[batch].actions``), or a reset.
 
         Raises:
-          MatchOver: the match had ended before.
-          PolicyGoesOnError: the same, and often so.
+          MatchOver: the match has ended before.
+          PolicyGoesOnError: the same, after many attempts.
         """
         if self._calls_after_end >= 0:
-            self._refuse_to_go_on()
+            self._raise_match_over()
         self._channel.send(batch, command or (DONE if self.done else STEP), side)
         self._awaiting[batch] = True  # from here on the environment process works, too
         self.in_hand[batch] = False
         if batch == 0:
             self.housekeeping()
 
-    def _refuse_to_go_on(self) -> NoReturn:
+    def _raise_match_over(self) -> NoReturn:
         self._calls_after_end += 1
         if self._calls_after_end > CALLS_AFTER_END:
             raise PolicyGoesOnError(
@@ -99,7 +99,7 @@ class Seat:
         raise MatchOver
 
     def receive(self, batch: int) -> ObservationMessage:
-        """Return the answer to ``send``, valid until the batch's next ``send``.
+        """Return the reply to ``send``, valid until the batch's next ``send``.
 
         Raises:
           MatchOver: the match has ended; the seat is drained and must not be used again.
@@ -115,23 +115,23 @@ class Seat:
         return record
 
     def arrived(self, batch: int) -> bool:
-        """Whether the answer to ``send`` is here."""
+        """Return whether the reply to ``send`` has arrived."""
         return self._channel.arrived(batch)
 
     def wait(self, batch: int, unless: Callable[[], bool]) -> bool:
-        """Wait for the answer to ``send``, unless something else comes first; return whether the answer is here."""
+        """Wait for the reply to ``send`` until ``unless`` is true; return whether the reply has arrived."""
         return self._channel.wait(batch, unless)
 
     def is_pending(self, batch: int) -> bool:
-        """Whether the batch's next record is under way."""
+        """Return whether the batch's next message is pending."""
         return self._awaiting[batch]
 
     def side(self, batch: int, record: ObservationMessage) -> StepInfos | None:
-        """Return what came beside a record, or None."""
+        """Return the side message of an observation message, or None."""
         return self._channel.receive_side(batch) if record.header[1] else None
 
     def drain(self) -> None:
-        """Play on without a decision until every batch has been told that the match is over."""
+        """Step without decisions until every batch has received the end of the match."""
         while not all(self._over):
             for batch, over in enumerate(self._over):
                 if over:
@@ -145,7 +145,7 @@ class Seat:
                 self._over[batch] = bool(record.header[0] & MATCH_OVER)
 
     def close(self) -> None:
-        """Give the requests back, once the match is over."""
+        """Free the requests, once the match is over."""
         self._channel.close()
 
 

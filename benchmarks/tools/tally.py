@@ -79,7 +79,7 @@ class PlayerResults:
     ) -> None:
         """See ``Policy``."""
         if spaces.action != ACTION:
-            raise ConfigError("Tally: expected the spaces of a counting game")
+            raise ConfigError("PlayerResults: expected the spaces of a counting game")
         self.horizon, self._path = settings.horizon, Path(settings.path)
         self.extras: dict[str, Any] = {}
         self._updates = 0

@@ -11,14 +11,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from arena.common.seeding import derive_seed
+from arena.common.seeding import derive_seed, generator_state, new_generator, set_generator_state
 from arena.common.trees import map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.experience.feed import ReplayFeed
 from arena.experience.rollout import Rollout
 from arena.policies.compiled.adam import FlatAdam, flattened, l2_norm
 from arena.policies.compiled.kernels import polyak_update
-from arena.policies.generator import generator_state, new_generator, set_generator_state
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import copy_tensors

@@ -28,7 +28,7 @@ def collected(entity, horizon, lanes, rollouts, rows=1024):
                 now += 1
             if slot < horizon:
                 rollout.decide(slot, slice(0, lanes), Decision(np.zeros(lanes, np.int64), {}))
-        keeper.keep()
+        keeper.keep_latest()
         rollout.begin()
     return keeper
 

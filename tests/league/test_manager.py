@@ -12,7 +12,7 @@ from scipy.stats import kendalltau
 from arena.common.errors import ConfigError
 from arena.league.alphastar import MainExploiter
 from arena.league.kinds import create_league
-from arena.league.manager import BaseLeagueManager, Pass
+from arena.league.manager import AdvanceResult, BaseLeagueManager
 
 PHASE = 100
 
@@ -132,7 +132,7 @@ def test_every_kind_starts_without_settings(use, players, history):
 def test_jobs_in_flight_fill_the_room_and_no_more(room):
     world = World(max_active_player_job=room)
     assert len(world.league.advance().launched) == 4 * room
-    assert world.league.advance() == Pass()
+    assert world.league.advance() == AdvanceResult()
     assert world.finish(world.jobs[1], "wins")
     (job,) = world.league.advance().launched
     assert job["launch_player"] == world.jobs[1]["launch_player"]
@@ -159,7 +159,7 @@ def test_a_launch_that_raises_gives_its_slot_back_and_the_others_go_on(caplog):
 def test_a_job_may_be_finished_from_within_its_launch():
     def at_once(world, job):
         assert world.finish(job, "wins")
-        assert world.league.advance() == Pass()
+        assert world.league.advance() == AdvanceResult()
 
     world = World(at_once, max_active_player_job=2)
     assert len(world.league.advance().launched) == 8
@@ -190,7 +190,7 @@ def test_run_goes_on_until_closed_from_within():
     world = World(at_once)
     world.league.run()
     assert len(world.jobs) == 10
-    assert world.league.advance() == Pass()
+    assert world.league.advance() == AdvanceResult()
 
 
 def test_run_stops_where_nothing_is_left_to_do_and_jobs_finish_after_close():

@@ -77,7 +77,7 @@ class Run:
 def counting(path: Path, steps: int) -> dict:
     spaces = {"observation": space_to_json(OBSERVATION), "action": space_to_json(ACTION)}
     settings = {"port": 0, "idle_timeout": 1, "drain": 1, "spaces": {"player": spaces}}
-    policy = {"use": f"{tally.__file__}:Tally", "settings": {"path": str(path), "horizon": HORIZON}}
+    policy = {"use": f"{tally.__file__}:PlayerResults", "settings": {"path": str(path), "horizon": HORIZON}}
     return {
         "steps": steps,
         "env": {"use": "gateway", "num_envs": PLACES, "settings": settings},

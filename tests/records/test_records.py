@@ -498,7 +498,7 @@ def test_thousands_of_episodes_a_second_are_written_together(run):
 
 def test_notes_and_warnings_are_in_the_readable_log(run):
     records = records_of(run)
-    records.note("INFO", "checkpoint 1 is complete")
+    records.log_line("INFO", "checkpoint 1 is complete")
     logging.getLogger("arena.records.database").warning("the disk is full")
     records.close(0)
     logging.getLogger("arena.records.writer").info("of the next run")

@@ -194,7 +194,7 @@ def test_what_is_logged_stands_above_the_view(records):
     stream = io.StringIO()
     view = ProgressView(records, stream=stream, terminal=Terminal(True, 120, 40))
     view.update(force=True)
-    records.note("WARNING", "checkpoint 3 is left out: disk full")
+    records.log_line("WARNING", "checkpoint 3 is left out: disk full")
     view.close()
     lines = lines_of(stream.getvalue())
     assert "warning: checkpoint 3 is left out: disk full" in lines
@@ -207,7 +207,7 @@ def test_without_a_terminal_there_are_plain_lines(records):
     view = ProgressView(records, stream=stream, terminal=Terminal(False))
     view.update()
     assert stream.getvalue() == "", "the first lines come after ten seconds"
-    records.note("INFO", "checkpoint 1 is complete")
+    records.log_line("INFO", "checkpoint 1 is complete")
     view.close()
     written = stream.getvalue().splitlines()
     assert written[0] == "checkpoint 1 is complete"
