@@ -96,9 +96,9 @@ class FaultTolerance:
             return len(survivors) == self._world.size - 1
 
         self._waiter.until(have_told, lambda: "what the survivors have")
-        recovery = self._world.bcast(root.order_recovery(survivors), self._waiter)
+        recovery = self._world.bcast(root.progress.order_recovery(survivors), self._waiter)
         self._world.barrier(self._waiter, "what the survivors write")
-        root.complete_recovery(recovery)
+        root.progress.complete_recovery(recovery, root.plan.learners if root.plan is not None else ())
 
     def recover_as_member(self, worker: Any, log: logging.Logger) -> None:
         """As any other rank, tell what it has, and write what the root asks for; ``worker`` may be None."""

@@ -276,13 +276,13 @@ class Rank:
             view = ProgressView(records, self.config)
             root = Root(self.world, self.mailbox, self.config, self.run, records, view, self.stack_collector)
             root.listen_to_signals()
-            root.stopping = root.stopping or bool(early)
+            root.progress.stopping = root.progress.stopping or bool(early)
             root.stopped_code = stopped_code
             nodes = len(set(self.world.nodes))
             where = f"{self.world.size} ranks on {nodes} node(s)"
             records.log_line("INFO", f"{self.run} begins: {where}, attempt {records.attempt}")
             if resume:
-                root.resume()
+                root.progress.resume()
             self._run_rounds(root)
             view.close()
             root.describe_ranks()
@@ -295,7 +295,7 @@ class Rank:
             ignore_signals()  # all is written; Python, as it ends, would die of what it has handled until then
             for text in errors:
                 print(f"error: {text}", file=sys.stderr, flush=True)
-            return 1 if errors else (0 if root.finished else stopped_code)
+            return 1 if errors else (0 if root.progress.finished else stopped_code)
         except LeaseLostError as error:  # the records are another run's now
             print(f"error: {error}", file=sys.stderr, flush=True)
             self.world.abort(1)
@@ -322,16 +322,16 @@ class Rank:
 
     def _lead_round(self, root: Any, reading: Waiter) -> bool:
         """Play a round, or a stretch of it; False where there was none left."""
-        start: RoundStart = self.world.bcast(root.next_round(), reading)
+        start: RoundStart = self.world.bcast(root.progress.next_round(), reading)
         if start.number < 0:
             return False
         planned = self.fault_tolerance.planned(self.rounds[start.number])
         self.world.split_group(None, reading)
         root.supervise(planned)
-        order = root.order_last_checkpoint()
+        order = root.progress.order_last_checkpoint()
         self.world.bcast(order, reading)
         self.world.barrier(reading, "all ranks at the end of the round")
-        root.end_round(order)
+        root.progress.end_round(order)
         return True
 
     def _conclude(self, records: Any) -> None:

@@ -64,21 +64,19 @@ class Roles:
         if row.outside:
             self._serve_gateway(context, match, workers)
             return
+        from arena.environment.match import MatchSetup, Services
         from arena.environment.process import EnvironmentProcess
 
-        process = EnvironmentProcess(
-            self.world,
-            self.mailbox,
-            context.waiter,
-            match=match,
-            worker_ranks=workers,
-            row=row,
-            seed=context.seed,
-            log=self.log,
+        setup = MatchSetup(
+            match,
+            row,
+            workers,
+            context.seed,
             league=self.config.league is not None,
             deterministic=self.config.deterministic,
             core_ranks=core_ranks,
         )
+        process = EnvironmentProcess(setup, Services(self.world, self.mailbox, context.waiter, self.log))
         context.waiter.on_idle = process.housekeeping
         process.serve()
         context.waiter.on_idle = do_nothing

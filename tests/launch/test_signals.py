@@ -13,7 +13,9 @@ RUN = """
         def __del__(self, kill=os.kill, me=os.getpid(), number=signal.SIGUSR1):
             kill(me, number)
 
-    Root.listen_to_signals(Root.__new__(Root))
+    root = Root.__new__(Root)
+    root.progress = type("Progress", (), {"stopping": False})()
+    root.listen_to_signals()
     ignore_signals()
     late = Late()  # goes when Python takes its modules down, after it has put signals back to their defaults
 """
