@@ -84,7 +84,7 @@ EXTRAS["dev"] = [
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
     "hypothesis>=6.100",
-    "tritonclient[http]>=2.50",  # asks a server as its users would
+    "tritonclient[http]>=2.50",  # a client that users of a server have
     "ruff>=0.11",
     "mypy>=1.15",
     "codespell>=2.4",
@@ -96,7 +96,7 @@ EXTRAS["dev"] = [
 ]
 
 setup(
-    name="arena-mpi",  # "arena" on the package index is somebody else's; the import and the command are called arena
+    name="arena-mpi",  # "arena" on the package index is another project; the import and the command are called arena
     version=version(),
     description="Many reinforcement-learning policies learn at once, with and against each other, over MPI",
     long_description=readme(),
@@ -121,7 +121,7 @@ setup(
         "mpi4py>=4.1",
         "PyYAML>=6.0",
         "pydantic>=2.9",
-        "pydantic-core",  # pydantic says which
+        "pydantic-core",  # pinned by pydantic
         "rich>=13.7",
         "safetensors>=0.4.5",
         "scipy>=1.15",
@@ -130,7 +130,7 @@ setup(
         "pillow>=10",
         "posix_ipc>=1.1",
         "numba>=0.61",
-        "llvmlite",  # Numba says which
+        "llvmlite",  # pinned by Numba
         "greenlet>=3.1",
         "threadpoolctl>=3.5",
         "setproctitle>=1.3",

@@ -1,4 +1,4 @@
-"""What algorithms learn by their defaults: ``python -m benchmarks.defaults ppo,dqn,sac,td3 --seeds 1-3``.
+"""Returns that algorithms reach by their defaults: ``python -m benchmarks.defaults ppo,dqn,sac,td3 --seeds 1-3``.
 
 For each task and number of copies, over the seeds: the mean return of the last 100 training episodes, and that of ten
 episodes with the likeliest actions afterwards, seed by seed; beside it Stable-Baselines3 with its own defaults and one
@@ -77,12 +77,12 @@ TASKS: dict[str, dict[str, Task]] = {
 
 
 class Outcome(NamedTuple):
-    """What one run has learned.
+    """Result of one run.
 
     Attributes:
       last: mean return of the last 100 training episodes.
       greedy: mean return with the likeliest actions.
-      speed: steps per second, the start of the ranks left out.
+      speed: steps per second, without the start of the ranks.
       reached: seconds to the threshold; infinite where it is not reached.
     """
 
@@ -93,7 +93,7 @@ class Outcome(NamedTuple):
 
 
 def config_of(algorithm: str, task: Task, copies: int, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration that leaves everything to the defaults but the task."""
+    """Return a configuration that leaves all but the task at its default."""
     return {
         "steps": task.steps,
         "env": {"use": task.use, "num_envs": copies},
@@ -104,7 +104,7 @@ def config_of(algorithm: str, task: Task, copies: int, settings: dict[str, Any])
 
 
 def seconds_to(threshold: float, episodes: Iterable[tuple[float, float]]) -> float:
-    """Return when the last ``WINDOW`` episodes first had this mean return, of pairs of time and return; or infinity."""
+    """Return the time at which the last ``WINDOW`` episodes first reached a mean return; infinity if never."""
     returns: list[float] = []
     for time, value in episodes:
         returns.append(value)

@@ -1,10 +1,11 @@
-"""Whether a deterministic run that is killed at a random moment and resumed ends as one that was not, bit for bit.
+"""Comparison, bit for bit, of deterministic runs that were killed and resumed with a run that was not.
 
     python -m benchmarks.determinism                  # 20 interruptions of each run
     python -m benchmarks.determinism --times 5 --only cartpole
 
 Every run of a kind is killed once with SIGKILL, all of its processes, at a random moment between its start and its end,
-resumed, and its final weights and records are hashed. All hashes of a kind must be equal to that of a run in one go.
+and resumed; then its final weights and records are hashed. All hashes of a kind must be equal to that of an
+uninterrupted run.
 """
 
 import argparse
@@ -98,7 +99,7 @@ QUESTIONS = (
     "SELECT episode, entity, steps FROM episode_entities ORDER BY episode, entity",
     "SELECT player, steps, updates, name, value FROM metrics ORDER BY player, updates, name",
 )
-"""The records, without times and without the attempts in which they were made."""
+"""Columns of the records, without times and without the attempts in which rows were written."""
 
 
 def manifests(run: Path) -> list[Path]:
@@ -124,7 +125,7 @@ def fingerprint(run: Path) -> str:
 
 
 def start(path: Path, name: str) -> subprocess.Popen:
-    """Start a run, or go on with it, in a session of its own."""
+    """Start or resume a run, in a session of its own."""
     return subprocess.Popen(
         # With -u it is no fork of a parent of a series, whose children are not this process's descendants.
         [sys.executable, "-u", "-m", "arena.launch", str(path), "--set", f"name={name}", "--resume-or-start"],
@@ -148,7 +149,7 @@ def finish(process: subprocess.Popen, timeout: float = 300) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return a process and all that it has started, by what Linux says of them."""
+    """Return a process and all its descendants, according to ``/proc``."""
     parents = {}
     for entry in Path("/proc").iterdir():
         try:

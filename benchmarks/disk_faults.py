@@ -24,7 +24,7 @@ ABORT_AFTER = 5.0
 
 
 class Row(NamedTuple):
-    """What became of one fault; ``seconds`` until it was noticed, None where it was not."""
+    """Outcome of one fault; ``seconds`` until it was noticed, None if it was not."""
 
     fault: str
     seconds: float | None
@@ -36,26 +36,26 @@ class Row(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Whether it went as promised."""
+        """Whether the outcome is as promised."""
         return self.seconds is not None and self.seconds <= self.bound and self.completed and self.left == "nothing"
 
 
 def left_by(run: Observed) -> str:
-    """Return what outlives a run, in words, and end it."""
+    """Return a description of the processes and files that outlive a run, and remove them."""
     told = [f"process {pid} ({role})" for pid, role in run.left_behind().items()] + run.files_left()
     run.end()
     return ", ".join(sorted(told)) or "nothing"
 
 
 def wait_for_checkpoint(run: Observed, number: int = 1) -> None:
-    """Return once a run has so many checkpoints, or after a minute."""
+    """Return when a run has so many checkpoints, or after a minute."""
     until = time.monotonic() + 60
     while len(list((run.directory / "checkpoints").glob("[0-9]*/manifest.json"))) < number and time.monotonic() < until:
         time.sleep(0.05)
 
 
 def until_said(run: Observed, text: str, timeout: float = 30.0) -> float | None:
-    """Return after how many seconds a run has said something."""
+    """Return the seconds until a run has logged a text; None after the timeout."""
     began = time.monotonic()
     while text not in run.tail(200):
         if time.monotonic() - began > timeout or run.process.poll() is not None:
@@ -65,7 +65,7 @@ def until_said(run: Observed, text: str, timeout: float = 30.0) -> float | None:
 
 
 def missing_episodes(run: Observed) -> int:
-    """Return how many of the episodes that count are not on record."""
+    """Return the number of counted episodes that the records lack."""
     newest = Checkpoints(run.directory / "checkpoints").newest()
     counted = newest.manifest["statistics"]["players"]["p"]["episodes"] if newest else 0
     found = run.ask("SELECT count(*) FROM episodes WHERE cause IS NULL OR cause NOT LIKE 'fault%'")
@@ -74,7 +74,7 @@ def missing_episodes(run: Observed) -> int:
 
 @contextlib.contextmanager
 def small_disk(megabytes: int, *, writable: bool = True) -> Iterator[Path]:
-    """Give a disk of so many megabytes, in memory. It takes the rights to mount one."""
+    """Mount a disk of so many megabytes, in memory. Requires the rights to mount."""
     with scratch("disk") as name:
         options = f"size={megabytes}m,{'rw' if writable else 'ro'}"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", name], check=True)
@@ -85,7 +85,7 @@ def small_disk(megabytes: int, *, writable: bool = True) -> Iterator[Path]:
 
 
 def policy_fault(called: str, cls: str) -> Row:
-    """Have a policy fail once, then resume."""
+    """Make a policy fail once, then resume."""
     with scratch("faults") as name:
         place = Path(name)
         ticket = place / "ticket"
@@ -97,7 +97,7 @@ def policy_fault(called: str, cls: str) -> Row:
 
 
 def hang(called: str = "environment process hangs") -> Row:
-    """Have an environment process hang in the environment's code, then resume."""
+    """Make an environment process hang in the environment's code, then resume."""
     with scratch("faults") as name:
         place = Path(name)
         wrapper = {"tickets": str(place / "tickets"), "faults": [["hang", 300]]}
@@ -157,7 +157,7 @@ def read_only() -> Row:
 
 
 def checkpoints_cut() -> Row:
-    """Cut the newest checkpoint at random offsets of random files, each time anew, and resume from the last."""
+    """Cut the newest checkpoint at random offsets of random files, and resume from it; repeat with each offset."""
     with scratch("faults") as name:
         place = Path(name)
         config = cartpole(30_000, manager="serial") | {"checkpoint": {"every": 0.5}}
@@ -223,7 +223,7 @@ def records_torn() -> Row:
 
 
 def cases() -> dict[str, Callable[[], Row]]:
-    """Return what makes each row, by a name to choose it by."""
+    """Return the function of each row, by the row's name on the command line."""
     return {
         "policy-raises": lambda: policy_fault("policy raises", "Raises"),
         "policy-nan": lambda: policy_fault("policy turns NaN", "TurnsNaN"),

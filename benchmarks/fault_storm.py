@@ -1,7 +1,7 @@
 """A thousand environment faults at random copies in ten minutes: ``python -m benchmarks.fault_storm``.
 
-Two matches of eight copies each in processes of their own, all kinds of faults in turn. Before and after it the same
-run without faults, for a fifth of the time each. It must complete, count no episode that a fault touched, and keep 80%
+Two matches of eight copies each in processes of their own, all kinds of faults in turn. Before and after, the same run
+without faults, for a fifth of the time each. The run must complete, count no episode that a fault touched, and keep 80%
 of the throughput.
 """
 
@@ -22,10 +22,10 @@ LEAST = 0.8
 def play(
     place: Path, name: str, seconds: float, manager: str, wrapper: dict[str, Any] | None
 ) -> tuple[Observed, float]:
-    """Run for so long; return the run, which has ended well, and its steps per second.
+    """Run for so long; return the run, which has finished, and its steps per second.
 
     Raises:
-      RuntimeError: it did not.
+      RuntimeError: the run failed.
     """
     limits: dict[str, Any] = {"max_retry": 50}
     if manager == "subprocess":
@@ -52,7 +52,7 @@ def _progress(run: Observed) -> tuple[float, int]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run, print what was found, and return 1 where something is not as promised."""
+    """Run, print the figures, and return 1 if one is not as promised."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fault_storm", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--faults", type=int, default=1000)
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _counted(directory: Path) -> int:
-    """Return the episodes that the statistics of the last checkpoint count."""
+    """Return the number of episodes in the statistics of the last checkpoint."""
     newest = max((directory / "checkpoints").glob("*/manifest.json"), key=lambda path: int(path.parent.name))
     return json.loads(newest.read_text())["statistics"]["players"]["p"]["episodes"]
 

@@ -1,4 +1,4 @@
-"""What becomes of a run in which something fails: ``python -m benchmarks.faults`` injects each fault, prints a table.
+"""Outcomes of injected faults: ``python -m benchmarks.faults`` injects each one and prints a table.
 
 Each row is a run of PPO on CartPole. *Noticed* is the time from the fault to the end of the episode or of the job;
 *bound* is what it may take. Nothing may be left behind, no process and no file in shared memory, and the run, or its
@@ -19,12 +19,12 @@ from benchmarks.disk_faults import Row, left_by
 from benchmarks.tools.observing import Observed, cartpole, scratch
 
 STEPS = 30_000
-"""Transition steps of a run: some seconds, so that there is time for things to go wrong."""
+"""Transition steps of a run: some seconds, in which a fault can be injected."""
 
 STEP_TIMEOUT, MEMORY_LIMIT = 2.0, 400
 
 REPORTING = 1.5
-"""Seconds that a fault may take to be noticed beyond its own bound."""
+"""Seconds, beyond the fault's own bound, in which it must be noticed."""
 
 
 # Environments ---------------------------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ BOUNDS = {"hang": STEP_TIMEOUT + REPORTING, "leak": STEP_TIMEOUT + REPORTING}
 
 
 def environment_fault(kind: str, manager: str) -> Row:
-    """Have a copy fail."""
+    """Make a copy fail."""
     with scratch("faults") as name:
         place = Path(name)
         limits = {"step_timeout": STEP_TIMEOUT, "memory_limit": MEMORY_LIMIT} if manager == "subprocess" else {}
@@ -109,7 +109,7 @@ def _interrupted(called: str, interrupt: Callable[[Observed], None], bound: floa
 
 
 def cases() -> dict[str, Callable[[], Row]]:
-    """Return what makes each row, by a name to choose it by."""
+    """Return the function of each row, by the row's name on the command line."""
     found: dict[str, Callable[[], Row]] = {}
     for manager, kinds in (("serial", IN_PLACE), ("subprocess", APART)):
         for kind in kinds:
@@ -124,7 +124,7 @@ def cases() -> dict[str, Callable[[], Row]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Inject, print the table, and return 1 where a row is not as promised."""
+    """Inject the faults, print the table, and return 1 if a row is not as promised."""
     known = cases()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which faults (all): {', '.join(known)}")

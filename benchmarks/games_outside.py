@@ -1,4 +1,4 @@
-"""Games outside: what is learned over HTTP beside what is learned without, games that vanish, and ticks per second.
+"""External games: learning over HTTP compared with learning without, games that vanish, and ticks per second.
 
 python -m benchmarks.games_outside learning cartpole --seeds 1-3
 python -m benchmarks.games_outside learning pong --seeds 1
@@ -59,7 +59,7 @@ PONG = {
     "target_kl": 0.03,
 }
 PONG_SETTINGS = {"obs_type": "ram", "frameskip": 4, "repeat_action_probability": 0.0}
-SIDES = 64  # games at once where speed is measured
+SIDES = 64  # games at once for the measurement of speed
 FIGURES = Path(__file__).parent / "figures"
 
 
@@ -91,7 +91,8 @@ GAMES: dict[str, tuple[Callable[[], gymnasium.Env], int, int, dict[str, Any], di
         },
     ),
 }
-"""Name -> what makes a game, how many at once, steps, settings of PPO, and the environment without a gateway."""
+"""For each name: constructor of a game, games at once, steps, settings of PPO, and environment without a gateway.
+gateway."""
 
 
 class Run:
@@ -102,7 +103,7 @@ class Run:
     """
 
     def __init__(self, place: Path, config: dict[str, Any]) -> None:
-        """Start it."""
+        """Start the run."""
         self.directory = place / config["name"]
         path = place / f"{config['name']}.yaml"
         path.write_text(yaml.safe_dump({"run_root": str(place), **config}), encoding="utf-8")
@@ -116,7 +117,7 @@ class Run:
         )
 
     def url(self) -> str:
-        """Return where games come to, once they may."""
+        """Return the URL of the gateway, once it accepts games."""
         file = self.directory / "gateway.json"
         while not file.is_file():
             if self._process.poll() is not None:
@@ -135,13 +136,13 @@ class Run:
         raise RuntimeError("the gateway was not found")
 
     def stop(self) -> None:
-        """Ask it to end, and wait until it has."""
+        """Request a stop, and wait until the run has ended."""
         self._process.send_signal(signal.SIGTERM)
         self._process.wait()
         self._log.close()
 
     def end(self) -> None:
-        """Wait for its end."""
+        """Wait for the end of the run."""
         if self._process.wait() != 0:
             raise SystemExit(f"the run has failed: {self._log.name}")
         self._log.close()
@@ -167,7 +168,7 @@ def config_of(name: str, policy: dict[str, Any], env: dict[str, Any], steps: int
 
 
 def gateway(places: int, spaces: tuple[Any, Any], **settings: Any) -> dict[str, Any]:
-    """Return the environment of games outside with these spaces."""
+    """Return the configuration of external games with these spaces."""
     described = {"observation": space_to_json(spaces[0]), "action": space_to_json(spaces[1])}
     return {
         "use": "gateway",
@@ -184,7 +185,7 @@ def spaces_of(make: Callable[[], gymnasium.Env]) -> tuple[Any, Any]:
 
 
 def learn(game: str, listed: Sequence[int], place: Path) -> None:
-    """Train with and without a gateway, and draw both."""
+    """Train with and without a gateway, and plot both."""
     make, places, steps, settings, env = GAMES[game]
     figure, axes = new_figure(1, 1, (7.0, 4.0))
     policy = {"use": "ppo", "settings": settings}
@@ -212,7 +213,7 @@ def learn(game: str, listed: Sequence[int], place: Path) -> None:
 
 
 def vanish(ticks: int, place: Path) -> None:
-    """Play games of which one in a hundred vanishes in each tick's place, and hold what was learned against them."""
+    """Play games of which one in a hundred vanishes at each tick, and compare what was learned with what was played."""
     made: list[tally.Counting] = []
 
     def make() -> tally.Counting:
@@ -248,10 +249,10 @@ async def _watch(memory: list[int], process: int) -> None:
 
 
 class Noted(gymnasium.Wrapper):
-    """A game that notes what was seen and done."""
+    """A game that records its observations and actions."""
 
     def __init__(self, env: gymnasium.Env) -> None:
-        """Begin with nothing."""
+        """Begin with empty records."""
         super().__init__(env)
         self.seen: list[np.ndarray] = []
         self.done: list[int] = []
@@ -271,7 +272,7 @@ class Noted(gymnasium.Wrapper):
 
 
 def greedy(place: Path) -> None:
-    """Train over HTTP, serve with the same actor, and hold its actions against those of the policy itself."""
+    """Train over HTTP, serve with the same actor, and compare its actions with those of the policy."""
     settings = {**CARTPOLE, "learning_rate": 3e-4}
     run = Run(place, config_of("greedy", {"use": "ppo", "settings": settings}, gateway(4, spaces_of(pole)), 20_000))
     asyncio.run(Games(run.url(), pole).play(4))
@@ -296,7 +297,7 @@ def greedy(place: Path) -> None:
 
 
 def speed(seconds: int, place: Path) -> None:
-    """Ask for ticks while a run learns, and then of its players while they are served, with the same client."""
+    """Measure ticks per second while a run learns, and then while its players are served, with the same client."""
     policy = {"use": "ppo", "settings": {"hidden": [64, 64]}}
     run = Run(place, config_of("speed", policy, gateway(SIDES, spaces_of(pole)), 10**9))
     training = _ticks(run.url(), seconds, run.gateway())
@@ -321,7 +322,7 @@ def _ticks(url: str, seconds: int, process: int) -> dict[str, float]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure what is asked for."""
+    """Run the requested measurement."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.games_outside", description=__doc__.partition("\n")[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
     learning = kinds.add_parser("learning", help="curves with and without a gateway")

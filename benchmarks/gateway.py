@@ -1,7 +1,8 @@
-"""How many ticks a server answers, beside a bare uvicorn that only echoes, and beside Ray Serve.
+"""Ticks per second of a server, compared with a bare uvicorn that only echoes, and with Ray Serve.
 
-``python -m benchmarks.gateway``. A network of 64x64, 64 games over 64 connections, observations in JSON; ``wrk`` asks (
-a package of Debian), on the same cores. Ray Serve is measured where an interpreter of ``--peer-python`` has it.
+``python -m benchmarks.gateway``. A network of 64x64, 64 games over 64 connections, observations in JSON; the load comes
+from ``wrk`` (a package of Debian), on the same cores. Ray Serve is measured if an interpreter of ``--peer-python`` has
+it.
 """
 
 import asyncio
@@ -96,7 +97,7 @@ def _cpu_seconds(process: int) -> float:
 
 
 async def start(url: str, games: int) -> list[Connection]:
-    """Start games, each over a connection of its own, and have each tick once; return the connections, open."""
+    """Start games, each over a connection of its own, and send one tick for each; return the open connections."""
     connections = [Connection(Address.of(url)) for _ in range(games)]
     for number, connection in enumerate(connections):
         for kind, body in (("start", b""), ("tick", OBSERVATION.encode())):
@@ -107,7 +108,7 @@ async def start(url: str, games: int) -> list[Connection]:
 
 
 def arena(run: Path, seconds: int, games: int, *words: str) -> Contestant:
-    """Return a turn of ours."""
+    """Return a turn of the arena."""
 
     def turn() -> Mapping[str, Any]:
         with Served(run, "--sessions", str(max(games, 256)), *words) as server:
@@ -152,7 +153,7 @@ def _running(python: str, kind: str) -> Iterator[tuple[int | None, str]]:
 
 
 def _answers(port: int, process: subprocess.Popen) -> bool:
-    """Return once a server answers with 200, or False where it ends instead."""
+    """Return True once a server answers with 200, or False if it ends instead."""
     until = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < until:
         connection = Connection(Address("127.0.0.1", port, None))

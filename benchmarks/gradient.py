@@ -1,4 +1,4 @@
-"""What averaging a gradient over a group takes, beside one bare Allreduce of the same bytes and beside torch.
+"""Time of averaging a gradient over a group, compared with one bare Allreduce of the same bytes and with torch.
 
 ``python -m benchmarks.gradient``, ``--parameters 70000 --workers 2`` for a part of it.
 """
@@ -15,7 +15,7 @@ WORKERS = (2, 4, 8)
 
 
 def averaging(parameters: int, workers: int, args: Any) -> Table:
-    """Compare one size and number of workers."""
+    """Compare one number of parameters and of workers."""
     repeats = max(10, min(500, 50_000_000 // parameters // workers))
     if args.quick:
         repeats = min(repeats, 50)

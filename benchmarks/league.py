@@ -1,4 +1,4 @@
-"""Leagues without MPI: whether ratings find the order of players, and what a job and a game cost in large ones.
+"""Leagues without MPI: whether ratings order players by strength, and the cost of a job and of a game in large leagues.
 
 ``python -m benchmarks.league``. First three categories of one main player, one main exploiter and two league exploiters
 over 100,000 games between players of known strength: Kendall's tau between strength and rating. Then the same league
@@ -23,16 +23,16 @@ TYPES = {"main_player": 1, "main_exploiter": 1, "league_exploiter": 2}
 
 
 class Simulated:
-    """A league whose players grow with their steps from a strength of their own, and lose it when they are reset.
+    """A league whose players' strength grows with their steps from an initial value, to which a reset returns it.
 
     Attributes:
       league: its manager.
       jobs, games: how many were handed out and counted.
-      handing, counting: seconds that took.
+      handing, counting: seconds that these took.
     """
 
     def __init__(self, phase: int, seed: int) -> None:
-        """Found it; a snapshot is taken after ``phase`` jobs of a player, or twice as many."""
+        """Create the league; a snapshot is taken after ``phase`` jobs of a player, or twice as many."""
         config = {
             "use": "alphastar",
             "seed": seed,
@@ -56,7 +56,7 @@ class Simulated:
         self._strength[player] = self._start[player]
 
     def play(self, games: int, per_job: int, growth: float) -> None:
-        """Play so many games more, some in each job, after which its player's strength has grown."""
+        """Play so many games more, some in each job; each job increases its player's strength."""
         until = self.games + games
         while self.games < until:
             began = time.perf_counter()
@@ -84,7 +84,7 @@ class Simulated:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run, print, and return 1 where a bar is missed."""
+    """Run, print, and return 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.league", description=__doc__.partition("\n")[0])
     parser.add_argument("--games", type=int, default=100_000, help="of the league that is rated")
     parser.add_argument("--many-games", type=int, default=1_000_000, help="of the large league")

@@ -1,4 +1,4 @@
-"""Learners apart: what sampling, an experience and weights cost, how old weights get, and what ``max_lag`` changes.
+"""Separate learners: cost of sampling, of an experience and of weights, age of the weights, and effect of ``max_lag``.
 
 python -m benchmarks.learners sampling      two workers and a learner that only receives, beside bare acting
 python -m benchmarks.learners experience    what a rollout costs on its way, beside a copy of its bytes
@@ -36,7 +36,7 @@ COPIES, CORES = 8, 2
 
 
 def run(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float], float]:
-    """Play a configuration to its end; return the player's summary, its last metrics and steps per second.
+    """Run a configuration to its end; return the player's summary, its last metrics and steps per second.
 
     The first half of the time does not count: processes start then, and every update is reported.
     """
@@ -55,7 +55,7 @@ def run(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float], float
 
 
 def apart(use: str, steps: int, workers: int, game: str = CARTPOLE, **policy: Any) -> dict[str, Any]:
-    """Return workers that step their own games."""
+    """Return a configuration of workers that step their own environments."""
     return {
         "steps": steps,
         "threads_per_rank": 1,
@@ -82,7 +82,7 @@ def bare(game: str, steps: int) -> float:
 
 
 def sampling() -> None:
-    """Print how much of the cores two workers use for acting: in a cheap game and in a dear one, with long episodes."""
+    """Print the share of the cores that two workers use for acting: in a cheap and in an expensive environment."""
     for game, steps in (("MountainCar-v0", 3_000_000), ("Acrobot-v1", 500_000)):
         alone = max(bare(game, 100_000) for _ in range(3))
         use, settings = f"{RECEIVING}:OnlyReceives", {"horizon": 128}
@@ -106,7 +106,7 @@ def median(what: Callable[[], None]) -> float:
 
 
 def travel(links: Sequence[RingBuffer], sent: Sequence[Rollout], joined: Rollout) -> None:
-    """Send the rollouts of some workers, and put them side by side."""
+    """Send the rollouts of some workers, and join them side by side."""
     lane = 0
     for link, rollout in zip(links, sent, strict=True):
         link.post(0)
@@ -122,7 +122,7 @@ def copy(sent: Sequence[Rollout], places: Sequence[np.ndarray]) -> None:
 
 
 def experience() -> None:
-    """Print what a rollout costs between two processes of a machine, less the collecting."""
+    """Print the cost of a rollout between two processes of a machine, without the collecting."""
     extras = {"value": ((), np.float32), "log_prob": ((), np.float32)}
     vectors, images = spaces.Box(0, 1, (4,)), spaces.Box(0, 255, (84, 84, 4), np.uint8)
     for name, space, slots in (("vectors of 4", vectors, 16), ("images of 84x84x4", images, 64)):
@@ -141,7 +141,7 @@ def experience() -> None:
 
 
 def weights() -> None:
-    """Print how long it takes until four workers have loaded what was published."""
+    """Print the time until four workers have loaded a published version."""
     for count in ("1e6", "25e6"):
         path = mpirun.find_mpirun()
         *line, _, _ = mpirun.command(path, 5, [])
@@ -157,7 +157,7 @@ def weights() -> None:
 
 
 def lag() -> None:
-    """Print how old weights get at most."""
+    """Print the maximum age of weights."""
     config = apart(f"{RECEIVING}:SlowLearner", 200_000, 2, learners=1, max_lag=4)
     summary, metrics, _ = run(config)
     counts = {name: int(metrics[f"experience/{name}"]) for name in ("sent", "learned", "dropped")}
@@ -165,7 +165,7 @@ def lag() -> None:
 
 
 def max_lag() -> None:
-    """Print, and draw, how fast PPO is in place and apart, and what it learns."""
+    """Print and plot the speed of PPO in place and apart, and its returns."""
     steps, settings = 400_000, {"horizon": 128, "minibatches": 4, "epochs": 4}
     rows = [("in place", {})]
     rows += [(f"max_lag {k}", {"learners": 1, "max_lag": k}) for k in (0, 1, 2, 4)]
@@ -182,7 +182,7 @@ def max_lag() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what was asked for."""
+    """Run the requested measurement."""
     parts = {part.__name__: part for part in (sampling, experience, weights, lag, max_lag)}
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learners", description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="*", choices=[*parts], help="default: all of them")

@@ -1,4 +1,4 @@
-"""How well a configuration learns: ``python -m benchmarks.learning CONFIG --seeds 1-10 --threshold 475``.
+"""Returns that a configuration reaches: ``python -m benchmarks.learning CONFIG --seeds 1-10 --threshold 475``.
 
 Runs the configuration once for each seed, one after the other, and reads the figures from the records of each run. A
 line of the table is one learning policy of one run; returns are means over the policy's entities in an episode.
@@ -40,7 +40,7 @@ ENTITIES = """
 
 
 class Curve(NamedTuple):
-    """What a player's finished episodes came to, in the order of its steps at their ends.
+    """Finished episodes of a player, in the order of its steps at their ends.
 
     Attributes:
       returns: mean over the player's entities, of each episode.
@@ -92,7 +92,7 @@ def read_curve(records: Path, player: str) -> Curve:
 
 
 def wall_seconds(records: Path) -> float:
-    """Return how long a finished run took, from the first rank's start to the last record."""
+    """Return the seconds from the first rank's start to the last record of a finished run."""
     connection = sqlite3.connect(f"file:{records}?mode=ro", uri=True)
     try:
         started, ended = connection.execute("SELECT MIN(started), MAX(ended) FROM runs").fetchone()

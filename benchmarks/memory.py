@@ -10,14 +10,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.peers import recurrent as equal
+from benchmarks.peers import recurrent as equal_settings
 from benchmarks.tools.measuring import ROOT, Table, compare, conclude, measure, options, parse
 from benchmarks.tools.running import run_arena, run_peer
 from benchmarks.training import NEVER, WINDOW, noted
 
 MEMORIES: dict[str, dict[str, int]] = {
-    "arena: LSTM": {"lstm": equal.WIDTH},
-    "arena: GRU": {"gru": equal.WIDTH},
+    "arena: LSTM": {"lstm": equal_settings.WIDTH},
+    "arena: GRU": {"gru": equal_settings.WIDTH},
     "arena: no memory": {},
 }
 PEER = "sb3-contrib: RecurrentPPO"
@@ -25,20 +25,20 @@ PEER = "sb3-contrib: RecurrentPPO"
 
 def arena(name: str, steps: int, memory: dict[str, int]) -> Callable[[int], Any]:
     """Return what trains by the arena on a root, an environment process and a worker."""
-    game = equal.GAMES[name]
+    game = equal_settings.GAMES[name]
     settings = {
-        "hidden": [equal.WIDTH, equal.WIDTH],
-        "learning_rate": equal.RATE,
+        "hidden": [equal_settings.WIDTH, equal_settings.WIDTH],
+        "learning_rate": equal_settings.RATE,
         "learning_rate_schedule": "linear" if game.falling else "constant",
-        "horizon": equal.HORIZON,
-        "minibatches": equal.COPIES * equal.HORIZON // equal.BATCH,
-        "epochs": equal.EPOCHS,
+        "horizon": equal_settings.HORIZON,
+        "minibatches": equal_settings.COPIES * equal_settings.HORIZON // equal_settings.BATCH,
+        "epochs": equal_settings.EPOCHS,
         "gamma": game.gamma,
         "gae_lambda": game.gae_lambda,
-        "clip": equal.CLIP,
-        "value_coefficient": equal.VALUE,
+        "clip": equal_settings.CLIP,
+        "value_coefficient": equal_settings.VALUE,
         "entropy_coefficient": game.entropy,
-        "max_grad_norm": equal.CUT,
+        "max_grad_norm": equal_settings.CUT,
         **memory,
     }
     config = {
@@ -46,7 +46,7 @@ def arena(name: str, steps: int, memory: dict[str, int]) -> Callable[[int], Any]
         "env": {
             "use": f"{ROOT / 'benchmarks' / 'peers' / 'recurrent.py'}:noted_game",
             "settings": {"name": name},
-            "num_envs": equal.COPIES,
+            "num_envs": equal_settings.COPIES,
         },
         "policies": {"learner": {"use": "ppo", "settings": settings}},
         "matches": [{"seats": ["learner"]}],
@@ -76,13 +76,13 @@ def compared(name: str, steps: int, only: Sequence[str], args: Any) -> Table:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run and return the exit code."""
     parser = options("memory", __doc__)
-    parser.add_argument("--games", help="comma-separated, of " + ", ".join(equal.GAMES))
+    parser.add_argument("--games", help="comma-separated, of " + ", ".join(equal_settings.GAMES))
     parser.add_argument("--steps", type=int, help="instead of each game's own budget")
     parser.add_argument("--only", help="comma-separated words: contestants whose name has one of them")
     args = parse(parser, argv)
     tables: list[Table] = []
-    for name in (args.games or ("masked_cartpole" if args.quick else ",".join(equal.GAMES))).split(","):
-        steps = args.steps or (10_000 if args.quick else equal.GAMES[name].steps)
+    for name in (args.games or ("masked_cartpole" if args.quick else ",".join(equal_settings.GAMES))).split(","):
+        steps = args.steps or (10_000 if args.quick else equal_settings.GAMES[name].steps)
         tables.append(compared(name, steps, args.only.split(",") if args.only else (), args))
     return conclude("memory", args, tables)
 

@@ -1,4 +1,4 @@
-"""What small things take, each beside a floor: the fewest bytes or operations that it could be done with.
+"""Time of small operations, each compared with a floor: the fewest bytes or operations that the operation requires.
 
 ``python -m benchmarks.micro``. One process, no MPI: planning 100,000 ranks and drawing that plan, building wire
 layouts, packing a record, storing an exchange in a rollout, a pass of advantage estimation, acting, learning, a report
@@ -26,13 +26,13 @@ COPIES, HORIZON = 8, 128
 
 
 class Pair(NamedTuple):
-    """Something that the arena does, and its floor.
+    """An operation of the arena, and its floor.
 
     Attributes:
-      title: what it is.
-      ours: does it once.
-      floor: what the floor is, in words.
-      least: does that once.
+      title: name of the operation.
+      ours: runs the operation once.
+      floor: description of the floor.
+      least: runs the floor once.
       unit: in which seconds are shown.
     """
 
@@ -102,7 +102,7 @@ def layouts() -> Pair:
 
 
 def packing() -> Pair:
-    """Write one entity's observation into its record."""
+    """Write one entity's observation into its message."""
     from arena.protocol.wire import SlotWriter, blocks_of, make_observation_message
 
     record = make_observation_message(blocks_of([_entity()]), COPIES)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from benchmarks.peers import off_policy as equal
+from benchmarks.peers import off_policy as equal_settings
 from benchmarks.tools.measuring import Contestant, Figures, Table, compare, conclude, measure, options, parse
 from benchmarks.tools.running import run, run_peer
 
@@ -27,17 +27,22 @@ def ours(name: str, steps: int) -> Figures:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run and return the exit code."""
     parser = options("off_policy", __doc__)
-    parser.add_argument("--tasks", help="comma-separated, of " + ", ".join(equal.TASKS))
+    parser.add_argument("--tasks", help="comma-separated, of " + ", ".join(equal_settings.TASKS))
     args = parse(parser, argv)
     tables: list[Table] = []
-    for name in (args.tasks or ("dqn 64x64" if args.quick else ",".join(equal.TASKS))).split(","):
-        steps = equal.TASKS[name].steps
+    for name in (args.tasks or ("dqn 64x64" if args.quick else ",".join(equal_settings.TASKS))).split(","):
+        steps = equal_settings.TASKS[name].steps
         peer: Callable[..., Figures] = partial(run_peer, args.peer_python, "off_policy", timeout=args.patience)
         contestants: dict[str, Contestant] = {"arena": partial(ours, name, steps)}
         contestants |= {title: partial(peer, library, name, steps, 1) for title, library in PEERS.items()}
         measured = measure(contestants, turns=args.turns, until=args.until)
         tables.append(
-            compare(f"{name}: {equal.TASKS[name].env}", measured, figure="steps/s", unit="steps per second and core")
+            compare(
+                f"{name}: {equal_settings.TASKS[name].env}",
+                measured,
+                figure="steps/s",
+                unit="steps per second and core",
+            )
         )
     return conclude("off_policy", args, tables)
 

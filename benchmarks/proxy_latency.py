@@ -1,4 +1,4 @@
-"""What one step of a proxy takes beside the bare messages and beside others' ways between processes.
+"""Time of one step of a proxy, compared with bare messages and with other libraries' exchange between processes.
 
 ``python -m benchmarks.proxy_latency``. The environment does nothing. The limit is a round trip of the same bytes over
 persistent requests of plain MPI.

@@ -17,7 +17,8 @@ from benchmarks.tools.measuring import ROOT
 PLACE = ROOT / "benchmarks"
 BENCHMARKS = ("proxy_latency", "sampling", "training", "gradient", "scale", "micro")
 WIDE = 20
-"""Times the least figure from which on a plot takes a logarithmic axis; bars tell the truth from zero on only."""
+"""Ratio of largest to smallest figure from which on a plot has a logarithmic axis; linear bars start at zero.
+zero."""
 
 PREFACE = """# Speed
 
@@ -40,10 +41,10 @@ PufferLib 1.0 has no continuous actions, so it has no HalfCheetah.
 
 
 class Bar(NamedTuple):
-    """What a ratio is held to.
+    """Smallest acceptable ratio of two figures.
 
     Attributes:
-      what: in words.
+      what: description.
       benchmark: the file of figures.
       title: beginning of the table's title.
       ours: beginning of our row's name.
@@ -128,7 +129,7 @@ BARS = (
 
 
 def figure(results: Mapping[str, Any], benchmark: str, title: str, row: str) -> tuple[float, bool] | None:
-    """Return the best figure of the rows so named, and whether more is better; None where none was measured."""
+    """Return the best figure of the rows with this name, and whether more is better; None if none was measured."""
     for table in results.get(benchmark, {}).get("tables", ()):
         if not table["title"].startswith(title):
             continue
@@ -144,7 +145,7 @@ def figure(results: Mapping[str, Any], benchmark: str, title: str, row: str) -> 
 
 
 def bars(results: Mapping[str, Any]) -> list[str]:
-    """Return a table of what was aimed at and what was measured."""
+    """Return a table of the bars and the measured ratios."""
     lines = ["| what | measured | |", "| --- | ---: | --- |"]
     for bar in BARS:
         ours = figure(results, bar.benchmark, bar.title, bar.ours)
@@ -233,7 +234,7 @@ def write(results: Mapping[str, Any], place: Path) -> None:
 
 
 def measure(names: Sequence[str], args: argparse.Namespace, place: Path) -> None:
-    """Run the benchmarks, one after the other; a failing one is told and left out."""
+    """Run the benchmarks, one after the other; log and leave out one that fails."""
     place.mkdir(parents=True, exist_ok=True)
     for name in names:
         line = [sys.executable, "-m", f"benchmarks.{name}", "--json", str(place / f"{name}.json")]

@@ -1,10 +1,10 @@
-"""Transition steps per second with random actions, beside everything else that steps many copies.
+"""Transition steps per second with random actions, compared with every other library that steps many copies.
 
 ``python -m benchmarks.sampling``, ``--games CartPole-v1 --copies 1,8,64`` for a part of it. The arena's environment
 process and the worker that samples are two processes on two cores; so are most peers and the environments behind them.
 With two environment processes and two workers, which take turns, both cores step environments; so do two workers that
 have their environments in them.
-Steps that only reset are not counted, for anybody.
+Steps that only reset are not counted, for any contestant.
 """
 
 import sys

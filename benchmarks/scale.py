@@ -25,10 +25,10 @@ MARK = b"arena-benchmark-"
 
 
 class Memory:
-    """Adds up, now and again, the proportional share of memory of all ranks that a benchmark started.
+    """Sum, sampled now and then, of the proportional share of memory of all ranks that a benchmark started.
 
     Attributes:
-      peak: the most that was seen, in GiB.
+      peak: maximum of the samples, in GiB.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Memory:
 
 
 def _share(process: Path) -> int:
-    """Return a rank's proportional share in KiB; 0 for other processes, and for those that are gone or not ours."""
+    """Return a rank's proportional share in KiB; 0 for other processes, and for those that have ended."""
     try:
         if MARK not in (process / "cmdline").read_bytes():
             return 0
@@ -101,7 +101,7 @@ def plain(matches: int, seconds: float) -> Contestant:
 
 
 class Costs(NamedTuple):
-    """What the model starts from; times in seconds.
+    """Constants of the model; times in seconds.
 
     Attributes:
       report: the root's time for one report of a match or a group, its episodes recorded (measured by ``micro``).
@@ -119,7 +119,7 @@ class Costs(NamedTuple):
 
 
 def model(ranks: int, costs: Costs, *, parameters: int = 70_000, groups: int = 4) -> dict[str, float]:
-    """Return what a run of ``ranks`` asks of its root and of its groups.
+    """Return the load of a run of ``ranks`` on its root and on its groups.
 
     Assumptions: matches of 4 workers and an environment process; every match reports once a second, every group once
     per update through its first worker; nothing else reaches the root. All workers belong to ``groups`` players of
@@ -158,7 +158,7 @@ def show_model(costs: Costs) -> None:
 
 
 def root_report() -> float:
-    """Measure how long the root takes for a report of a match."""
+    """Measure the root's time for one report of a match."""
     from benchmarks.micro import recording, timed
 
     measure: Callable[[], Figures] = timed(recording().ours, "us", 0.3)

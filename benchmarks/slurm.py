@@ -24,12 +24,12 @@ CONFIG = ROOT / "configs" / "round_robin_2v2.yaml"
 
 
 def scratch() -> tempfile.TemporaryDirectory:
-    """Return a directory by whose name ``Memory`` finds the ranks."""
+    """Return a directory whose name ``Memory`` finds the ranks by."""
     return tempfile.TemporaryDirectory(prefix=MARK.decode())
 
 
 def report(run: Path) -> Iterator[str]:
-    """Say, from its plan and records, what a run was."""
+    """Describe a run by its plan and records."""
     plan = json.loads((run / "plan.json").read_text())
     nodes: dict[int, set[str]] = {}
     for one in plan["rounds"][0]["assignments"]:
@@ -54,7 +54,7 @@ def report(run: Path) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Submit the job, wait for it, print; return 1 if it did not finish."""
+    """Submit the job, wait for it, print; return 1 if it failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.slurm", description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--steps", type=int, default=30_000, help="budget of each of the four policies")

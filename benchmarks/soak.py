@@ -1,4 +1,4 @@
-"""Whether long runs swell: ``python -m benchmarks.soak`` runs ten minutes with each environment manager.
+"""Growth of memory in long runs: ``python -m benchmarks.soak`` runs ten minutes with each environment manager.
 
 Once a second it reads the memory and the open descriptors of all processes of the run, by role, while environments fail
 now and then. After a warm-up of a third of the time it fits a line to each curve and prints the slopes.
@@ -22,7 +22,7 @@ GROWS_MB, GROWS_DESCRIPTORS = 1.0, 0.5
 
 
 def sample(manager: str, seconds: float) -> list[tuple[float, dict[str, Held]]]:
-    """Run for so long; return (second, what each role holds) once a second.
+    """Run for so long; return (second, resources of each role) once a second.
 
     Raises:
       RuntimeError: the run did not end well.
@@ -50,13 +50,13 @@ def sample(manager: str, seconds: float) -> list[tuple[float, dict[str, Held]]]:
 
 
 def slope(curve: Sequence[tuple[float, float]]) -> float:
-    """Return what a curve of (second, value) gains per minute."""
+    """Return the growth per minute of a curve of (second, value)."""
     seconds, values = np.array(curve).T
     return float(60.0 * np.polyfit(seconds, values, 1)[0]) if len(curve) > 2 else 0.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run, print the slopes, and return 1 where one grows."""
+    """Run, print the slopes, and return 1 if a curve grows."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=10.0, help="of each manager")
     parser.add_argument("--managers", nargs="+", choices=["serial", "subprocess"], default=["serial", "subprocess"])

@@ -40,7 +40,7 @@ class Figures(NamedTuple):
 
     Attributes:
       first_step: seconds from the command to the first step of the last match.
-      wall: seconds from the command to its end.
+      wall: seconds from the command to the end of the run.
       processor: seconds of processor time of all processes.
       memory: peak in gigabytes, of all processes.
     """

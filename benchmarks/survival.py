@@ -1,4 +1,4 @@
-"""Ranks that die one after the other while the others go on (``fault_tolerance: ulfm``): how long, and what is lost.
+"""Ranks that die one after the other while the others go on (``fault_tolerance: ulfm``): recovery time and losses.
 
 ``python -m benchmarks.survival``: two matches of two against two and a spare rank, 12 in all; workers compare their
 weights after every update. A worker is killed, then an environment process, then a spare.
@@ -19,13 +19,13 @@ BOUND = 2.0
 """Seconds from a death to the next update of the others."""
 
 UPDATES = 8
-"""How many updates pass before the next one dies."""
+"""Updates that pass before the next death."""
 
 
 class Loss(NamedTuple):
-    """What a death came to.
+    """Consequence of a death.
 
-    Attributes:
+    who: role that died.
       who: died.
       seconds: until the others' next update; None for never.
       ranks: that were left.
@@ -51,7 +51,7 @@ def configuration(steps: int) -> dict[str, Any]:
 
 
 def _parts(run: Observed) -> dict[str, list[str]]:
-    """Return what each rank was, one part after the other, by its number at the start (``rank 3``), from their logs."""
+    """Return the successive roles of each rank by its number at the start (``rank 3``), from the logs."""
     found = {}
     for path in sorted((run.directory / "log").glob("rank-*.log")):
         parts = [line.partition("round ")[2].partition(": ")[2] for line in path.read_text().splitlines()]
@@ -60,7 +60,7 @@ def _parts(run: Observed) -> dict[str, list[str]]:
 
 
 def roles(run: Observed) -> Mapping[str, str]:
-    """Return what each rank is, by its number at the start (``rank 3``), as the newest of their logs says."""
+    """Return the role of each rank by its number at the start (``rank 3``), from the newest of its logs."""
     return {rank: parts[-1] if parts else "" for rank, parts in _parts(run).items()}
 
 
@@ -88,7 +88,7 @@ def lose(run: Observed, role: str, updates: int = UPDATES) -> Loss:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Kill, print, and return 1 where the run did not go on in time."""
+    """Kill, print, and return 1 if the run did not go on in time."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.survival", description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=150_000, help="of each policy")
     args = parser.parse_args(argv)

@@ -1,9 +1,9 @@
-"""PPO with equal settings: how fast it trains, how long until it plays well, and how well it plays in the end.
+"""PPO with equal settings: training speed, time until a good return, and final return.
 
-``python -m benchmarks.training``, ``--games CartPole-v1 --steps 150000`` for a part of it. The nth run of each has the
-nth seed, and who is fast runs more often than who is slow. Speed, time and return are read from the environments' own
-notes (``peers.games.Noted``), from the first reset to the last episode's end, so that start-up counts for nobody; it is
-in the notes beside.
+``python -m benchmarks.training``, ``--games CartPole-v1 --steps 150000`` for a part of it. The nth run of each
+contestant has the nth seed, and fast contestants run more often than slow ones. Speed, time and return are those that
+the environments record (``peers.games.Noted``), from the first reset to the last episode's end. Start-up is left out
+for every contestant; it stands in the notes.
 """
 
 import os
@@ -57,7 +57,7 @@ class Episode(NamedTuple):
 
 
 def figures(lines: Sequence[str], threshold: float) -> Figures:
-    """Return what a training run came to, from the notes of its environments."""
+    """Return the figures of a training run, from the notes of its environments."""
     words = [line.split() for line in lines]
     began = min(float(word[0]) for word in words if word[1] == "start")
     episodes = sorted(Episode(float(word[0]), int(word[1]), float(word[2])) for word in words if word[1] != "start")
@@ -78,7 +78,7 @@ def figures(lines: Sequence[str], threshold: float) -> Figures:
 
 
 def noted(work: Callable[[int], Any], threshold: float) -> Contestant:
-    """Return a turn: ``work`` trains with the seed that it is given, and the environments take notes."""
+    """Return a turn: ``work`` trains with the given seed, and the environments record their episodes."""
     seeds = count(1)
 
     def turn() -> Figures:

@@ -1,4 +1,4 @@
-"""Picture 1: an environment process waits for all seats of its match, steps, and tells each seat its own part."""
+"""Picture 1: an environment process waits for all seats of its match, steps, and sends each seat its own part."""
 
 from arena.common.colors import NAMED
 from arena.plan.diagram.sheet import TOP, WIDTH, Sheet
@@ -37,7 +37,7 @@ def draw() -> str:
     sheet.card(308, top - 8, 128, bottom - top + 16, Style(PAPER, HAIR, INK), radius=8, z=1)
     gather, tell = top + 65, bottom - 65
     sheet.card(464, gather - 36, 176, 72, PLAIN, "wait for all seats", "then every entity", "has its action")
-    sheet.card(464, tell - 36, 176, 72, PLAIN, "write each seat's message", "of its own entities,", "of nobody else's")
+    sheet.card(464, tell - 36, 176, 72, PLAIN, "write each seat's message", "of its own entities,", "and no others")
     _copies(sheet, 668, top, 192, bottom - top)
     for start, end, y in ((436, 464, gather), (640, 668, gather), (668, 640, tell), (464, 436, tell)):
         sheet.line([(start, y), (end, y)], end=True)

@@ -95,8 +95,8 @@ class ListEnvironment:
         copied = [adapter.copy_action(action) for adapter, action in zip(self._adapters, actions, strict=True)]
         returned = self.env.step(copied)
         if not isinstance(returned, (list, tuple)) or len(returned) != 4:
-            found = f"{len(returned)} items" if isinstance(returned, (list, tuple)) else type(returned).__name__
-            raise ConfigError(f"{STEP_FORM}; found {found}")
+            description = f"{len(returned)} items" if isinstance(returned, (list, tuple)) else type(returned).__name__
+            raise ConfigError(f"{STEP_FORM}; found {description}")
         observations, rewards, done, info = returned
         self._check_length("observations", observations)
         self._check_length("rewards", rewards)
@@ -112,10 +112,12 @@ class ListEnvironment:
         ended = (self._nobody, self._everybody) if cut else (self._everybody, self._nobody)
         return self._timestep(observations, rewards, *ended, info, True)
 
-    def _check_length(self, what: str, items: Any) -> None:
+    def _check_length(self, subject: str, items: Any) -> None:
         if not hasattr(items, "__len__") or len(items) != len(self._adapters):
-            found = f"{len(items)}" if hasattr(items, "__len__") else type(items).__name__
-            raise ConfigError(f"list environment: expected {len(self._adapters)} {what}, one per entity, found {found}")
+            length = f"{len(items)}" if hasattr(items, "__len__") else type(items).__name__
+            raise ConfigError(
+                f"list environment: expected {len(self._adapters)} {subject}, one per entity, found {length}"
+            )
 
     def _timestep(
         self,

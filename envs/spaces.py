@@ -151,8 +151,8 @@ def _mismatch(space: spaces.Space, value: Any, place: str) -> str:
     where = f" at {place}" if place else ""
     if isinstance(space, spaces.Dict):
         if not isinstance(value, Mapping) or not set(space.spaces) <= set(value):
-            found = sorted(value) if isinstance(value, Mapping) else type(value).__name__
-            return f"expected a dict with the keys {sorted(space.spaces)}{where}, found {found}"
+            actual = sorted(value) if isinstance(value, Mapping) else type(value).__name__
+            return f"expected a dict with the keys {sorted(space.spaces)}{where}, found {actual}"
         problems = (_mismatch(sub, value[key], f"{place}[{key!r}]") for key, sub in space.spaces.items())
         return next((problem for problem in problems if problem), "")
     if isinstance(space, spaces.Tuple):

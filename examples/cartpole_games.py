@@ -2,8 +2,8 @@
 
 python examples/cartpole_games.py http://127.0.0.1:8000 [GAMES]
 
-It knows nothing of the arena. While a run learns, it plays until the run is over; against `arena serve` it plays until
-Ctrl-C.
+It imports nothing of the arena. While a run learns, it plays until the run is over; against `arena serve` it plays
+until Ctrl-C.
 """
 
 import http.client

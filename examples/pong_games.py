@@ -1,4 +1,4 @@
-"""Plays Atari Pong against a gateway, from the memory of the console: see cartpole_games.py for what is exchanged.
+"""Plays Atari Pong against a gateway, from the memory of the console; cartpole_games.py explains the exchange.
 
 python examples/pong_games.py http://127.0.0.1:8000 [GAMES]
 """

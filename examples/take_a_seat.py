@@ -2,7 +2,7 @@
 
 python examples/take_a_seat.py http://127.0.0.1:8000 [GAMES]
 
-A tick brings an action and takes back what is seen next. Replace `choose` by a human, an engine or a language model.
+A tick sends an action and returns the next observation. Replace `choose` by a human, an engine or a language model.
 """
 
 import http.client
@@ -14,7 +14,7 @@ import uuid
 
 
 def choose(seen: dict) -> int:
-    """Return an action for what is seen: a legal one, at random."""
+    """Return an action for an observation: a legal one, at random."""
     return random.choice([action for action, allowed in enumerate(seen["action_mask"]) if allowed])
 
 

@@ -18,7 +18,7 @@ die() {
 usage() { sed -n '2,/^$/{s/^# \{0,1\}//p;}' "$1"; }
 
 # Print a Python that the pinned packages have wheels for. A version manager's shim may be on PATH and yet not run,
-# so each candidate is asked.
+# so each candidate is started.
 find_python() {
     local candidate
     for candidate in ${ARENA_PYTHON:-python3 python3.13 python3.12 python3.11 python3.10 python3.14 python}; do
@@ -87,7 +87,7 @@ pip_steps() (
     site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))') || exit 1
     # pip compiles on one core. Some packages bring files that are not for this Python: no reason to fail.
     "$python" -m compileall -qq -j 4 "$site" >/dev/null 2>&1 || true
-    # Python asks the finder of an editable package last. Started beside a clone that is called "arena", it would take
+    # Python calls the finder of an editable package last. Started beside a clone that is called "arena", it would take
     # that folder for the package; so the finder goes first.
     echo 'import sys; sys.meta_path.sort(key=lambda finder: "__editable___arena" not in getattr(finder, "__module__", ""))' \
         >"$site/arena_first.pth"

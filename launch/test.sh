@@ -27,13 +27,13 @@ unset PYTHONDONTWRITEBYTECODE
 # Nothing may open a window.
 export MPLBACKEND=Agg SDL_VIDEODRIVER=dummy
 if [ "$(id -u)" -eq 0 ]; then
-    # Open MPI refuses to start as root unless told twice.
+    # Open MPI refuses to start as root unless allowed twice.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 cd -- "$root"
 # One more than there are cores, for many tests wait; not more than 8, for one may start a dozen ranks. A process that
 # is through with its test gets the next one, in the order that tests/conftest.py has put them in.
-# (nproc says what these two variables say, where they are set.)
+# (nproc returns the values of these two variables if they are set.)
 processes=$(($(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1))
 [ "$processes" -le 8 ] || processes=8
 exec "$python" -m pytest -n "$processes" --dist loadgroup --no-loadscope-reorder "$@"

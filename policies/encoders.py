@@ -178,7 +178,7 @@ class Encoder(nn.Module):
         self.width = sum(encoder.width for encoder in encoders)
 
     def forward(self, observations: Any) -> torch.Tensor:
-        """A tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, width]``."""
+        """Encode a tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, width]``."""
         features = [leaf(_at(observations, path)) for leaf, path in zip(self.leaves, self.paths, strict=True)]
         return features[0] if len(features) == 1 else torch.cat(features, -1)
 

@@ -1,4 +1,4 @@
-"""What all tests share, and which of them ``launch/test.sh --quick`` and ``--room`` choose.
+"""Fixtures of all tests, and the choice of tests for ``launch/test.sh --quick`` and ``--room``.
 
 Several processes run the tests (pytest-xdist). What tests share goes to one of them, as a group: a fixture of a module
 that costs something, a cluster of which a machine can have only one.

@@ -1,4 +1,4 @@
-"""What the tests cost: seconds for each folder and the dearest tests, beside those of the last such run.
+"""Cost of the tests: seconds for each folder and the dearest tests, beside those of the last such run.
 
 The seconds are those of the tests' clock, summed over the processes that run them; a fixture's count for the test that
 is the first to need it. A run is compared with the last one of the same selection (everything, ``--quick``, one
@@ -18,7 +18,7 @@ DEAREST = 20
 
 
 class Run(NamedTuple):
-    """What the tests of one run cost."""
+    """Cost of the tests of one run."""
 
     day: str
     wall: float

@@ -1,4 +1,4 @@
-"""Which module may import which: the floors, MPI in one module, and torch out of the processes that only step games."""
+"""Imports between modules: the floors, MPI in one module, and torch out of the processes that only step games."""
 
 import ast
 import functools
@@ -33,7 +33,7 @@ FLOORS = [
 """The rooms (folders of ``arena/``), lowest floor first: a room imports only rooms on lower floors, lazily too."""
 
 OUTSIDE = {"envs": {"common"}, "policies": {"common", "experience", "tensors"}}
-"""What lies outside the floors, and the rooms that it imports; policies also know the environment's contract."""
+"""Folders outside the floors, and the rooms that they import; policies also import the environment's contract."""
 
 STILL_BROKEN: set[tuple[str, str]] = set()
 """Imports that break the floors, each to be mended and then taken out of here. No new ones."""
@@ -61,7 +61,7 @@ WITHOUT_TORCH = (
 
 
 class Imports(NamedTuple):
-    """What a module imports, by full name.
+    """Imports of a module, by full name.
 
     Attributes:
       first: when it is imported itself.
@@ -263,7 +263,7 @@ def test_no_modules_import_each_other_in_a_circle(loaded):
 
 def test_root_and_environment_processes_start_without_torch():
     """Packages of others count too: one of them importing torch would cost every such process seconds and memory."""
-    engine = ["root.process", "environment.process", "records.writer", "report.progress", "launch.rank"]
+    engine = ["root.process", "environment.process", "records.writer", "report.progress", "launch.entry"]
     names = [*(f"arena.{name}" for name in engine), "arena.envs.factory"]
     code = f"import sys, {', '.join(names)}; print('torch' in sys.modules, 'arena.comms' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)

@@ -1,4 +1,4 @@
-"""What the README and the site show is what a user copies first: it must work as it is printed."""
+"""The README and the site are what a user copies first: they must work as printed."""
 
 import os
 import re
@@ -73,7 +73,7 @@ def folder(tmp_path: Path) -> Path:
     ids=["README", "tutorial"],
 )
 def test_every_command_of_a_page_runs(page: Path, runs: list[str], folder: Path) -> None:
-    """A newcomer would copy a command or a file that fails; only a shell can tell."""
+    """A newcomer would copy a command or a file that fails; only a shell shows this."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         ["bash", "-c", script(page)],
@@ -96,7 +96,7 @@ def test_every_command_of_a_page_runs(page: Path, runs: list[str], folder: Path)
 
 
 def test_the_readme_is_short_and_so_are_its_examples() -> None:
-    """A newcomer would not read it to its end."""
+    """A longer page would not be read to its end."""
     assert len(README.read_text("utf-8").splitlines()) <= 200
     assert {name: len(text.splitlines()) for name, text in blocks(README) if len(text.splitlines()) > LIMIT} == {}
 

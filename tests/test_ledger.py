@@ -1,4 +1,4 @@
-"""Without the ledger nobody sees which change made the tests slow."""
+"""Without the ledger no one sees which change made the tests slow."""
 
 import os
 import subprocess

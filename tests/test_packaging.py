@@ -1,4 +1,4 @@
-"""What is installed is whole, lies under one name, and is what was tested."""
+"""The installed package is complete, has one name, and is what was tested."""
 
 import ast
 import importlib.metadata

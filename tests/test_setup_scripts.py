@@ -1,4 +1,4 @@
-"""The two commands of a fresh machine explain themselves, and say what is missing and what to do."""
+"""The two commands of a fresh machine explain themselves, and report what is missing and what to do."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def run(script: Path, *arguments: str, cwd: Path, **variables: str) -> subproces
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """What the scripts read of a fresh clone, in a path with a space."""
+    """Files that the scripts read of a fresh clone, in a path with a space."""
     clone = tmp_path / "my clones" / "arena"
     clone.mkdir(parents=True)
     shutil.copytree(ROOT / "launch", clone / "launch")

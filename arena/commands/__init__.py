@@ -1,5 +1,5 @@
-"""The commands beside a run: one module for each ``arena COMMAND``.
+"""Commands besides a run: one module for each ``arena COMMAND``.
 
-Here belong arguments, and what is printed.
-Not here: what a command works out, which lies in the room that it is about.
+Here belong their arguments and output.
+Not here: their computations, which lie in the room of their subject.
 """

@@ -1,4 +1,4 @@
-"""Types of arguments that several commands take."""
+"""Argument types of several commands."""
 
 import argparse
 

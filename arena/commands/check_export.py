@@ -1,4 +1,4 @@
-"""``arena check-export``: says whether an exported file is whole and still says what its player says."""
+"""``arena check-export``: check whether an exported file is whole and still equals its player."""
 
 import argparse
 import logging
@@ -12,7 +12,7 @@ from arena.records.run_directory import RunDirectory
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``arena check-export``; return the exit code: 1 where the file is refused.
+    """Run ``arena check-export``; return the exit code: 1 for a rejected file.
 
     Raises:
       ConfigError: there is no such file, check file or run.

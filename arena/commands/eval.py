@@ -1,4 +1,4 @@
-"""``arena eval``: plays the trained players of a run against each other, prints a table, films what they do."""
+"""``arena eval``: play the trained players of a run against each other, print a table, record videos."""
 
 import argparse
 import contextlib
@@ -19,7 +19,7 @@ from arena.records.run_directory import RunDirectory
 from arena.report.terminal import find_terminal, make_console
 
 OUTSIDE_ONLY = (
-    "expected a match that can be played here, found one whose games, or one of whose players, come from outside; "
+    "expected a match that can be played here, found one with external games or an external player; "
     "arena serve RUN lets them play against trained players"
 )
 
@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
     """Run ``arena eval``; return the exit code.
 
     Raises:
-      ConfigError: there is no such run, nobody to play, or a film cannot be made.
+      ConfigError: there is no such run, no players, or a video cannot be written.
     """
     arguments = _parser().parse_args(argv)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
@@ -74,24 +74,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _rows(config: RunConfig, wanted: str) -> list[TableRow]:
-    """Return the rows that ``--row`` names, out of those of all rounds (each distinct one once).
+def _rows(config: RunConfig, selection: str) -> list[TableRow]:
+    """Return the rows that ``--row`` names, among those of all rounds (each distinct one once).
 
     Raises:
-      ConfigError: there is no such row, or it needs a game or a player from outside.
+      ConfigError: there is no such row, or it has external games or an external player.
     """
     rows: list[TableRow] = []
     for round_ in config.round_list():
         rows += [row for row in round_.rows if row not in rows]
-    if wanted == "all":
+    if selection == "all":
         if all(row.outside for row in rows):
             raise ConfigError(OUTSIDE_ONLY)
         return [row for row in rows if not row.outside]
-    if not wanted.isdecimal() or int(wanted) >= len(rows):
-        raise ConfigError(f"--row: expected 0 to {len(rows) - 1}, or all, found {wanted!r}")
-    if rows[int(wanted)].outside:
-        raise ConfigError(f"--row {wanted}: {OUTSIDE_ONLY}")
-    return [rows[int(wanted)]]
+    if not selection.isdecimal() or int(selection) >= len(rows):
+        raise ConfigError(f"--row: expected 0 to {len(rows) - 1}, or all, found {selection!r}")
+    if rows[int(selection)].outside:
+        raise ConfigError(f"--row {selection}: {OUTSIDE_ONLY}")
+    return [rows[int(selection)]]
 
 
 def _print(run: RunDirectory, config: RunConfig, results: Sequence[Result]) -> None:

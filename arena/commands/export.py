@@ -1,4 +1,4 @@
-"""``arena export``: writes a trained player to a file that others run, if the file says what the player says."""
+"""``arena export``: write a trained player to a file for other runtimes, if the file equals the player."""
 
 import argparse
 import logging
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``arena export``; return the exit code: 1 where the file is refused.
+    """Run ``arena export``; return the exit code: 1 for a rejected file.
 
     Raises:
-      ConfigError: there is no such run or player, it cannot be exported, or there is nothing to compare with.
+      ConfigError: there is no such run or player, it cannot be exported, or there are no observations to compare on.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load
     arguments = _parser().parse_args(argv)
@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def add_tolerance(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how far a file may be from its policy."""
+    """Add the options of the largest allowed difference of a file from its policy."""
     parser.add_argument(
         "--absolute", type=float, metavar="X", help="largest allowed error of an output (1e-4; int8: any)"
     )
@@ -84,18 +84,18 @@ def add_tolerance(parser: argparse.ArgumentParser) -> None:
 
 
 def tolerance_of(arguments: argparse.Namespace, *, int8: bool) -> "Tolerance":
-    """Return how far a file may be."""
+    """Return the largest allowed difference of a file."""
     from arena.export.gate import Tolerance
 
     usual = Tolerance.usual(int8=int8)
-    said = {name: getattr(arguments, name) for name in usual._fields if getattr(arguments, name) is not None}
-    for name, value in said.items():
+    bounds = {name: getattr(arguments, name) for name in usual._fields if getattr(arguments, name) is not None}
+    for name, value in bounds.items():
         if not 0 <= value < float("inf") or (name == "agreement" and value > 1):
             expected = "0 to 1" if name == "agreement" else "0 or more"
             raise ConfigError(f"--{name}: expected {expected}, found {value:g}")
-    if int8 and ("absolute" in said) != ("relative" in said):
-        said = {"absolute": 0.0, "relative": 0.0, **said}  # within one of them: the other one lets nothing through
-    return usual._replace(**said)
+    if int8 and ("absolute" in bounds) != ("relative" in bounds):
+        bounds = {"absolute": 0.0, "relative": 0.0, **bounds}  # one of them must hold: the other one allows nothing
+    return usual._replace(**bounds)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""``arena fake-actor``: a server whose every game gets the same answers, to try out a game's client without a run."""
+"""``arena fake-actor``: a server with the same reply for every game, to test a game's client without a run."""
 
 import argparse
 import asyncio
@@ -12,26 +12,26 @@ from arena.gateway import Actor, Agents
 
 
 class FakeActor(Actor):
-    """Answers what it was told to."""
+    """An actor with configured replies."""
 
     content_type = "text/plain; charset=utf-8"
 
     def __init__(self, agents: Agents, config: Mapping[str, Any], game_id: str, data: bytes) -> None:
         """See ``Actor``; ``config`` has the options of the command."""
-        self._said, self._asked = config, 0
+        self._config, self._ticks = config, 0
 
     async def tick(self, data: bytes) -> bytes:
-        """Answer a tick, or fail where it is the turn of a failure."""
-        self._asked += 1
-        if self._said["delay"]:
-            await asyncio.sleep(self._said["delay"])
-        if self._said["fail_every"] and self._asked % self._said["fail_every"] == 0:
-            raise RuntimeError(f"this is the failure of tick {self._asked} that --fail-every asks for")
-        return bytes(self._said["tick"])
+        """Reply to a tick, or fail if a failure is due."""
+        self._ticks += 1
+        if self._config["delay"]:
+            await asyncio.sleep(self._config["delay"])
+        if self._config["fail_every"] and self._ticks % self._config["fail_every"] == 0:
+            raise RuntimeError(f"this is the failure of tick {self._ticks} requested by --fail-every")
+        return bytes(self._config["tick"])
 
     async def end(self, data: bytes) -> bytes:
-        """Answer the end."""
-        return bytes(self._said["end"])
+        """Reply to the end."""
+        return bytes(self._config["end"])
 
 
 def main(argv: Sequence[str]) -> int:

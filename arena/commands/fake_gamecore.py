@@ -1,4 +1,4 @@
-"""``arena fake-gamecore``: plays the game's side against a server, to try it out and to load it."""
+"""``arena fake-gamecore``: play the game's side against a server, for tests and load."""
 
 import argparse
 import asyncio
@@ -19,7 +19,7 @@ from arena.gateway.client import Address, Connection, Reply
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``arena fake-gamecore``; return the exit code: 1 where any answer was not 200.
+    """Run ``arena fake-gamecore``; return the exit code: 1 if any status was not 200.
 
     Raises:
       ConfigError: the URL or a file is wrong.
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
         asyncio.run(core.play())
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
-    core.tell(time.perf_counter() - began)
+    core.print_statistics(time.perf_counter() - began)
     return int(any(status != 200 for status in core.statuses))
 
 
@@ -75,10 +75,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _GameCore:
-    """Plays games and counts what comes back."""
+    """Plays games and counts the replies."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self._said = arguments
+        self._arguments = arguments
         self._address = Address.of(arguments.url)
         self._random = random.Random(arguments.seed)
         self._ticks = [arguments.tick.encode()] if arguments.data is None else _lines(arguments.data)
@@ -92,37 +92,37 @@ class _GameCore:
 
     async def play(self) -> None:
         """Play all games."""
-        await asyncio.gather(*(self._side(number) for number in range(self._said.games)))
+        await asyncio.gather(*(self._side(number) for number in range(self._arguments.games)))
 
     async def _side(self, number: int) -> None:
-        """Play one game after the other, each to its end, or until the server refuses it."""
+        """Play one game after the other, until the server rejects one."""
         connection = Connection(self._address, self._headers)
-        for round_ in range(self._said.rounds):
+        for round_ in range(self._arguments.rounds):
             self.games += 1
             await self._game(connection, f"{self._name}-{number}-{round_}")
         connection.break_off()
 
     async def _game(self, connection: Connection, game_id: str) -> None:
-        if not await self._ask(connection, game_id, "start", 0, self._said.start.encode()):
+        if not await self._request(connection, game_id, "start", 0, self._arguments.start.encode()):
             return
         began = time.perf_counter()
-        for tick in range(1, self._said.ticks + 1):
+        for tick in range(1, self._arguments.ticks + 1):
             body = self._ticks[(tick - 1) % len(self._ticks)]
-            if self._random.random() < self._said.kill:
+            if self._random.random() < self._arguments.kill:
                 self.vanished += 1
                 await connection.post_and_disconnect("/step", self._step(game_id, "tick", tick), body)
                 return
-            await self._ask(connection, game_id, "tick", tick, body)
-            if self._said.rate:
-                await asyncio.sleep(max(0.0, began + tick / self._said.rate - time.perf_counter()))
-        await self._ask(connection, game_id, "end", self._said.ticks + 1, self._said.end.encode())
+            await self._request(connection, game_id, "tick", tick, body)
+            if self._arguments.rate:
+                await asyncio.sleep(max(0.0, began + tick / self._arguments.rate - time.perf_counter()))
+        await self._request(connection, game_id, "end", self._arguments.ticks + 1, self._arguments.end.encode())
 
     def _step(self, game_id: str, kind: str, tick: int) -> dict[str, str]:
         headers = {"game_id": game_id, "step_kind": kind}
-        return headers if self._said.no_tick_id else {**headers, "tick_id": str(tick)}
+        return headers if self._arguments.no_tick_id else {**headers, "tick_id": str(tick)}
 
-    async def _ask(self, connection: Connection, game_id: str, kind: str, tick: int, body: bytes) -> bool:
-        if self._said.new_connection:
+    async def _request(self, connection: Connection, game_id: str, kind: str, tick: int, body: bytes) -> bool:
+        if self._arguments.new_connection:
             connection.break_off()
         began = time.perf_counter()
         reply = await connection.post("/step", self._step(game_id, kind, tick), body)
@@ -133,15 +133,15 @@ class _GameCore:
             self._first_refusal = reply
         return reply.status == 200
 
-    def tell(self, seconds: float) -> None:
-        """Print what has come back."""
+    def print_statistics(self, seconds: float) -> None:
+        """Print the statistics of the replies."""
         ticks, spent = len(self._seconds), np.array(self._seconds or [0.0]) * 1000
         vanished = f" ({self.vanished} vanished)" if self.vanished else ""
-        told = ", ".join(f"{status or 'no answer'}: {count:,}" for status, count in sorted(self.statuses.items()))
+        statuses = ", ".join(f"{status or 'no answer'}: {count:,}" for status, count in sorted(self.statuses.items()))
         print(f"games     {self.games:,}{vanished}")
         print(f"ticks     {ticks:,} in {seconds:.1f} s, {ticks / seconds:,.0f} per second")
         print(f"latency   p50 {np.percentile(spent, 50):.2f} ms, p99 {np.percentile(spent, 99):.2f} ms")
-        print(f"statuses  {told}")
+        print(f"statuses  {statuses}")
         if self._first_refusal is not None:
             print(f"first     {self._first_refusal.body.decode('utf-8', 'replace')[:300]}")
 

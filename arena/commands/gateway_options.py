@@ -36,19 +36,19 @@ def _option(name: str, field: FieldInfo) -> dict[str, Any]:
 
 
 def gateway_config(arguments: argparse.Namespace) -> GatewayConfig:
-    """Return the limits that the command line says.
+    """Return the limits that the command line sets.
 
     Raises:
       ConfigError: a value is out of its bounds.
     """
     values: dict[str, Any] = {}
     for name, field in GatewayConfig.model_fields.items():
-        said = getattr(arguments, name, None)
+        value = getattr(arguments, name, None)
         if name in _PAIRS:
-            values[name] = dict(_pair(name, item) for text in said or () for item in _items(name, text))
-        elif said is not None:
-            as_it_is = not isinstance(said, str) or field.annotation in (str, str | None)
-            values[name] = said if as_it_is else yaml.safe_load(said)
+            values[name] = dict(_pair(name, item) for text in value or () for item in _items(name, text))
+        elif value is not None:
+            as_it_is = not isinstance(value, str) or field.annotation in (str, str | None)
+            values[name] = value if as_it_is else yaml.safe_load(value)
     try:
         return GatewayConfig(**values)
     except ValidationError as error:
@@ -57,7 +57,7 @@ def gateway_config(arguments: argparse.Namespace) -> GatewayConfig:
 
 
 def log_requests(config: GatewayConfig) -> None:
-    """Write a line for each request to standard error, if that is wanted."""
+    """Write a line for each request to standard error, if configured."""
     if not config.access_log:
         return
     handler = logging.StreamHandler()

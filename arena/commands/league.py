@@ -30,7 +30,7 @@ from arena.report.plots import save_figure
 from arena.report.terminal import find_terminal, make_console
 
 SHOWN = 24
-"""Lines of a standing without ``--all``: what a screen holds."""
+"""Lines of a standing without ``--all``, the size of a screen."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -57,9 +57,9 @@ def main(argv: Sequence[str]) -> int:
     if len(names) < len(league.members):
         console.print(f"  {len(league.members) - len(names)} more snapshots: --all")
     names = most_informative(league, WIDEST)
-    what = "mean return" if arguments.returns else "win rate"
+    measure = "mean return" if arguments.returns else "win rate"
     matrix = league.returns(names) if arguments.returns else league.win_rates(names)
-    table = matrix_table(f"{what} of the row against the column", names, matrix, rates=not arguments.returns)
+    table = matrix_table(f"{measure} of the row against the column", names, matrix, rates=not arguments.returns)
     if table is not None:
         console.print(table)
     if curve is not None:
@@ -70,7 +70,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def most_informative(league: League, count: int) -> list[str]:
-    """Return the players that learn, and the best snapshots, ``count`` in all if there are so many; by rating."""
+    """Return the active players, and the best snapshots, at most ``count`` in all; by rating."""
     ranked = league.by_rating()
     snapshots = [name for name in ranked if not league.members[name].active]
     room = max(count - (len(ranked) - len(snapshots)), 0)
@@ -88,9 +88,9 @@ def draw(run: RunDirectory, league: League, curve: Curve | None, kind: str, *, r
     """Draw a league into its run's ``plots/``, as ``kind`` png or svg; return the files."""
     run.plots.mkdir(exist_ok=True)
     names = league.by_rating()
-    what = "mean return" if returns else "win rate"
+    measure = "mean return" if returns else "win rate"
     matrix = league.returns(names) if returns else league.win_rates(names)
-    note = f"{what} of the row against the column; the best rating first"
+    note = f"{measure} of the row against the column; the best rating first"
     active = [name for name, member in league.members.items() if member.active]
     figures = {"payoff": draw_heat_map(f"{run.name}: payoff", note, names, matrix, rates=not returns)}
     if league.curves:
@@ -113,23 +113,26 @@ def exploitability(run: RunDirectory, league: League) -> Curve:
     config = load_config(run.config)
     game, snapshots = game_of(config), find_snapshots(run)
     strategies = [load_strategy(game, config, snapshot) for snapshot in snapshots]
-    found = follow(game, snapshots, strategies)
+    curve = follow(game, snapshots, strategies)
     ids = {member.path: name for name, member in league.members.items()}
-    named = [(ids.get(str(s.path.relative_to(run.path))), mine) for s, mine in zip(snapshots, strategies, strict=True)]
-    # A last snapshot that every run ends with is not in the league.
+    named = [
+        (ids.get(str(s.path.relative_to(run.path))), strategy)
+        for s, strategy in zip(snapshots, strategies, strict=True)
+    ]
+    # The last snapshot of every run is not in the league.
     known = [(name, strategy) for name, strategy in named if name is not None]
     met = [known[number] for number in all_met(league.returns([name for name, _ in known]))]
     if game.zero_sum and len(met) > 1:
-        weights = nash_weights(np.nan_to_num(league.returns([name for name, _ in met])))  # oneself: 0
+        weights = nash_weights(np.nan_to_num(league.returns([name for name, _ in met])))  # NaN on the diagonal
         mixed = game.mixture([strategy for _, strategy in met], weights)
-        found = found._replace(counted=game.nash_conv(mixed), counted_of=len(met))
-    return found
+        curve = curve._replace(counted=game.nash_conv(mixed), counted_of=len(met))
+    return curve
 
 
 def all_met(matrix: np.ndarray) -> list[int]:
     """Return rows of a matrix ``[N, N]`` of which each two have met, in ascending order.
 
-    The player that has met the fewest others is left out first: a snapshot that was made shortly before the end.
+    The player that has met the fewest others is removed first: a snapshot made shortly before the end.
     """
     chosen = list(range(len(matrix)))
     while True:
@@ -142,7 +145,7 @@ def all_met(matrix: np.ndarray) -> list[int]:
 
 
 def league_json(league: League, curve: Curve | None) -> dict[str, object]:
-    """Return a league as JSON values; None where two have not met."""
+    """Return a league as JSON values; None for pairs without games."""
 
     def listed(matrix: np.ndarray) -> list[list[float | None]]:
         return [[None if np.isnan(value) else float(value) for value in row] for row in matrix]
@@ -154,15 +157,15 @@ def league_json(league: League, curve: Curve | None) -> dict[str, object]:
         counts = dict(zip(("wins", "draws", "losses"), league.counts(name), strict=True))
         player = {"player": name, **league.members[name]._asdict(), "games": league.games.get(name, 0), **counts}
         players.append({**player, "rating": None if rating is None else rating._asdict()})
-    found: dict[str, object] = {
+    data: dict[str, object] = {
         "players": players,
         "win_rates": listed(league.win_rates(names)),
         "mean_returns": listed(league.returns(names)),
     }
     if curve is not None:
-        found["exploitability"] = curve_json(curve)
-        found["nash_conv_by_counted_returns"] = curve.counted
-    return found
+        data["exploitability"] = curve_json(curve)
+        data["nash_conv_by_counted_returns"] = curve.counted
+    return data
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -172,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
         "each pair.",
     )
     parser.add_argument("run", type=Path, help="a run directory, such as runs/psro_kuhn")
-    parser.add_argument("--all", action="store_true", help=f"every player, not only the {SHOWN} that tell most")
+    parser.add_argument("--all", action="store_true", help=f"every player, not only the {SHOWN} most informative")
     parser.add_argument("--returns", action="store_true", help="show mean returns in place of win rates")
     parser.add_argument(
         "--exploitability", action="store_true", help="also compute NashConv of the snapshots (0 at a Nash equilibrium)"

@@ -1,4 +1,4 @@
-"""``arena parent``: one process that imports for a series of runs, whose ranks are forks of it."""
+"""``arena parent``: one process that imports for a series of runs, with ranks that are forks of it."""
 
 import argparse
 import contextlib

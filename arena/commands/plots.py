@@ -1,4 +1,4 @@
-"""``arena plots``: draws the pictures of a run again, from its records."""
+"""``arena plots``: draw the pictures of a run again, from its records."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""``arena schema``: the configuration file described, for editors and for people."""
+"""``arena schema``: descriptions of the configuration file, for editors and for people."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""``arena serve``: answers over HTTP with what the players of a run have learned."""
+"""``arena serve``: serve the trained players of a run over HTTP."""
 
 import argparse
 import logging
@@ -14,9 +14,9 @@ from arena.commands.gateway_options import add_gateway_options, gateway_config, 
 from arena.common.errors import ConfigError
 from arena.common.registry import packages_for
 from arena.common.seeding import derive_seed
+from arena.config.environment import OUTSIDE
 from arena.config.gateway import GatewayConfig, GatewaySettings
 from arena.config.run import RunConfig, load_config
-from arena.config.sections import OUTSIDE
 from arena.records.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def as_trained(config: GatewayConfig, arguments: argparse.Namespace) -> GatewayConfig:
-    """Return the limits with the actor and the agents of a run whose games were outside, unless others are wanted."""
+    """Return the limits with actor and agents of a run with external games, unless others are set."""
     if _is_file(arguments) or not arguments.run.is_dir():
         return config
     run_config = load_config(RunDirectory.existing(arguments.run).config)
@@ -84,7 +84,7 @@ def as_trained(config: GatewayConfig, arguments: argparse.Namespace) -> GatewayC
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Refuse options that do not go together."""
+    """Check that the options fit together."""
     if _is_file(arguments):
         for option in ("player", "backend", "quantize"):
             if getattr(arguments, option):
@@ -105,7 +105,7 @@ def _is_file(arguments: argparse.Namespace) -> bool:
 def _gateway(
     arguments: argparse.Namespace, config: GatewayConfig, access: "Access", place: "WorkerPlace | None"
 ) -> "tuple[Gateway, list[str]]":
-    """Return what answers, and which players it serves (``player@version``)."""
+    """Return the gateway, and the served players (``player@version``)."""
     from arena.evaluation.players import seed_libraries
     from arena.evaluation.served_trainers import trainers_among
     from arena.gateway.actors.seats import Seats, assign, load_actor, spaces_of
@@ -155,7 +155,7 @@ def _gateway_of_trainers(
     run_config: RunConfig,
     agents: Mapping[str, str],
 ) -> "tuple[Gateway, list[str]]":
-    """Return what answers where all players are trainers of the user's own."""
+    """Return the gateway for players that are trainers of the user's own."""
     from arena.evaluation.served_trainers import TrainedModels, trainers_among
     from arena.gateway.actors.seats import load_actor
     from arena.gateway.app import Gateway
@@ -185,7 +185,7 @@ def _load(
     lanes: Mapping[str, int],
     seed: int,
 ) -> "tuple[list[LoadedPlayer], Mapping[str, VersionSource]]":
-    """Return players of a run, and where newer versions of them come from."""
+    """Return players of a run, and the sources of newer versions."""
     from arena.evaluation.served import load_players
 
     loaded, sources = load_players(run, run_config, names, lanes=lanes, seed=seed)
@@ -193,7 +193,7 @@ def _load(
         return loaded, sources
     from arena.evaluation.served_files import OnnxPlayers, OnnxVersions
 
-    by_player = Counter[str]()  # as many memories as all its versions together need
+    by_player = Counter[str]()  # as many states as all its versions together need
     for name, count in lanes.items():
         by_player[name.partition("@")[0]] += count
     players = OnnxPlayers(run, run_config, by_player, int8=arguments.quantize == "int8")
@@ -236,6 +236,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="number of server processes behind the port, each with --sessions games",
     )
-    parser.add_argument("--as-worker", help=argparse.SUPPRESS)  # how one of them is started
+    parser.add_argument("--as-worker", help=argparse.SUPPRESS)  # how the workers are started
     add_gateway_options(parser)
     return parser

@@ -1,4 +1,4 @@
-"""``arena slurm config.yaml``: writes the batch script of a run, and warns before the queue does."""
+"""``arena slurm config.yaml``: write the batch script of a run, and warn before it is queued."""
 
 import argparse
 import math
@@ -18,15 +18,15 @@ from arena.plan.describe import describe
 from arena.plan.layout import Plan, plan, ranks_of_match, ranks_of_run
 
 SPARE = 1.5
-"""How much more memory the script asks for than the estimate: copies and networks come on top of it."""
+"""Ratio of the requested memory to the estimate: copies and networks add to it."""
 
 
 class Shape(NamedTuple):
-    """What a job asks for.
+    """Resources of a job.
 
     Attributes:
-      nodes: how many.
-      tasks: ranks on each.
+      nodes: number of nodes.
+      tasks: number of ranks on each.
     """
 
     nodes: int
@@ -34,12 +34,12 @@ class Shape(NamedTuple):
 
     @property
     def ranks(self) -> int:
-        """All ranks of the job."""
+        """Number of ranks of the job."""
         return self.nodes * self.tasks
 
     @property
     def node_of_rank(self) -> list[int]:
-        """The node of each rank: SLURM fills one after the other."""
+        """Node of each rank: SLURM fills one after the other."""
         return [rank // self.tasks for rank in range(self.ranks)]
 
 
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
     """Run ``arena slurm``; return the exit code.
 
     Raises:
-      ConfigError: the configuration is wrong, what was asked for is too little, or the script is there already.
+      ConfigError: the configuration is wrong, the requested resources do not suffice, or the script exists already.
     """
     args = parse(argv)
     config = load_config(args.config, args.set)
@@ -107,12 +107,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def choose(config: RunConfig, nodes: int | None, tasks: int | None) -> Shape:
-    """Return how many nodes and tasks to ask for: what was asked, and where nothing was, the least that fits.
+    """Return the nodes and tasks to request: as given, or the least that fits.
 
-    The least is what holds all ranks with no match on several nodes, as far as a node can hold one.
+    The least number is that of all ranks with no match on several nodes, as far as one fits on a node.
 
     Raises:
-      ConfigError: what was asked for is too little.
+      ConfigError: the requested resources do not suffice.
     """
     needed = ranks_of_run(config)
     if nodes is not None and tasks is not None:
@@ -139,8 +139,8 @@ def choose(config: RunConfig, nodes: int | None, tasks: int | None) -> Shape:
 
 
 def split(planned: Plan) -> list[int]:
-    """Return the matches whose ranks are on several nodes."""
-    nodes = [one.node for one in planned.assignments]
+    """Return the matches that span several nodes."""
+    nodes = [assignment.node for assignment in planned.assignments]
     return [match for match, ranks in enumerate(planned.seating) if len({nodes[rank] for rank in ranks}) > 1]
 
 
@@ -149,41 +149,41 @@ def warnings(
     config: RunConfig,
     shape: Shape,
     memory: int,
-    asked: int | None,
+    requested: int | None,
     gpus: int | None,
 ) -> list[str]:
-    """Return what will go worse than it could.
+    """Return warnings about avoidable costs.
 
     Args:
-      plans: of each distinct round.
-      config: the file.
-      shape: what the job asks for.
+      plans: plan of each distinct round.
+      config: configuration of the run.
+      shape: resources of the job.
       memory: the estimate in MB for the fullest node.
-      asked: GB per node that are asked for.
-      gpus: per node that are asked for.
+      requested: requested GB per node.
+      gpus: requested GPUs per node.
     """
-    found: list[str] = []
+    texts: list[str] = []
     for round_, planned in plans:
         apart = split(planned)
         sizes = {match: len(planned.seating[match]) for match in apart}
         if large := [match for match in apart if sizes[match] > shape.tasks]:
-            found.append(
+            texts.append(
                 f"round {round_.index + 1}: a match takes {count_of(sizes[large[0]], 'rank')} and a node has "
                 f"{count_of(shape.tasks, 'task')}, so that every step of {count_of(len(large), 'match', 'matches')} "
-                f"crosses the network; ask for --ntasks-per-node {max(sizes.values())} or more"
+                f"crosses the network; request --ntasks-per-node {max(sizes.values())} or more"
             )
         elif apart:
-            found.append(
+            texts.append(
                 f"round {round_.index + 1}: {count_of(len(apart), 'match', 'matches')} of {len(planned.matches)} on "
                 "several nodes; another --ntasks-per-node would keep them whole (leave it out, and it is chosen)"
             )
-        found += _about_gpus(planned, config, gpus)
-    if asked is not None and memory > 1000 * asked:
-        found.append(
-            f"memory: a node needs about {memory / 1000:.1f} GB and {asked} GB are asked for: SLURM would kill the "
-            f"job; ask for --mem {_comfortable(memory)}G"
+        texts += _about_gpus(planned, config, gpus)
+    if requested is not None and memory > 1000 * requested:
+        texts.append(
+            f"memory: a node needs about {memory / 1000:.1f} GB and {requested} GB are asked for: SLURM would kill the "
+            f"job; request --mem {_comfortable(memory)}G"
         )
-    return found
+    return texts
 
 
 def _about_gpus(planned: Plan, config: RunConfig, gpus: int | None) -> list[str]:
@@ -228,7 +228,7 @@ def write(args: argparse.Namespace, config: RunConfig, shape: Shape, memory: int
 
 
 def _distinct(config: RunConfig) -> list[Round]:
-    """Return the rounds without those that are planned like an earlier one."""
+    """Return the rounds without those with the plan of an earlier one."""
     distinct: list[Round] = []
     for round_ in config.round_list():
         if all(round_.rows != earlier.rows for earlier in distinct):
@@ -241,7 +241,7 @@ def _default_name(config: RunConfig) -> Path:
 
 
 def _comfortable(memory: int) -> int:
-    """Return the GB to ask for where ``memory`` MB are estimated."""
+    """Return the GB to request for an estimate of ``memory`` MB."""
     return math.ceil(SPARE * memory / 1000)
 
 

@@ -1,4 +1,4 @@
-"""``arena tournament``: a fresh round robin between players of one or several runs, which rates them."""
+"""``arena tournament``: a round robin between players of one or several runs, which rates them."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ import numpy as np
 from arena.commands.arguments import positive
 from arena.common.errors import ConfigError
 from arena.config.run import load_config
-from arena.evaluation.tournament import Outcome, find_contestants, judge, play_tournament
+from arena.evaluation.tournament import Outcome, find_contestants, play_tournament, rate
 from arena.records.run_directory import RunDirectory
 from arena.report.league_plots import draw_heat_map
 from arena.report.league_tables import Line, matrix_table, standing_table
@@ -20,7 +20,7 @@ from arena.report.terminal import find_terminal, make_console
 
 
 def outcome_json(outcome: Outcome) -> dict[str, object]:
-    """Return the outcome as JSON values; None where two have not met."""
+    """Return the outcome as JSON values; None for pairs without games."""
 
     def listed(matrix: np.ndarray) -> list[list[float | None]]:
         return [[None if np.isnan(value) else float(value) for value in row] for row in matrix]
@@ -68,12 +68,12 @@ def main(argv: Sequence[str]) -> int:
             first_meets_all=arguments.first_meets_all,
         )
     )
-    outcome = judge([contestant.name for contestant in contestants], games, seed)
+    outcome = rate([contestant.name for contestant in contestants], games, seed)
     title = f"{', '.join(run.name for run in runs)}: tournament"
-    what = "mean return" if arguments.returns else "win rate"
+    measure = "mean return" if arguments.returns else "win rate"
     matrix = outcome.mean_returns if arguments.returns else outcome.win_rates
     if arguments.plot is not None:
-        note = f"{what} of the row against the column; {len(games):,} games"
+        note = f"{measure} of the row against the column; {len(games):,} games"
         figure = draw_heat_map(title, note, outcome.players, matrix, rates=not arguments.returns)
         save_figure(figure, arguments.plot)
     if arguments.json:
@@ -81,7 +81,9 @@ def main(argv: Sequence[str]) -> int:
         return 0
     console = make_console(sys.stdout, find_terminal(sys.stdout))
     console.print(standing_table(title, _lines(outcome)))
-    table = matrix_table(f"{what} of the row against the column", outcome.players, matrix, rates=not arguments.returns)
+    table = matrix_table(
+        f"{measure} of the row against the column", outcome.players, matrix, rates=not arguments.returns
+    )
     if table is not None:
         console.print(table)
     return 0

@@ -71,8 +71,8 @@ def resolve(colors: Mapping[str, str | None]) -> dict[str, str]:
         # distinguished.
         if player not in chosen and player.lower() in NAMED:
             chosen[player] = NAMED[player.lower()]
-    taken = set(chosen.values())
-    free = [color for color in CYCLE if color not in taken] or list(CYCLE)
+    used = set(chosen.values())
+    free = [color for color in CYCLE if color not in used] or list(CYCLE)
     others = [player for player in colors if player not in chosen]
     chosen.update({player: free[index % len(free)] for index, player in enumerate(others)})
     return {player: chosen[player] for player in colors}

@@ -15,9 +15,9 @@ def scores_of(groups: Sequence[Sequence[int]], returns: Sequence[float], outcome
       outcomes: reported outcome of each entity (``win``, ``draw``, ``loss``, or a rank with 0 as the best), or None. If
         a group has none, or groups mix words and ranks, mean returns decide.
     """
-    said = [next((outcomes[e] for e in group if outcomes[e] is not None), None) for group in groups]
-    words = [WORDS[outcome] for outcome in said if isinstance(outcome, str) and outcome in WORDS]
-    ranks = [-float(outcome) for outcome in said if isinstance(outcome, int | float)]
+    group_outcomes = [next((outcomes[e] for e in group if outcomes[e] is not None), None) for group in groups]
+    words = [WORDS[outcome] for outcome in group_outcomes if isinstance(outcome, str) and outcome in WORDS]
+    ranks = [-float(outcome) for outcome in group_outcomes if isinstance(outcome, int | float)]
     for scores in (words, ranks):
         if len(scores) == len(groups):
             return scores

@@ -104,11 +104,11 @@ def load(reference: str) -> Any:
             if error.name and (place == error.name or place.startswith(error.name + ".")):
                 raise ConfigError(f"{reference!r}: no module named {error.name!r} can be imported from here") from error
             raise missing_package(error, repr(reference)) from error
-    found = getattr(module, name, None)
-    if found is None:
+    target = getattr(module, name, None)
+    if target is None:
         public = [n for n in vars(module) if not n.startswith("_")]
         raise ConfigError(f"{reference!r}: {place} has no {name!r}{suggestion(name, public)}")
-    return found
+    return target
 
 
 def _load_file(path: Path, reference: str) -> Any:
@@ -193,11 +193,11 @@ def policy_class(use: str) -> type:
 
     A class with ``act`` and ``learn`` that does not implement the arena's interface is wrapped in an adapter.
     """
-    found = load(POLICIES[use].reference if use in POLICIES else _reference(use, "policy", POLICIES))
+    cls = load(POLICIES[use].reference if use in POLICIES else _reference(use, "policy", POLICIES))
     own = ("run", "Settings", "make_model")  # defined by policies written for the arena
-    if hasattr(found, "act") and hasattr(found, "learn") and not any(hasattr(found, name) for name in own):
-        return load("arena.policies.agent:adapt_agent")(found)
-    return found
+    if hasattr(cls, "act") and hasattr(cls, "learn") and not any(hasattr(cls, name) for name in own):
+        return load("arena.policies.agent:adapt_agent")(cls)
+    return cls
 
 
 def policy_settings_model(use: str) -> type | None:

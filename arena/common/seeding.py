@@ -6,13 +6,13 @@ import random
 import numpy as np
 
 
-def derive_seed(seed: int, *what: str | int) -> int:
-    """Return a seed in ``[0, 2**31)`` for the user that ``what`` describes, for example ``("match", 3, "copy", 1)``.
+def derive_seed(seed: int, *path: str | int) -> int:
+    """Return a seed in ``[0, 2**31)`` for the user that ``path`` describes, for example ``("match", 3, "copy", 1)``.
 
     The bound suits every library that takes seeds (NumPy's legacy generator allows 32 bits, some games only 31).
     The same arguments always give the same seed, on every machine and in every process.
     """
-    digest = hashlib.blake2b(repr((seed, *what)).encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(repr((seed, *path)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 33
 
 

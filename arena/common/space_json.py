@@ -34,34 +34,34 @@ def space_to_json(space: spaces.Space) -> dict[str, Any]:
     )
 
 
-def space_from_json(found: Any) -> spaces.Space:
+def space_from_json(data: Any) -> spaces.Space:
     """Return the space that ``space_to_json`` has written.
 
     Raises:
       ConfigError: it is no such object.
     """
     try:
-        return _space(found)
+        return _space(data)
     except (KeyError, TypeError, ValueError, AttributeError, AssertionError) as error:
-        raise ConfigError(f"expected a space as JSON, found {str(found)[:80]} ({error})") from error
+        raise ConfigError(f"expected a space as JSON, found {str(data)[:80]} ({error})") from error
 
 
-def _space(found: dict[str, Any]) -> spaces.Space:
-    kind = found["type"]
+def _space(data: dict[str, Any]) -> spaces.Space:
+    kind = data["type"]
     if kind == "Box":
-        shape, dtype = tuple(found["shape"]), np.dtype(found["dtype"])
-        low, high = (_bound(found[name], shape, dtype) for name in ("low", "high"))
+        shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
+        low, high = (_bound(data[name], shape, dtype) for name in ("low", "high"))
         return spaces.Box(low, high, shape, dtype.type)
     if kind == "Discrete":
-        return spaces.Discrete(found["n"], start=found["start"], dtype=np.dtype(found["dtype"]).type)
+        return spaces.Discrete(data["n"], start=data["start"], dtype=np.dtype(data["dtype"]).type)
     if kind == "MultiDiscrete":
-        return spaces.MultiDiscrete(found["nvec"], dtype=np.dtype(found["dtype"]).type, start=found["start"])
+        return spaces.MultiDiscrete(data["nvec"], dtype=np.dtype(data["dtype"]).type, start=data["start"])
     if kind == "MultiBinary":
-        return spaces.MultiBinary(found["n"] if isinstance(found["n"], int) else tuple(found["n"]))
+        return spaces.MultiBinary(data["n"] if isinstance(data["n"], int) else tuple(data["n"]))
     if kind == "Dict":
-        return spaces.Dict([(key, _space(sub)) for key, sub in found["spaces"].items()])
+        return spaces.Dict([(key, _space(sub)) for key, sub in data["spaces"].items()])
     if kind == "Tuple":
-        return spaces.Tuple([_space(sub) for sub in found["spaces"]])
+        return spaces.Tuple([_space(sub) for sub in data["spaces"]])
     raise ValueError(f"unknown type {kind!r}")
 
 
@@ -76,7 +76,7 @@ def _number(value: Any) -> Any:
     return value if np.isfinite(value) else str(value)
 
 
-def _bound(found: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    values = [float(v) if isinstance(v, str) else v for v in (found if isinstance(found, list) else [found])]
+def _bound(data: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    values = [float(v) if isinstance(v, str) else v for v in (data if isinstance(data, list) else [data])]
     array = np.asarray(values, dtype)
-    return array.reshape(shape) if isinstance(found, list) else np.full(shape, array[0], dtype)
+    return array.reshape(shape) if isinstance(data, list) else np.full(shape, array[0], dtype)

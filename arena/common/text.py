@@ -36,9 +36,9 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
-def count_of(number: int, what: str, many: str | None = None) -> str:
-    """Return for example ``1 node`` or ``2,000 nodes``; ``many`` is the plural unless it is ``what`` with an s."""
-    return f"{number:,} {what if number == 1 else many or what + 's'}"
+def count_of(number: int, noun: str, plural: str | None = None) -> str:
+    """Return for example ``1 node`` or ``2,000 nodes``; ``plural`` is the plural unless it is ``noun`` with an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def ranges(numbers: Iterable[int], dash: str = "-") -> str:

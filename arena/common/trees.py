@@ -78,18 +78,18 @@ class NamedLeaf(NamedTuple):
 def named_leaves(space: spaces.Space, name: str) -> list[NamedLeaf]:
     """Return the leaves of a space in order, with names that begin with ``name``."""
     if isinstance(space, spaces.Dict):
-        return [found for key, sub in space.spaces.items() for found in named_leaves(sub, f"{name}.{key}")]
+        return [leaf for key, sub in space.spaces.items() for leaf in named_leaves(sub, f"{name}.{key}")]
     if isinstance(space, spaces.Tuple):
-        return [found for index, sub in enumerate(space.spaces) for found in named_leaves(sub, f"{name}.{index}")]
+        return [leaf for index, sub in enumerate(space.spaces) for leaf in named_leaves(sub, f"{name}.{index}")]
     return [NamedLeaf(name, leaf_shape(space), leaf_dtype(space), space)]
 
 
 def leaf_names(tree: Tree, name: str) -> list[str]:
     """Return the names that ``named_leaves`` would give to the leaves of a tree of the same nesting."""
     if isinstance(tree, Mapping):
-        return [found for key, sub in tree.items() for found in leaf_names(sub, f"{name}.{key}")]
+        return [leaf for key, sub in tree.items() for leaf in leaf_names(sub, f"{name}.{key}")]
     if isinstance(tree, tuple):
-        return [found for index, sub in enumerate(tree) for found in leaf_names(sub, f"{name}.{index}")]
+        return [leaf for index, sub in enumerate(tree) for leaf in leaf_names(sub, f"{name}.{index}")]
     return [name]
 
 

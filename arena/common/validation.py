@@ -196,13 +196,13 @@ def check_settings(model: type[BaseModel], settings: dict[str, Any]) -> dict[str
     try:
         model.model_validate_json(json.dumps(settings, default=str), strict=True)
     except ValidationError as error:
-        seen = {problem.place for problem in wrong}
+        reported = {problem.place for problem in wrong}
         scalars = {"int_type", "float_type", "bool_type"}
         kinds = [line["type"] for line in error.errors(include_url=False)]
         wrong += [
             problem
             for problem, kind in zip(problems(error, model), kinds, strict=True)
-            if kind in scalars and problem.place not in seen and not is_integral(problem.value)
+            if kind in scalars and problem.place not in reported and not is_integral(problem.value)
         ]
     if checked is None or wrong:
         raise refusal(wrong)

@@ -119,12 +119,12 @@ class Waiter:
             setattr(other, name, value)
         return other
 
-    def until(self, test: Callable[[], bool], what: Callable[[], str], yielding: float = 0.0) -> None:
+    def until(self, test: Callable[[], bool], description: Callable[[], str], yielding: float = 0.0) -> None:
         """Return once ``test()`` is true.
 
         Args:
           test: returns whether the awaited event has happened.
-          what: returns a description of the event, for warnings and errors.
+          description: returns a description of the event, for warnings and errors.
           yielding: least seconds of polling that yields the core before the first sleep.
 
         Raises:
@@ -140,18 +140,20 @@ class Waiter:
             os.sched_yield()
             if test():
                 return
-        self._sleep_until(test, what, self.max_sleep, self.late)
+        self._sleep_until(test, description, self.max_sleep, self.late)
 
-    def until_acquired(self, acquire: Callable[[], bool], what: Callable[[], str]) -> None:
+    def until_acquired(self, acquire: Callable[[], bool], description: Callable[[], str]) -> None:
         """Return once ``acquire()`` is true, which sleeps for a while itself; ``what()`` describes the event.
 
         Raises:
           HangError: it was false for ``abort_after`` seconds.
         """
         if not acquire():
-            self._sleep_until(acquire, what, max_sleep=0.0, late=0.0)
+            self._sleep_until(acquire, description, max_sleep=0.0, late=0.0)
 
-    def _sleep_until(self, test: Callable[[], bool], what: Callable[[], str], max_sleep: float, late: float) -> None:
+    def _sleep_until(
+        self, test: Callable[[], bool], description: Callable[[], str], max_sleep: float, late: float
+    ) -> None:
         began = time.monotonic()
         warn_at, tell_at = self.warn_after, TELL_AFTER
         pause = min(2e-5, max_sleep)
@@ -163,26 +165,26 @@ class Waiter:
             # After a long wait polls become rarer: each takes the core from the ranks that are waited for.
             pause = max(min(pause * 1.2, max_sleep), min(late * waited, LONGEST_SLEEP))
             if waited > tell_at:
-                self.current_wait.since, self.current_wait.what = began, what()
+                self.current_wait.since, self.current_wait.what = began, description()
                 tell_at = waited + TELL_AFTER
             if waited > self.abort_after:
-                raise HangError(f"waited {waited:.0f} s for {what()}")
+                raise HangError(f"waited {waited:.0f} s for {description()}")
             if waited > warn_at:
-                self.on_warn(f"has waited {waited:.0f} s for {what()}")
+                self.on_warn(f"has waited {waited:.0f} s for {description()}")
                 warn_at *= 2
         self.current_wait.what = None
 
     @contextlib.contextmanager
-    def watching(self, what: str) -> Iterator[None]:
+    def watching(self, description: str) -> Iterator[None]:
         """Bound a call that blocks: after ``abort_after`` seconds this process exits.
 
         Args:
-          what: description of the awaited event.
+          description: description of the awaited event.
         """
-        self.current_wait.since, self.current_wait.what = time.monotonic(), what
+        self.current_wait.since, self.current_wait.what = time.monotonic(), description
 
         def end() -> None:
-            print(f"error: waited {self.abort_after:.0f} s for {what}", file=sys.stderr, flush=True)
+            print(f"error: waited {self.abort_after:.0f} s for {description}", file=sys.stderr, flush=True)
             os._exit(1)
 
         timer = threading.Timer(self.abort_after, end)

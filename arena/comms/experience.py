@@ -33,9 +33,9 @@ _TALK, _ROLLOUTS, _VERSIONS, _THINGS, _TAGS = 0, 1, 2, 3, 4
 _FIRST_TAG = 1000  # above the tags of seats
 
 
-def _tag(worker: int, what: int) -> int:
+def _tag(worker: int, kind: int) -> int:
     """Return the tag of a stream between a player's worker and its learner; one rank may have several workers."""
-    return _FIRST_TAG + worker * _TAGS + what
+    return _FIRST_TAG + worker * _TAGS + kind
 
 
 class SamplerChannel:
@@ -203,11 +203,11 @@ class LearnerChannel:
 
     def drop_late(self) -> int:
         """Drop the rollouts that have arrived and return their number; also check for the worker's check-out."""
-        came = self._receiver.posted() - self.received
-        if came:
-            self.release(self.received + came - 1)
+        arrived = self._receiver.posted() - self.received
+        if arrived:
+            self.release(self.received + arrived - 1)
         self.is_out()
-        return came
+        return arrived
 
     def close(self) -> None:
         """Free the requests and the memory."""

@@ -258,17 +258,17 @@ class GroupChannel:
         """Return once every member is leaving. Active members get MatchOver at their next collective."""
         if self.size == 1:
             return
-        what: Callable[[], str] = lambda: f"the other {self.size - 1} workers of this group to leave"  # noqa: E731
+        description: Callable[[], str] = lambda: f"the other {self.size - 1} workers of this group to leave"  # noqa: E731
         if self._announced:
             self._announced = False
-            self._await(what)
+            self._await(description)
             agreement = self._read()
             if agreement.active and not agreement.leaving:
                 self._take_part(agreement)
         together = False
         while not together:
             self._announce(_LEAVE, 0, leaving=True)
-            self._await(what)
+            self._await(description)
             together = self._read().all_leaving
 
     def bcast(self, value: Any) -> Any:

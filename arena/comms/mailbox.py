@@ -41,17 +41,17 @@ class Mailbox:
         """Send to a rank that waits in ``collect``; ``number`` distinguishes several messages to one rank."""
         self._under_way.append(self._world.mail.isend(value, rank, DIRECT + TAGS * number))
 
-    def collect(self, rank: int, waiter: Waiter, what: str, number: int = 0) -> Any:
+    def collect(self, rank: int, waiter: Waiter, description: str, number: int = 0) -> Any:
         """Wait for and return the message that ``rank`` delivers to this one."""
-        return receive(self._world.mail, rank, DIRECT + TAGS * number, waiter, what)
+        return receive(self._world.mail, rank, DIRECT + TAGS * number, waiter, description)
 
     def reply(self, rank: int, value: Any, number: int = 0) -> None:
         """Reply to a delivery of ``rank``; on a tag of its own, since both ends may be this rank."""
         self._under_way.append(self._world.mail.isend(value, rank, ANSWER + TAGS * number))
 
-    def collect_reply(self, rank: int, waiter: Waiter, what: str, number: int = 0) -> Any:
+    def collect_reply(self, rank: int, waiter: Waiter, description: str, number: int = 0) -> Any:
         """Wait for and return the reply of ``rank`` to a delivery."""
-        return receive(self._world.mail, rank, ANSWER + TAGS * number, waiter, what)
+        return receive(self._world.mail, rank, ANSWER + TAGS * number, waiter, description)
 
     def flush(self, waiter: Waiter) -> None:
         """Wait until every message has been sent."""

@@ -31,7 +31,7 @@ _set_variables()
 mpi4py.rc.thread_level = "funneled"
 if DEFERRED in os.environ:
     mpi4py.rc.initialize = mpi4py.rc.finalize = False
-with relaxed_timer_slack(), idle_class(aslr.is_oversubscribed(os.environ, cores.given())):
+with relaxed_timer_slack(), idle_class(aslr.is_oversubscribed(os.environ, cores.available_cores())):
     from mpi4py import MPI
 
 __all__ = ["MPI", "initialize", "receive"]
@@ -39,7 +39,7 @@ __all__ = ["MPI", "initialize", "receive"]
 
 def initialize() -> None:
     """Initialise MPI in a rank that was forked from a process which has imported this module without doing so."""
-    with relaxed_timer_slack(), idle_class(aslr.is_oversubscribed(os.environ, cores.given())):
+    with relaxed_timer_slack(), idle_class(aslr.is_oversubscribed(os.environ, cores.available_cores())):
         MPI.Init_thread(MPI.THREAD_FUNNELED)
 
 

@@ -88,7 +88,7 @@ class ReplicatedAverage:
         if reads_result and total:
             # An array with weight 0 may be left from an earlier average and hold NaN: skip it.
             shares = [weight / total for weight in weights if weight]
-            _average(self.own, [mine for mine, weight in zip(contributions, weights, strict=True) if weight], shares)
+            _average(self.own, [part for part, weight in zip(contributions, weights, strict=True) if weight], shares)
         elif reads_result:
             self.own.fill(0.0)
         return total
@@ -152,8 +152,8 @@ class PartitionedAverage:
         for piece in self._pieces:
             _average(piece.mean, piece.contributions, shares)
             barrier()
-            for mine, mean in piece.copied if reads_result else ():
-                mine[:] = mean
+            for contribution, mean in piece.copied if reads_result else ():
+                contribution[:] = mean
         if self._in_place:
             barrier()  # no member still reads what is written next
             if not reads_result:

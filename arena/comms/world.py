@@ -58,9 +58,9 @@ class World:
         self.steps, self.mail = comm.Dup(), comm.Dup()
         shared = self.comm.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
         leader = shared.bcast(self.rank)
-        self.cores_here = dict(shared.allgather((self.rank, cores.given())))
+        self.cores_here = dict(shared.allgather((self.rank, cores.available_cores())))
         resting = [0] if leader == 0 else []  # the root is idle most of the time
-        self.cores_share = cores.shares(list(self.cores_here.values()), resting)[shared.rank]
+        self.cores_share = cores.core_shares(list(self.cores_here.values()), resting)[shared.rank]
         shared.Free()
         facts = self.comm.allgather((leader, self.host))
         number: dict[int, int] = {}
@@ -73,7 +73,7 @@ class World:
 
     def cores_per_rank(self) -> int:
         """Return the number of cores that this rank may keep busy, at least one."""
-        return cores.whole(self.cores_share)
+        return cores.threads_in(self.cores_share)
 
     def bcast(self, value: Any, waiter: Waiter) -> Any:
         """Return the root's object on every rank. All ranks call it; pickled, for use between rounds only."""
@@ -85,13 +85,13 @@ class World:
         self._wait(self.comm.Ibcast(payload), waiter, "the root's announcement")
         return MPI.pickle.loads(payload.tobytes())
 
-    def barrier(self, waiter: Waiter, what: str) -> None:
+    def barrier(self, waiter: Waiter, description: str) -> None:
         """Return once every rank has called this."""
-        self._wait(self.comm.Ibarrier(), waiter, what)
+        self._wait(self.comm.Ibarrier(), waiter, description)
 
     @staticmethod
-    def _wait(request: MPI.Request, waiter: Waiter, what: str) -> None:
-        waiter.until(request.Test, lambda: what)
+    def _wait(request: MPI.Request, waiter: Waiter, description: str) -> None:
+        waiter.until(request.Test, lambda: description)
 
     def split_group(self, place: tuple[int, int] | None, waiter: Waiter) -> GroupChannel | None:
         """Create the sub-communicator of a player for the ranks with a ``place`` (index of the player, worker).

@@ -1,4 +1,4 @@
-"""Files that a configuration names: from the current directory, then from beside the configuration."""
+"""Paths in a configuration: relative to the current directory, then to the configuration file."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from arena.common.validation import describe_value
 
 
 def existing(place: str, info: ValidationInfo) -> Path:
-    """Return the file or directory ``place``, looked for from the current directory, then beside the config file."""
+    """Return the file or directory ``place``, searched from the current directory, then beside the config file."""
     folders = [Path.cwd()]
     if info.context and "folder" in info.context:
         folders.append(info.context["folder"])
@@ -20,12 +20,12 @@ def existing(place: str, info: ValidationInfo) -> Path:
 
 
 def located(use: str, info: ValidationInfo) -> str:
-    """Return ``use`` with the absolute path of the file it names, if it names one."""
+    """Return ``use`` with the absolute path of its file, if it refers to one."""
     place, colon, name = use.partition(":")
     if not place.endswith(".py"):
         return use
     if not (colon and name):
         raise ValueError(
-            f"expected path/to/file.py:name, found {describe_value(use)}: say which name of the file to use"
+            f"expected path/to/file.py:name, found {describe_value(use)}: append the name of a class or function"
         )
     return f"{existing(place, info)}:{name}"

@@ -1,4 +1,4 @@
-"""Where and how games outside are served over HTTP, by ``arena serve`` and in a run."""
+"""Settings of HTTP servers for external games, of ``arena serve`` and of gateways in a run."""
 
 from typing import Annotated, Any, Literal
 
@@ -18,7 +18,7 @@ class ServerConfig(Model):
     )
     port: Annotated[Index, Field(le=65535)] = Field(8000, description="The port; 0 takes any free one.")
     actor_threads: Annotated[Index, Field(le=256)] = Field(
-        0, description="Threads for actors whose methods block; 0 calls the methods in the event loop."
+        0, description="Threads for actors with methods that block; 0 calls the methods in the event loop."
     )
     tick_timeout: Seconds = Field(30.0, description="Seconds that an actor may take for one answer.")
     idle_timeout: Seconds = Field(60.0, description="Seconds after its last answer until a silent game is ended.")
@@ -43,7 +43,7 @@ class ServerConfig(Model):
     tls_cert: str | None = Field(None, description="A file with a certificate: the server then speaks HTTPS.")
     tls_key: str | None = Field(None, description="The file with the certificate's key.")
     allow_origins: tuple[str, ...] = Field(
-        (), description="Origins of web pages whose scripts may send requests, such as http://localhost:3000."
+        (), description="Origins of web pages with scripts that may send requests, such as http://localhost:3000."
     )
     access_log: bool = Field(False, strict=True, description="Write a line for each request to standard error.")
 
@@ -59,7 +59,7 @@ class ServerConfig(Model):
 
 
 class ActorServerConfig(ServerConfig):
-    """A server whose games are played by actors."""
+    """Settings of a server of games that actors play."""
 
     actor: str = Field("json", description="The actor of each game: json, or path/to/file.py:Class.")
     settings: dict[str, Any] = Field({}, description="The mapping that the actor gets as its config.")
@@ -71,7 +71,7 @@ class ActorServerConfig(ServerConfig):
 
 
 class GatewayConfig(ActorServerConfig):
-    """What `arena serve` is told: it makes its options of these keys."""
+    """Settings of `arena serve`, which makes options of these keys."""
 
     agents: dict[str, str] = Field(
         {}, description="A mapping agent: player. Default: the player with the agent's name, or the only player."
@@ -97,7 +97,7 @@ class GatewayConfig(ActorServerConfig):
 
 
 class GatewaySettings(ActorServerConfig):
-    """Settings of the environment `gateway`: games outside, whose agents learn."""
+    """Settings of the environment `gateway`: external games with agents that learn."""
 
     game: str | None = Field(
         None,
@@ -113,21 +113,23 @@ class GatewaySettings(ActorServerConfig):
 
     agents: tuple[str, ...] = Field(
         (),
-        description="Names of the agents of an actor that does not say spaces, since its policies are trainers of "
+        description="Names of the agents of an actor without spaces, since its policies are trainers of "
         "your own, which learn from what it pushes.",
     )
 
     @model_validator(mode="after")
-    def _knows_its_spaces(self) -> "GatewaySettings":
-        given = [name for name in ("game", "spaces") if getattr(self, name) is not None]
-        if self.actor != "json" and given:
-            text = f"expected none beside an actor of your own, whose class says its spaces, found {given[0]}"
-            raise refusal([Problem((given[0],), text)])
-        if self.actor == "json" and len(given) != 1:
+    def _has_spaces(self) -> "GatewaySettings":
+        present = [name for name in ("game", "spaces") if getattr(self, name) is not None]
+        if self.actor != "json" and present:
+            text = (
+                f"expected none beside an actor of your own, with a class that defines its spaces, found {present[0]}"
+            )
+            raise refusal([Problem((present[0],), text)])
+        if self.actor == "json" and len(present) != 1:
             text = "expected game or spaces, from which the json actor knows its agents, found "
-            raise refusal([Problem((), text + (" and ".join(given) or "none"))])
+            raise refusal([Problem((), text + (" and ".join(present) or "none"))])
         return self
 
 
 class ExternalSettings(ServerConfig):
-    """Settings of the policy `external`: the server of the guest who plays the seat."""
+    """Settings of the policy `external`: the server of the guest on the seat."""

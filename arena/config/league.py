@@ -1,4 +1,4 @@
-"""The league in the configuration file: which kind, who plays by which policy, and the matches that its players get."""
+"""The league section of the file: kind, players and their policies, and their matches."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -10,22 +10,23 @@ from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.common.text import did_you_mean
 from arena.common.validation import Count, CountOrAuto, Model, Number, Problem, check_settings, problems, refusal
-from arena.config.sections import EnvOverride, Settings, existing, located
+from arena.config.environment import EnvOverride, Settings
+from arena.config.files import existing, located
 from arena.config.table import Seat
 
-MANAGED = ("use", "seed")  # what the section itself says of arena.league.settings.LeagueConfig
+MANAGED = ("use", "seed")  # keys of arena.league.settings.LeagueConfig that the section defines itself
 
 
 def _do_nothing(*_: Any) -> None:
-    """Stand in for a league's callbacks where it is only looked at."""
+    """Serve as a callback of a league that is only inspected."""
 
 
 class LeagueSection(Model):
-    """A league: instead of a table that stays, a manager that says what every match plays next.
+    """A league: instead of a constant table, a manager that assigns what every match plays next.
 
-    Every active player has matches of its own. In each of them all seats are played by workers of its group; in each
-    episode one side is the player itself, the other ones are what the job says: snapshots, or other active players.
-    Sides change places from episode to episode.
+    Every active player has matches of its own. In each of them all seats have workers of its group; in each episode one
+    side is the player itself, the others are assigned by the job: snapshots, or other active players. Sides change
+    seats from episode to episode.
     """
 
     use: str = Field(
@@ -66,48 +67,48 @@ class LeagueSection(Model):
     @field_validator("settings")
     @classmethod
     def _with_paths(cls, settings: Settings, info: ValidationInfo) -> Settings:
-        """Make the files that the settings name findable from anywhere."""
+        """Resolve the paths of files in the settings."""
         for key in MANAGED:
             if key in settings:
                 raise ValueError(f"{key}: the league's settings do not take it; set it one level above")
-        found = dict(settings)
+        resolved = dict(settings)
         pretrained = settings.get("pretrained")
         if isinstance(pretrained, Mapping):
             for category, path in pretrained.items():
                 try:
-                    found["pretrained"] = {**found["pretrained"], category: str(existing(str(path), info))}
+                    resolved["pretrained"] = {**resolved["pretrained"], category: str(existing(str(path), info))}
                 except ValueError as error:
                     raise ValueError(f"pretrained.{category}: {error}") from None
         for key in ("categories", "players"):
             section = settings.get(key)
             if key == "players" and isinstance(section, Mapping):
-                found[key] = {_type_name(name, info): value for name, value in section.items()}
+                resolved[key] = {_type_name(name, info): value for name, value in section.items()}
             elif isinstance(section, Mapping):
-                found[key] = {
+                resolved[key] = {
                     category: {_type_name(name, info): n for name, n in counts.items()}
                     if isinstance(counts, Mapping)
                     else counts
                     for category, counts in section.items()
                 }
-        return found
+        return resolved
 
     def manager(
         self, seed: int, save: Any = _do_nothing, load: Any = _do_nothing, launch: Any = _do_nothing, **settings: Any
     ) -> Any:
-        """Return the league's manager; ``settings`` go over those of the file.
+        """Return the league's manager; ``settings`` override those of the file.
 
         Raises:
-          ConfigError: a setting does not fit.
+          ConfigError: a setting is invalid.
         """
         from arena.league.kinds import create_league
 
         return create_league({"use": self.use, "seed": seed, **self.settings, **settings}, save, load, launch)
 
     def check(self, seed: int, policies: Mapping[str, Any]) -> None:
-        """Found the league once, to see that it can be.
+        """Construct the league once, to validate it.
 
         Raises:
-          ValidationError: it cannot; every line says why.
+          ValidationError: it is invalid; every line states a reason.
         """
         try:
             manager = self.manager(seed)
@@ -119,14 +120,14 @@ class LeagueSection(Model):
             raise refusal(dict.fromkeys(wrong))
 
     def _policies_wrong(self, manager: Any, policies: Mapping[str, Any]) -> Iterator[Problem]:
-        """Yield what is wrong with who learns by which policy."""
+        """Yield the problems of the assignment of policies to players."""
         place = ("league", "policy")
         types = {_type_id(type(player)): type(player) for player in manager.active_players}
         for known, kind in types.items():
             name = self.policy_of(kind, policies)
             if name is None:
-                told = f"one of {', '.join(policies)}; write policy: {{{known}: ...}}"
-                yield Problem(place, f"expected a policy for {known}: {told}")
+                expected = f"one of {', '.join(policies)}; write policy: {{{known}: ...}}"
+                yield Problem(place, f"expected a policy for {known}: {expected}")
             elif name not in policies:
                 yield Problem(place, f"there is no policy {name!r} in policies; {did_you_mean(name, list(policies))}")
             elif not policies[name].learns:
@@ -136,7 +137,7 @@ class LeagueSection(Model):
                 yield Problem(place, f"{key}: no active player is of this type; {did_you_mean(key, sorted(types))}")
 
     def _jobs_wrong(self, manager: Any, policies: Mapping[str, Any]) -> Iterator[Problem]:
-        """Yield what is wrong with the jobs that players will get."""
+        """Yield the problems of the players' jobs."""
         place = ("league", "settings")
         jobs = self.settings.get("max_active_player_job")
         if isinstance(self.matches, int) and isinstance(jobs, int) and jobs < self.matches:
@@ -154,7 +155,7 @@ class LeagueSection(Model):
                     yield Problem(place, f"players.{_type_id(type(player))}.{key}: {error}")
 
     def policy_of(self, kind: type, policies: Mapping[str, Any]) -> str | None:
-        """Return the name of the policy that players of a type learn with; None if the file does not say."""
+        """Return the name of the policy of players of a type; None if the file does not assign one."""
         if isinstance(self.policy, str):
             return self.policy
         if isinstance(self.policy, dict):
@@ -170,7 +171,7 @@ class LeagueSection(Model):
         }
 
     def pretrained(self, seed: int) -> dict[str, str]:
-        """Return the weights file that each active player starts from, where there is one."""
+        """Return the weights file that each active player starts from, if there is one."""
         files = self.settings.get("pretrained") or {}
         return {
             player.player_id: files[player.category]
@@ -179,7 +180,7 @@ class LeagueSection(Model):
         }
 
     def sides(self, seed: int) -> int:
-        """Return how many sides a match has."""
+        """Return the number of sides of a match."""
         manager = self.manager(seed)
         return manager.cfg.sides if any(player.battle for player in manager.active_players) else 1
 
@@ -193,7 +194,7 @@ JOB_ENV = ("settings", "options", "num_envs", "episodes")
 
 
 def check_job_env(env: Mapping[str, Any]) -> None:
-    """Refuse what a job cannot ask of an environment.
+    """Check that a job's changes of an environment are valid.
 
     Raises:
       ValueError: a key is unknown, or has a value of the wrong kind.
@@ -208,10 +209,10 @@ def check_job_env(env: Mapping[str, Any]) -> None:
 
 
 def _check_data(policy: Any, data: Mapping[str, Any]) -> None:
-    """Refuse what a job cannot change of a built-in policy's settings.
+    """Check that a job's changes of a built-in policy's settings are valid.
 
     Raises:
-      ValueError: a key is unknown, or has a value that does not fit.
+      ValueError: a key is unknown, or a value is invalid.
     """
     model = None if policy is None else registry.policy_settings_model(policy.use)
     changeable = getattr(model, "changeable", None)

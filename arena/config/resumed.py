@@ -12,12 +12,12 @@ from arena.config.yaml_source import read
 
 
 def kept_settings(path: Path, overrides: Sequence[str], stored: Path) -> list[str]:
-    """Return overrides for the settings that a file leaves out and whose stored value is not today's default.
+    """Return overrides for settings that a file omits and that are stored with other values than today's defaults.
 
     Args:
-      path: configuration that the run is resumed with.
+      path: configuration file of the resumed run.
       overrides: see ``load_config``.
-      stored: configuration of the run, with all defaults written out.
+      stored: stored configuration of the run, with all defaults written out.
 
     Returns:
       Overrides, to be put before ``overrides``.
@@ -26,7 +26,7 @@ def kept_settings(path: Path, overrides: Sequence[str], stored: Path) -> list[st
     stored_policies = read(stored, named=["policies"]).data.get("policies")
     if not isinstance(requested, Mapping) or not isinstance(stored_policies, Mapping):
         return []
-    kept = []
+    overrides_kept = []
     for name, policy in stored_policies.items():
         use, present = policy["use"], requested.get(name)
         if not isinstance(present, Mapping) or present.get("use") != use or use not in registry.POLICIES:
@@ -34,19 +34,19 @@ def kept_settings(path: Path, overrides: Sequence[str], stored: Path) -> list[st
         model = registry.policy_settings_model(use)
         assert model is not None
         for key, value in _changed(model, present.get("settings") or {}, policy["settings"]).items():
-            kept.append(f"policies.{name}.settings.{key}={json.dumps(value)}")
-    return kept
+            overrides_kept.append(f"policies.{name}.settings.{key}={json.dumps(value)}")
+    return overrides_kept
 
 
-def _changed(model: type[BaseModel], given: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored settings that differ from the defaults, are not given, and fit the given ones."""
+def _changed(model: type[BaseModel], settings: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored settings that differ from the defaults, are not given, and are valid beside the given ones."""
     defaults = json.loads(model().model_dump_json())
-    kept: dict[str, Any] = {}
+    fitting: dict[str, Any] = {}
     for key, value in stored.items():
-        if key in defaults and key not in given and value != defaults[key]:
+        if key in defaults and key not in settings and value != defaults[key]:
             try:
-                model(**{**given, **kept, key: value})
+                model(**{**settings, **fitting, key: value})
             except ValidationError:
-                continue  # such as minibatches, where minibatch_size is given
-            kept[key] = value
-    return kept
+                continue  # such as minibatches, if minibatch_size is given
+            fitting[key] = value
+    return fitting

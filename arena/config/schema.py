@@ -1,4 +1,4 @@
-"""The configuration file described for others: a JSON Schema for editors, tables of keys for people."""
+"""Descriptions of the configuration file: a JSON Schema for editors, tables of keys for people."""
 
 import json
 import re
@@ -10,10 +10,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from arena.common import registry
+from arena.config.checks import TABLES
+from arena.config.environment import OUTSIDE, EnvOverride
 from arena.config.gateway import GatewaySettings
 from arena.config.league import MANAGED
-from arena.config.run import TABLES, RunConfig
-from arena.config.sections import OUTSIDE, EnvOverride
+from arena.config.run import RunConfig
 from arena.league.catalog import PLAYERS, player_type
 from arena.league.settings import BattlePlayerConfig, LeagueConfig, PlayerConfig, SoloPayoffConfig
 
@@ -53,7 +54,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _allow_underscores(number: dict[str, Any]) -> None:
-    """Let an editor take ``400_000`` too: a number to the arena, a text to readers of YAML 1.2."""
+    """Let an editor accept ``400_000`` too: a number to the arena, a string to readers of YAML 1.2."""
     plain = [{"type": number.pop("type"), "minimum": number.pop("minimum")}] if "type" in number else number["anyOf"]
     number["anyOf"] = [
         *plain,
@@ -65,7 +66,7 @@ def key_table(*, anchors: bool = False) -> str:
     """Return the keys of the file, then the settings of policies and leagues, as Markdown tables under headings.
 
     Args:
-      anchors: whether each key can be linked to, as ``#env.num_envs`` or ``#ppo.gamma``, in Python-Markdown's notation.
+      anchors: whether each key gets an anchor, as ``#env.num_envs`` or ``#ppo.gamma``, in Python-Markdown's notation.
     """
     parts = []
 
@@ -112,14 +113,14 @@ def _table(rows: Iterable[Sequence[str]], prefix: str, *, anchors: bool) -> str:
 
 
 def _rows(model: type[BaseModel], prefix: str, shown: set[type[BaseModel]]) -> Iterator[Sequence[str]]:
-    """Yield key, type, default and meaning of each field; a section's keys follow it, the first time it comes up."""
+    """Yield key, type, default and meaning of each field; a section's keys follow it at its first occurrence."""
     for name, field in model.model_fields.items():
         key = f"{prefix}{field.alias or name}"
         section, inside = _section(field.annotation)
         again = " Its keys are those above." if section in shown else ""
         if section is EnvOverride:
-            again, section = " Its keys are those of `env`, and each may be left out.", None
-        meaning = (field.description or "").replace("<", "&lt;")  # Markdown takes <id> for a tag
+            again, section = " Its keys are those of `env`, and each is optional.", None
+        meaning = (field.description or "").replace("<", "&lt;")  # Markdown reads <id> as a tag
         yield key, _type(field.annotation), _default(field), f"{meaning}{again}"
         if section is not None and section not in shown:
             shown.add(section)
@@ -127,7 +128,7 @@ def _rows(model: type[BaseModel], prefix: str, shown: set[type[BaseModel]]) -> I
 
 
 def _section(annotation: Any) -> tuple[type[BaseModel] | None, str]:
-    """Return the model that a field holds, alone, in a list or by name, and what stands between the two in a key."""
+    """Return the model that a field holds, alone, in a list or by name, and the text between the two in a key."""
     annotation = _bare(annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, ""

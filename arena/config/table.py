@@ -1,4 +1,4 @@
-"""The table in the configuration file: its matches, written out, short, or in rounds."""
+"""The table in the configuration file: its matches, listed, abbreviated, or in rounds."""
 
 import itertools
 from collections.abc import Sequence
@@ -7,17 +7,18 @@ from typing import Annotated, NamedTuple, Protocol
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, field_validator, model_validator
 
 from arena.common.validation import Count, CountOrAuto, Index, Model, Place, Problem, refusal
-from arena.config.sections import EnvOverride, not_empty
+from arena.config.environment import EnvOverride
+from arena.config.sections import not_empty
 
 SeatNames = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 
 
 class Seat(NamedTuple):
-    """A place in a match.
+    """A seat of a match.
 
     Attributes:
-      player: name of the player who sits there.
-      entities: indices of the environment's entities that its one worker plays, in the worker's order.
+      player: name of the player on the seat.
+      entities: indices of the entities that its one worker plays, in the worker's order.
     """
 
     player: str
@@ -25,7 +26,7 @@ class Seat(NamedTuple):
 
 
 class MatchConfig(Model):
-    """A line of the table: who sits where in a match."""
+    """A line of the table: the players of a match by seat."""
 
     seats: Annotated[tuple[SeatNames, ...], AfterValidator(not_empty)] = Field(
         description="The policy on each seat. A nested list [blue, blue] is one worker that plays several entities.",
@@ -49,11 +50,11 @@ class MatchConfig(Model):
         wrong = []
         for number, names in enumerate(self.seats):
             if len(set(names)) != 1:
-                told = ", ".join(dict.fromkeys(names)) or "none"
+                names_found = ", ".join(dict.fromkeys(names)) or "none"
                 wrong.append(
                     Problem(
                         ("seats", number),
-                        f"one worker plays one policy: expected one name, or one several times, found {told}",
+                        f"one worker plays one policy: expected one name, or one several times, found {names_found}",
                     )
                 )
         listed = sum(map(len, self.seats))
@@ -79,7 +80,7 @@ class MatchConfig(Model):
 
 
 class RoundRobinConfig(Model):
-    """Every listed policy against every other one."""
+    """All pairs of the listed policies."""
 
     policies: tuple[str, ...] = Field(description="Names of two or more policies; each pair of them makes a match.")
     team_size: Count = Field(
@@ -101,14 +102,14 @@ class RoundRobinConfig(Model):
         """Return one match for each pair, in the order of the list."""
         return tuple(
             MatchConfig(
-                seats=((one,),) * self.team_size + ((other,),) * self.team_size, replicas=self.replicas, env=self.env
+                seats=((first,),) * self.team_size + ((second,),) * self.team_size, replicas=self.replicas, env=self.env
             )
-            for one, other in itertools.combinations(self.policies, 2)
+            for first, second in itertools.combinations(self.policies, 2)
         )
 
 
 class Table(Protocol):
-    """The matches of a table, written out or short."""
+    """The matches of a table, listed or abbreviated."""
 
     @property
     def matches(self) -> tuple[MatchConfig, ...] | None:
@@ -120,7 +121,7 @@ class Table(Protocol):
 
 
 def listed(table: Table) -> list[tuple[MatchConfig, Place]]:
-    """Return the matches of a table, each with where in it a problem with its environment belongs."""
+    """Return the matches of a table, each with the place to which problems with its environment belong."""
     if table.matches is not None:
         return [(match, ("matches", number)) for number, match in enumerate(table.matches)]
     if table.round_robin is not None:
@@ -129,7 +130,7 @@ def listed(table: Table) -> list[tuple[MatchConfig, Place]]:
 
 
 def named(table: Table) -> list[tuple[str, Place]]:
-    """Return every policy that a table names, and where in it."""
+    """Return every policy that a table names, and its place."""
     if table.matches is None and table.round_robin is not None:
         names: Sequence[str] = table.round_robin.policies
         return [(name, ("round_robin", "policies", number)) for number, name in enumerate(names)]
@@ -143,10 +144,10 @@ def named(table: Table) -> list[tuple[str, Place]]:
 
 def exactly_one(model: Model, keys: Sequence[str]) -> list[Problem]:
     """Return a problem unless exactly one of the keys is given."""
-    given = [key for key in keys if getattr(model, key) is not None]
-    if len(given) == 1:
+    present = [key for key in keys if getattr(model, key) is not None]
+    if len(present) == 1:
         return []
-    return [Problem((), f"expected exactly one of {', '.join(keys)}, found {' and '.join(given) or 'none'}")]
+    return [Problem((), f"expected exactly one of {', '.join(keys)}, found {' and '.join(present) or 'none'}")]
 
 
 Matches = Annotated[tuple[MatchConfig, ...], AfterValidator(not_empty)]

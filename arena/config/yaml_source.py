@@ -1,4 +1,4 @@
-"""YAML in and out: plain data that remembers the line of every key, and the same data as text."""
+"""YAML in and out: plain data with the line of every key, and the same data as text."""
 
 import difflib
 import re
@@ -14,22 +14,22 @@ from arena.common.validation import Place, describe_value
 
 
 class Source(NamedTuple):
-    """What was read.
+    """Data read from a file.
 
     Attributes:
       data: mappings, lists and scalars.
-      origins: place -> where its key was written: ``file.yaml:12`` or ``--set a.b``.
+      origins: place -> where its key is written: ``file.yaml:12`` or ``--set a.b``.
     """
 
     data: dict[str, Any]
     origins: dict[Place, str]
 
     def where(self, place: Place) -> str:
-        """Return where ``place`` was written, or what is around it if it was not written at all."""
+        """Return where ``place`` is written, or the innermost place around it that is."""
         return self.origins[self._written(place)]
 
     def order(self, place: Place) -> int:
-        """Return a number that is larger for what was written later."""
+        """Return a number that is larger for places written later."""
         return list(self.origins).index(self._written(place))
 
     def _written(self, place: Place) -> Place:
@@ -45,10 +45,10 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes whatever YAML 1.1 or 1.2 would take for something other than text; writes no anchors."""
+    """Quotes strings that YAML 1.1 or 1.2 would read as something else; writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write everything out where it stands."""
+        """Write everything out in full."""
         return True
 
 
@@ -78,15 +78,15 @@ def _float(text: str) -> float:
 
 
 def read(path: Path, overrides: Sequence[str] = (), named: Sequence[str] = ()) -> Source:
-    """Read a file and put ``key.key=value`` overrides over it; values are YAML, list items are named by their index.
+    """Read a file and apply ``key.key=value`` overrides; values are YAML, list items are named by their index.
 
     Args:
       path: the file.
-      overrides: what to put over it.
-      named: top-level mappings from names to sections. An override makes up no new name on its way to a deeper key.
+      overrides: overrides to apply.
+      named: top-level mappings from names to sections. An override creates no new name on its way to a deeper key.
 
     Raises:
-      ConfigError: the file cannot be read, is not YAML, names a key twice, or an override fits nowhere.
+      ConfigError: the file cannot be read, is not YAML, names a key twice, or an override has no valid key.
     """
     data, origins = _parse(_text(path), str(path))
     if not isinstance(data, dict):
@@ -119,7 +119,7 @@ def _parse(text: str, name: str, at: Place = ()) -> tuple[Any, dict[Place, str]]
     """Return the data in ``text`` and the line of each place in it; ``at`` is the place of the whole."""
     try:
         loader = _Loader(text)
-    except yaml.YAMLError as error:  # a character that no text has
+    except yaml.YAMLError as error:  # a character that is not allowed in text
         raise ConfigError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
     try:
         node = loader.get_single_node()
@@ -136,20 +136,20 @@ def _parse(text: str, name: str, at: Place = ()) -> tuple[Any, dict[Place, str]]
 
 
 class _Builder:
-    """Turns composed nodes into data and notes the line of each key."""
+    """Converts composed nodes to data and records the line of each key."""
 
     def __init__(self, loader: _Loader, name: str, origins: dict[Place, str]) -> None:
         self._loader, self._name, self._origins = loader, name, origins
-        self._flat: list[yaml.Node] = []  # what merge keys (<<) were replaced in
+        self._flat: list[yaml.Node] = []  # nodes in which merge keys (<<) were replaced
 
     def build(self, node: yaml.Node, place: Place, inside: tuple[yaml.Node, ...]) -> Any:
-        """Return the data of ``node``, which stands at ``place`` inside of the nodes ``inside``."""
+        """Return the data of ``node`` at ``place`` inside of the nodes ``inside``."""
         if any(node is outer for outer in inside):
-            self._refuse(node, "an alias to what it stands in")
+            self._raise_at(node, "an alias to what it stands in")
         inside = (*inside, node)
         if isinstance(node, yaml.SequenceNode):
             for number, item in enumerate(node.value):
-                self._note((*place, number), item)
+                self._record_origin((*place, number), item)
             return [self.build(item, (*place, number), inside) for number, item in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, place, inside)
@@ -157,34 +157,34 @@ class _Builder:
 
     def _mapping(self, node: yaml.MappingNode, place: Place, inside: tuple[yaml.Node, ...]) -> dict[str, Any]:
         if not any(node is flat for flat in self._flat):
-            self._refuse_duplicates(node)
-            self._loader.flatten_mapping(node)  # what is merged comes first, own keys win
+            self._check_duplicates(node)
+            self._loader.flatten_mapping(node)  # merged keys come first, own keys override them
             self._flat.append(node)
         data: dict[str, Any] = {}
         for key, value in node.value:
             name = self._loader.construct_object(key)
-            self._note((*place, name), key)
+            self._record_origin((*place, name), key)
             data[name] = self.build(value, (*place, name), inside)
         return data
 
-    def _refuse_duplicates(self, node: yaml.MappingNode) -> None:
-        seen: dict[str, int] = {}
+    def _check_duplicates(self, node: yaml.MappingNode) -> None:
+        first_lines: dict[str, int] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self._refuse(key, "a list or a mapping as a key")
-            if key.value in seen:
-                self._refuse(key, f"key {key.value!r} twice (first in line {seen[key.value]}); keep one")
-            seen[key.value] = key.start_mark.line + 1
+                self._raise_at(key, "a list or a mapping as a key")
+            if key.value in first_lines:
+                self._raise_at(key, f"key {key.value!r} twice (first in line {first_lines[key.value]}); keep one")
+            first_lines[key.value] = key.start_mark.line + 1
 
-    def _note(self, place: Place, node: yaml.Node) -> None:
+    def _record_origin(self, place: Place, node: yaml.Node) -> None:
         self._origins[place] = f"{self._name}:{node.start_mark.line + 1}"
 
-    def _refuse(self, node: yaml.Node, what: str) -> None:
-        raise ConfigError(f"{self._name}:{node.start_mark.line + 1}: found {what}")
+    def _raise_at(self, node: yaml.Node, text: str) -> None:
+        raise ConfigError(f"{self._name}:{node.start_mark.line + 1}: found {text}")
 
 
 def _override(source: Source, override: str, named: Sequence[str]) -> None:
-    """Put one ``a.b.c=value`` into ``source``, making the mappings on the way to it where they are missing."""
+    """Apply one ``a.b.c=value`` to ``source``, creating missing mappings on the way."""
     dotted, equals, text = override.partition("=")
     if not (equals and dotted):
         raise ConfigError(f"--set {override}: expected --set key.key=value, for example --set env.num_envs=16")

@@ -105,15 +105,15 @@ class _Copy:
         else:
             self._pipe.send(PLAIN)
 
-    def _run_call(self, what: str, name: str, args: tuple, kwargs: dict[str, Any]) -> None:
+    def _run_call(self, kind: str, name: str, args: tuple, kwargs: dict[str, Any]) -> None:
         try:
-            value = call_by_name(self._environment, what, name, args, kwargs)
-            kind, data = VALUE, pickle.dumps(value)
+            value = call_by_name(self._environment, kind, name, args, kwargs)
+            reply, data = VALUE, pickle.dumps(value)
         except (AttributeError, CallError) as error:
-            kind, data = REFUSAL, pickle.dumps((type(error) is AttributeError, str(error)))
+            reply, data = REFUSAL, pickle.dumps((type(error) is AttributeError, str(error)))
         except Exception as error:  # cannot be pickled
-            kind, data = REFUSAL, pickle.dumps((False, f"{name!r} cannot be sent to another process: {error}"))
-        self._pipe.send(kind, data, timeout=PATIENCE)
+            reply, data = REFUSAL, pickle.dumps((False, f"{name!r} cannot be sent to another process: {error}"))
+        self._pipe.send(reply, data, timeout=PATIENCE)
 
 
 def _pickled(infos: Sequence[dict]) -> bytes:

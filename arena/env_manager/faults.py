@@ -74,8 +74,8 @@ def fault_of(error: BaseException, method: str = "") -> Fault:
     if isinstance(error, ContractError):
         return Fault("contract", text, method, str(error), "contract")
     if isinstance(error, ShapeError | NotANumberError):
-        what = "shape" if isinstance(error, ShapeError) else "nan"
-        return Fault(what, text, method, str(error).removeprefix("the environment "), name)
+        kind = "shape" if isinstance(error, ShapeError) else "nan"
+        return Fault(kind, text, method, str(error).removeprefix("the environment "), name)
     if isinstance(error, NoActionError):
         return Fault("mask", text, method, f"left no action: {error}", name)
     if isinstance(error, SystemExit):

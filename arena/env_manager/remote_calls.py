@@ -9,15 +9,15 @@ from arena.env_manager.faults import CallError
 from arena.envs.interface import Environment
 
 
-def call_by_name(environment: Environment, what: str, name: str, args: tuple, kwargs: Mapping[str, Any]) -> Any:
-    """Return an attribute (``what`` is ``get_attr``), or the result of a method (``call``).
+def call_by_name(environment: Environment, kind: str, name: str, args: tuple, kwargs: Mapping[str, Any]) -> Any:
+    """Return an attribute (``kind`` is ``get_attr``), or the result of a method (``call``).
 
     Raises:
       AttributeError: neither the environment nor the one that it adapts has this name.
       CallError: the method raised.
     """
     attribute = _find(environment, name)
-    if what == "get_attr":
+    if kind == "get_attr":
         return attribute
     try:
         return attribute(*args, **kwargs)

@@ -380,9 +380,9 @@ class BaseEnvManager:
         """Wait until ``number`` of these copies have finished (None: all), or one has and the timeout is over."""
         required = len(ids) if number is None else min(number, len(ids))
         until = None if timeout is None else time.monotonic() + timeout
-        while (answered := sum(not self.pending(i) for i in ids)) < required:
+        while (done := sum(not self.pending(i) for i in ids)) < required:
             left = 0.5 if until is None else until - time.monotonic()
-            if left <= 0 and answered:
+            if left <= 0 and done:
                 return
             self.poll(min(max(left, 0.001), 0.5))
 
@@ -410,16 +410,16 @@ class BaseEnvManager:
         self._last[env_id] = timestep
         return timestep
 
-    def _call(self, env_id: EnvIds, what: str, name: str, args: tuple = (), kwargs: Mapping[str, Any] = {}) -> Any:
+    def _call(self, env_id: EnvIds, kind: str, name: str, args: tuple = (), kwargs: Mapping[str, Any] = {}) -> Any:
         ids = self._ids(env_id)
         for i in ids:
             self._check_settled(i)
-        return self._result_for(env_id, self._call_copies(ids, what, name, args, kwargs))
+        return self._result_for(env_id, self._call_copies(ids, kind, name, args, kwargs))
 
     def _call_copies(
-        self, ids: list[int], what: str, name: str, args: tuple, kwargs: Mapping[str, Any]
+        self, ids: list[int], kind: str, name: str, args: tuple, kwargs: Mapping[str, Any]
     ) -> dict[int, Any]:
-        return {i: call_by_name(self.environments[i], what, name, args, kwargs) for i in ids}
+        return {i: call_by_name(self.environments[i], kind, name, args, kwargs) for i in ids}
 
     def _check_settled(self, env_id: int) -> None:
         if self.pending(env_id) or self._outcomes[env_id] is not None:

@@ -244,9 +244,9 @@ class SubprocessEnvManager(BaseEnvManager):
             raise CallError(f"an environment could not close itself:\n{failures[0]}")
 
     def _call_copies(
-        self, ids: list[int], what: str, name: str, args: tuple, kwargs: Mapping[str, Any]
+        self, ids: list[int], kind: str, name: str, args: tuple, kwargs: Mapping[str, Any]
     ) -> dict[int, Any]:
-        data = cloudpickle.dumps((what, name, args, dict(kwargs)))
+        data = cloudpickle.dumps((kind, name, args, dict(kwargs)))
         while any(self._copies[i].state not in (FREE, SPENT) for i in ids):
             self.poll(0.5)
         for i in ids:
@@ -386,15 +386,15 @@ class SubprocessEnvManager(BaseEnvManager):
             return
         settings = self.settings
         if copy.state == STARTING:
-            what, allowed = "start", settings.start_timeout
+            phase, allowed = "start", settings.start_timeout
         else:
             assert copy.request is not None
-            what = NAMES[copy.request]
+            phase = NAMES[copy.request]
             allowed = settings.reset_timeout if copy.request == RESET else settings.step_timeout
         where = self._end(copy)
-        cause = f"took longer than {allowed:g} s ({what}_timeout)"
-        method = "constructor" if what == "start" else what
-        self._fail(copy, Fault("hung", f"{where}\nits {what} {cause}".lstrip(), method, cause, "hung"))
+        cause = f"took longer than {allowed:g} s ({phase}_timeout)"
+        method = "constructor" if phase == "start" else phase
+        self._fail(copy, Fault("hung", f"{where}\nits {phase} {cause}".lstrip(), method, cause, "hung"))
 
     def _end(self, copy: _Copy) -> str:
         """End a copy's process; return its last stack, as far as it is known."""

@@ -155,11 +155,11 @@ class BatchWriter:
         """
         observations, rewards, terminated, truncated, infos, acting, masks, ended = timestep
         for entity, view, shape, write, mask, is_empty, paid, _, offset in self._places[copy]:
-            seen = observations[entity]
-            if type(seen) is np.ndarray and seen.shape == shape:  # inlined ``write``, for speed
-                view[...] = seen
+            observation = observations[entity]
+            if type(observation) is np.ndarray and observation.shape == shape:  # inlined ``write``, for speed
+                view[...] = observation
             else:
-                write(seen)
+                write(observation)
             paid[offset] = reward = rewards[entity]
             if reward - reward != 0:  # cheaper than math.isfinite
                 raise NotANumberError(f"the environment returned a reward that is not finite: {reward}")

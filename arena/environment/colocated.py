@@ -104,7 +104,7 @@ class _Environment:
             raise _EnvironmentFailedError(self._failure)
 
     def end(self, log: logging.Logger | None) -> None:
-        """End it so that it closes its copies; log an exception of it, if a log is given."""
+        """End the process after it has closed its copies; log an exception, if a log is given."""
         if self._greenlet.dead:
             return
         self._greenlet.throw()
@@ -121,7 +121,7 @@ class _WorkerWaiter(Waiter):
         self.__dict__.update(waiter.__dict__)
         self._let_environment = let_environment
 
-    def until(self, test: Callable[[], bool], what: Callable[[], str], yielding: float = 0.0) -> None:
+    def until(self, test: Callable[[], bool], description: Callable[[], str], yielding: float = 0.0) -> None:
         self._let_environment()
         if test():
             return
@@ -130,7 +130,7 @@ class _WorkerWaiter(Waiter):
             self._let_environment()
             return test()
 
-        super().until(poll, what, yielding)
+        super().until(poll, description, yielding)
 
 
 class _EnvironmentWaiter(Waiter):
@@ -139,7 +139,7 @@ class _EnvironmentWaiter(Waiter):
     def __init__(self, waiter: Waiter) -> None:
         self.__dict__.update(waiter.__dict__)
 
-    def until(self, test: Callable[[], bool], what: Callable[[], str], yielding: float = 0.0) -> None:
+    def until(self, test: Callable[[], bool], description: Callable[[], str], yielding: float = 0.0) -> None:
         while not test():
             getcurrent().parent.switch()
 

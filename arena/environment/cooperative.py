@@ -101,9 +101,9 @@ class _Part:
         except BaseException as error:
             self._failure = error
 
-    def wait(self, test: Callable[[], bool], what: Callable[[], str]) -> None:
+    def wait(self, test: Callable[[], bool], description: Callable[[], str]) -> None:
         """Switch to the other parts until a test is true; it is not repeated then, since it may receive a message."""
-        self._test, self._what, self._ready = test, what, False
+        self._test, self._what, self._ready = test, description, False
         getcurrent().parent.switch()
 
     def ready(self) -> bool:
@@ -144,6 +144,6 @@ class _PartWaiter(Waiter):
         self.__dict__.update(waiter.__dict__)
         self._part: Any = part
 
-    def until(self, test: Callable[[], bool], what: Callable[[], str], yielding: float = 0.0) -> None:
+    def until(self, test: Callable[[], bool], description: Callable[[], str], yielding: float = 0.0) -> None:
         if not test():
-            self._part.wait(test, what)
+            self._part.wait(test, description)

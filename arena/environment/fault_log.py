@@ -1,15 +1,11 @@
 """Log of the faults of a match's copies."""
 
-from typing import TYPE_CHECKING
-
 from arena.common.logs import path_of_log
-from arena.config.sections import EnvConfig
+from arena.config.environment import EnvConfig
 from arena.env_manager.faults import Fault
 from arena.environment.first_episodes import FirstEpisodes
+from arena.environment.setup import Services
 from arena.protocol.messages import LogLine
-
-if TYPE_CHECKING:
-    from arena.environment.match import Services
 
 MAX_LOGGED_FAULTS = 100
 """Different faults of a match that are logged with their tracebacks."""
@@ -22,7 +18,7 @@ class FaultLog:
       first: detects an environment that has never worked.
     """
 
-    def __init__(self, match: int, env: EnvConfig, services: "Services") -> None:
+    def __init__(self, match: int, env: EnvConfig, services: Services) -> None:
         """Create the log of the match with this index."""
         self._match, self._services = match, services
         self.first = FirstEpisodes(env.use, env.num_envs, path_of_log(services.log))

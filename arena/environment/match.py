@@ -1,9 +1,8 @@
 """State of the match that an environment process serves: its copies, its episodes, its messages."""
 
-import logging
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +11,6 @@ from arena.common.logs import path_of_log
 from arena.common.masks import sample_action
 from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.trees import even_slices
-from arena.common.waiting import Waiter
-from arena.comms import Mailbox, World
-from arena.config.run import TableRow
 from arena.env_manager import ManagerSettings, create_env_manager
 from arena.env_manager.faults import RetriesSpentError, cut_short, fault_of
 from arena.env_manager.serial import FAILURES
@@ -24,50 +20,12 @@ from arena.environment.episodes import RunningEpisodes
 from arena.environment.fault_log import FaultLog
 from arena.environment.handshake import SeatOffers, connect_seats
 from arena.environment.job_queue import JobQueue
+from arena.environment.setup import MatchSetup, Services
 from arena.environment.stepping import InProcessStepper, SubprocessStepper
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.plan.layout import Match
 from arena.plan.seats import check_seats
 from arena.protocol.messages import LogLine
 from arena.protocol.wire import action_reader, blocks_of
-
-
-class MatchSetup(NamedTuple):
-    """Description of the match that an environment process serves.
-
-    Attributes:
-      match: the match.
-      row: the match's row of the table, with its environment.
-      worker_ranks: rank of each seat.
-      seed: root of its random streams.
-      league: whether a league assigns its jobs.
-      deterministic: whether nothing may depend on the order of arrival; the match then ends when all seats are done.
-      core_ranks: all environment processes pinned to this one's core, if any.
-    """
-
-    match: Match
-    row: TableRow
-    worker_ranks: Sequence[int]
-    seed: int
-    league: bool = False
-    deterministic: bool = False
-    core_ranks: Sequence[int] = ()
-
-
-class Services(NamedTuple):
-    """Communication and log of a rank.
-
-    Attributes:
-      world: all ranks.
-      mailbox: mailbox of this rank.
-      waiter: bounded waits of this rank.
-      log: log of this rank.
-    """
-
-    world: World
-    mailbox: Mailbox
-    waiter: Waiter
-    log: logging.Logger
 
 
 class MatchState:
@@ -175,14 +133,10 @@ class MatchState:
         seats = [tuple(self.entities[e] for e in seat.entities) for seat in setup.match.seats]
         seat_blocks = [blocks_of(entities) for entities in seats]
         self.channel, replies = connect_seats(
-            services.world,
-            services.mailbox,
-            services.waiter,
-            setup.match,
-            setup.worker_ranks,
+            setup,
+            services,
             SeatOffers(seats, seat_blocks, self.slices, self.same_step, self.manager.turn_based),
             in_order=setup.deterministic and serial,  # copies in subprocesses do not affect each other
-            core_ranks=setup.core_ranks,
         )
         self.writers = [
             BatchWriter(

@@ -9,8 +9,9 @@ from arena.env_manager.serial import FAILURES
 from arena.environment.async_batches import AsyncBatches
 from arena.environment.episode_starts import EpisodeFaults, EpisodeStarts
 from arena.environment.first_episodes import NeverWorkedError
-from arena.environment.match import MatchSetup, MatchState, Services
+from arena.environment.match import MatchState
 from arena.environment.resets import RequestedResets
+from arena.environment.setup import MatchSetup, Services
 from arena.protocol.messages import CloseMatch, Job, MatchGivenUp
 from arena.protocol.wire import DONE, GIVEN_UP, MATCH_OVER
 

@@ -1,5 +1,5 @@
-"""Playing without MPI: evaluation, tournaments, exploitability, video.
+"""Matches without MPI: evaluation, tournaments, exploitability, video.
 
-Here belongs what lets trained players play in one process.
+Here belong matches of trained players in one process.
 Not here: command lines (commands), and training.
 """

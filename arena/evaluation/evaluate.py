@@ -1,4 +1,4 @@
-"""The trained players of a run, played against each other."""
+"""Evaluation of the trained players of a run against each other."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -30,16 +30,16 @@ def evaluate(
     """Play ``episodes`` episodes of each row with the newest weights of the players.
 
     Args:
-      run: where the weights are.
-      config: of the run.
+      run: the run directory.
+      config: configuration of the run.
       rows: the matches to play.
-      names: players on the seats, instead of those that the row names; see ``seat_names``.
-      episodes: of each row.
-      copies: of the environment, side by side.
+      names: players on the seats, instead of those of the row; see ``seat_names``.
+      episodes: number of episodes of each row.
+      copies: number of copies of the environment.
       seed: the episodes' seeds and the policies' random streams derive from it.
-      deterministic: take the most likely actions, whatever the configuration says.
-      film: takes what one of the first row's environments draws.
-      film_episodes: how many episodes are filmed.
+      deterministic: whether to take the most likely actions, whatever the configuration sets.
+      film: recorder of one of the first row's environments.
+      film_episodes: number of recorded episodes.
 
     Raises:
       ConfigError: a name is unknown, a player has no weights, or a policy cannot play these seats or without a match.
@@ -54,8 +54,8 @@ def evaluate(
                 environment = make_copy(row, render=film is not None and not index and not copy)
                 stack.callback(environment.close)
                 environments.append(environment)
-            found = {name: find_contestant(run, config, name) for name in seated}
-            contestants = [found[name] for name in seated]
+            by_name = {name: find_contestant(run, config, name) for name in seated}
+            contestants = [by_name[name] for name in seated]
             players = take_seats(row, contestants, environments, seed, deterministic=deterministic)
             on_step = _camera(environments[0], film, film_episodes) if film is not None and not index else _no_camera
             results += play(environments, players, episodes, derive_seed(seed, "row", index), on_step)
@@ -63,15 +63,15 @@ def evaluate(
 
 
 def seat_names(row: TableRow, names: Sequence[str] | None, config: RunConfig) -> list[str]:
-    """Return who sits on each seat of a row.
+    """Return the player on each seat of a row.
 
     Args:
-      row: of the table.
+      row: row of the table.
       names: one for each seat; or one for each player of the row, in order of appearance, taking over its seats.
-      config: knows all players.
+      config: configuration with all players.
 
     Raises:
-      ConfigError: a name is unknown, or there are more or fewer names than that.
+      ConfigError: a name is unknown, or the number of names is wrong.
     """
     usual = [seat.player for seat in row.seats]
     if names is None:
@@ -92,11 +92,11 @@ def seat_names(row: TableRow, names: Sequence[str] | None, config: RunConfig) ->
 
 
 def _no_camera(copy: int, over: bool) -> None:
-    """Film nothing."""
+    """Record nothing."""
 
 
 def _camera(environment: Environment, film: VideoRecorder, episodes: int) -> Callable[[int, bool], None]:
-    """Return what films the first copy until ``episodes`` episodes are over."""
+    """Return a callback that records the first copy until ``episodes`` episodes are over."""
     left = episodes
     film.start(frames_per_second(environment))
 

@@ -1,7 +1,7 @@
-"""Games small enough to be solved: what policies are worth in them is computed, not sampled.
+"""Games small enough to be solved: values of policies are computed in them, not sampled.
 
-A *place* is somewhere a player of the game chooses: an information state, or one side of a matrix game. A *strategy* is
-what a policy does everywhere, for all players of the game: probabilities ``[places, actions]``.
+A *place* is a decision point of a player of the game: an information state, or one side of a matrix game. A *strategy*
+is a policy's behaviour at all places, for all players of the game: probabilities ``[places, actions]``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,21 +14,21 @@ from arena.envs.interface import EntitySpaces, Environment
 from arena.league.matchmaking import zero_sum_nash
 
 MAX_NODES = 2_000_000
-"""Nodes of a game tree that are still visited: beyond, a single figure would take minutes."""
+"""Largest number of nodes of a game tree: beyond, a single figure would take minutes."""
 
 
 Choice = tuple[int, int]
-"""A place and the action that was chosen there; (-1, -1) before the first choice."""
+"""A place and the chosen action; (-1, -1) before the first choice."""
 
 
 class ExactGame(Protocol):
-    """A game in which everything can be computed.
+    """Interface of a game in which values can be computed.
 
     Attributes:
-      spaces: what a policy sees and does, the same for all players of the game.
-      zero_sum: whether two play, and one wins what the other loses.
-      observations: what a policy sees at each place, ``[places, ...]``.
-      masks: what is allowed there, ``[places, actions]`` of int8.
+      spaces: spaces of a policy, equal for all players of the game.
+      zero_sum: whether it is a zero-sum game of two players.
+      observations: observation at each place, ``[places, ...]``.
+      masks: allowed actions at each place, ``[places, actions]`` of int8.
     """
 
     spaces: EntitySpaces
@@ -37,12 +37,13 @@ class ExactGame(Protocol):
     masks: np.ndarray
 
     def nash_conv(self, strategy: np.ndarray) -> float:
-        """Return how much all players together would gain if each alone answered the others as well as possible."""
+        """Return the sum of the players' gains from best responses to the others."""
 
     def mixture(self, strategies: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
-        """Return what one observes of somebody who draws a strategy before each game, by ``weights``, and keeps to it.
+        """Return the behaviour of a player that samples a strategy before each game, by ``weights``.
 
-        That is mixed by how often each strategy leads to a place, which differs from a mean of probabilities.
+        It is weighted by the probability that each strategy reaches a place, which differs from a mean of
+        probabilities.
         """
 
     def payoff(self, strategies: Sequence[np.ndarray]) -> np.ndarray:
@@ -50,10 +51,10 @@ class ExactGame(Protocol):
 
 
 class ExactMatrixGame:
-    """Two choose once and at the same time; a place is a side, the row's first."""
+    """A matrix game, in which two players choose simultaneously; a place is a side, the row's first."""
 
     def __init__(self, payoffs: np.ndarray, entities: Sequence[EntitySpaces], observations: np.ndarray) -> None:
-        """Take what each wins ``[2, rows, columns]``, and what each side observes ``[2, ...]``.
+        """Create it from payoffs ``[2, rows, columns]`` and observations ``[2, ...]``.
 
         Raises:
           ConfigError: the sides have different numbers of choices.
@@ -69,7 +70,7 @@ class ExactMatrixGame:
         self.zero_sum = bool(np.allclose(payoffs.sum(0), 0))
 
     def nash_conv(self, strategy: np.ndarray) -> float:
-        """See ``ExactGame``; of one round."""
+        """See ``ExactGame``; for one round."""
         (row, column), (wins, answers) = strategy, self._payoffs
         now = row @ wins @ column + row @ answers @ column
         return float((wins @ column).max() + (row @ answers).max() - now)
@@ -79,14 +80,14 @@ class ExactMatrixGame:
         return np.tensordot(weights / np.sum(weights), np.stack(strategies), 1)
 
     def payoff(self, strategies: Sequence[np.ndarray]) -> np.ndarray:
-        """See ``ExactGame``; of one round."""
+        """See ``ExactGame``; for one round."""
         stack = np.stack(strategies)
         wins, answers = self._payoffs
         return (stack[:, 0] @ wins @ stack[:, 1].T + (stack[:, 0] @ answers @ stack[:, 1].T).T) / 2
 
 
 class ExactTreeGame:
-    """A sequential game of OpenSpiel, whose own solvers compute the values; a place is an information state.
+    """A sequential game of OpenSpiel, solved by OpenSpiel's own functions; a place is an information state.
 
     Attributes:
       places: index of each information state, by OpenSpiel's name of it.
@@ -96,7 +97,7 @@ class ExactTreeGame:
         """Visit the whole tree.
 
         Raises:
-          ConfigError: players choose at the same time, the tree is too large, or somebody forgets what they did.
+          ConfigError: players move simultaneously, the tree is too large, or a player has no perfect recall.
         """
         import pyspiel
 
@@ -107,7 +108,7 @@ class ExactTreeGame:
         self._game, self._players = game, game.num_players()
         self.zero_sum = self._players == 2 and kind.utility == pyspiel.GameType.Utility.ZERO_SUM
         self.places: dict[str, int] = {}
-        self._parents: list[Choice] = []  # of each place: its player's own last choice before
+        self._parents: list[Choice] = []  # of each place: the previous choice of its player
         observations: list[Sequence[float]] = []
         masks: list[Sequence[int]] = []
         ends: list[tuple[tuple[Choice, ...], float, Sequence[float]]] = []
@@ -137,7 +138,7 @@ class ExactTreeGame:
         return float(pyspiel.nash_conv(self._game, self._tabular(strategy)))
 
     def mixture(self, strategies: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
-        """See ``ExactGame``; what nobody's strategy reaches is a mean of probabilities, since it says nothing."""
+        """See ``ExactGame``; at places that no strategy reaches, the mean of probabilities."""
         stack, shares = np.stack(strategies), np.asarray(weights, np.float64) / np.sum(weights)
         by = shares[:, None] * self._reach(stack)
         total = by.sum(0)
@@ -145,20 +146,22 @@ class ExactTreeGame:
         return np.einsum("kp,kpa->pa", by, stack)
 
     def payoff(self, strategies: Sequence[np.ndarray]) -> np.ndarray:
-        """See ``ExactGame``; a sum over all ends of the game, of what it pays times how likely it is."""
+        """See ``ExactGame``; a sum over all ends of the game, of return times probability."""
         stack = np.stack(strategies)
         reach = self._reach(stack)
-        # How much each player's own choices lead to each end, for each strategy: [players, strategies, ends].
+        # Probability of each player's own choices that lead to each end, for each strategy: [players, strategies,
+        # ends].
+        # ends].
         places, actions = self._last_choices.T
         own = np.where(places >= 0, reach[:, places] * stack[:, places, actions], 1.0).transpose(1, 0, 2)
-        found = np.zeros((len(stack), len(stack)))
+        values = np.zeros((len(stack), len(stack)))
         for seat in range(self._players):
             others = np.prod([own[player] for player in range(self._players) if player != seat], 0)
-            found += own[seat] * (self._chances * self._returns[seat]) @ others.T
-        return found / self._players
+            values += own[seat] * (self._chances * self._returns[seat]) @ others.T
+        return values / self._players
 
     def _reach(self, stack: np.ndarray) -> np.ndarray:
-        """Return how much a player's own choices lead to each place, ``[strategies, places]``."""
+        """Return the probability of a player's own choices that lead to each place, ``[strategies, places]``."""
         reach = np.ones(stack.shape[:2])
         for place, (parent, action) in enumerate(self._parents):  # parents come before their children
             if parent >= 0:
@@ -175,16 +178,16 @@ class ExactTreeGame:
 
 
 def _walk(game: Any, places: dict[str, int]) -> Iterator[tuple[Any, tuple[Choice, ...], float]]:
-    """Visit the nodes of a game's tree where somebody chooses, and its ends; number information states on the way.
+    """Visit the decision nodes and the ends of a game's tree; number information states on the way.
 
     Yields:
-      The state, each player's own last choice, and how likely chance alone leads there.
+      The state, each player's own last choice, and the probability that chance leads to it.
 
     Raises:
-      ConfigError: there are too many nodes, or several choose at once.
+      ConfigError: there are too many nodes, or players move simultaneously.
     """
     name = game.get_type().short_name
-    # A stack, since trees are deeper than Python likes to recurse.
+    # A stack, since trees exceed Python's recursion limit.
     waiting: list[tuple[Any, tuple[Choice, ...], float]] = [
         (game.new_initial_state(), ((-1, -1),) * game.num_players(), 1.0)
     ]
@@ -205,16 +208,16 @@ def _walk(game: Any, places: dict[str, int]) -> Iterator[tuple[Any, tuple[Choice
             mover = state.current_player()
             place = places.setdefault(state.information_state_string(), len(places))
             for action in state.legal_actions():
-                now = tuple((place, action) if who == mover else own for who, own in enumerate(last))
+                now = tuple((place, action) if index == mover else own for index, own in enumerate(last))
                 waiting.append((state.child(action), now, chance))
         yield state, last, chance
 
 
 def exact_game(environment: Environment) -> ExactGame:
-    """Return the game that an environment plays, to be solved.
+    """Return the game of an environment, for solving.
 
     Raises:
-      ConfigError: it is no matrix game and no sequential game of OpenSpiel, or too large.
+      ConfigError: it is neither a matrix game nor a sequential game of OpenSpiel, or too large.
     """
     entities = environment.entities
     if hasattr(environment, "payoffs"):
@@ -232,10 +235,10 @@ def exact_game(environment: Environment) -> ExactGame:
 
 
 def strategy_of(game: ExactGame, policy: Any) -> np.ndarray:
-    """Return what a policy does at every place, ``[places, actions]``.
+    """Return a policy's behaviour at every place, ``[places, actions]``.
 
     Raises:
-      ConfigError: it does not say with what probabilities it acts.
+      ConfigError: it does not provide the probabilities of its actions.
     """
     if not hasattr(policy, "probabilities"):
         raise ConfigError(
@@ -247,8 +250,8 @@ def strategy_of(game: ExactGame, policy: Any) -> np.ndarray:
 
 
 def nash_weights(matrix: np.ndarray) -> np.ndarray:
-    """Return the Nash mixture ``[K]`` of players whose mean returns against each other are ``[K, K]``.
+    """Return the Nash mixture ``[K]`` of players, given their mean returns against each other ``[K, K]``.
 
-    The mean of what the two sides of each pair say counts, so that noisy returns of a zero-sum game may be given.
+    Both sides of each pair are averaged, so that noisy returns of a zero-sum game are accepted.
     """
     return zero_sum_nash((matrix - matrix.T) / 2)[0]

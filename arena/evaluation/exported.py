@@ -1,4 +1,4 @@
-"""Trained players as files for others: written only where they say what the player says."""
+"""Trained players as files for other runtimes, written only if their outputs equal the player's."""
 
 from collections.abc import Callable
 from functools import partial
@@ -29,11 +29,11 @@ class Exported(NamedTuple):
     """A file that was written.
 
     Attributes:
-      path: of the file.
-      size: bytes.
-      about: what it says of itself.
-      agreement: how it was found to agree; None for weights alone.
-      loss: of the player's return, where episodes were played.
+      path: path of the file.
+      size: size in bytes.
+      about: its metadata.
+      agreement: result of the comparison; None for weights alone.
+      loss: loss of the player's return, if episodes were played.
     """
 
     path: Path
@@ -47,10 +47,10 @@ class Trained(NamedTuple):
     """A player of a run with its weights.
 
     Attributes:
-      policy: with as many lanes as its sample has.
-      inference: the same as a module.
-      about: what a file of it says of itself.
-      row: a match that it plays.
+      policy: the policy, with as many lanes as its sample has.
+      inference: the policy as a module.
+      about: metadata of a file of it.
+      row: a match of the player.
     """
 
     policy: Any
@@ -68,14 +68,14 @@ def load_trained(run: RunDirectory, config: RunConfig, name: str, lanes: int) ->
     player = name.partition("@")[0]
     seed_libraries(config.seed)
     loaded, _ = load_players(run, config, [name], lanes={name: lanes}, seed=config.seed)
-    (found,) = loaded
+    (loaded_player,) = loaded
     chosen = config.players[player]
-    policy: Any = found.policy
+    policy: Any = loaded_player.policy
     inference = inference_of_player(policy, player, chosen.use)
     row, block = SeatSpaces(run, config).of(player)
     about = ExportMetadata(
         player=player,
-        steps=int(found.version),
+        steps=int(loaded_player.version),
         policy=chosen.use,
         settings=_plain(chosen.settings),
         spaces=EntitySpaces(player, *block.spaces[1:]),
@@ -86,7 +86,7 @@ def load_trained(run: RunDirectory, config: RunConfig, name: str, lanes: int) ->
 
 
 def inference_of_player(policy: Any, player: str, use: str) -> Any:
-    """Return a player's policy as a module for others (``arena.policies.inference.Inference``).
+    """Return a player's policy as a module for other runtimes (``arena.policies.inference.Inference``).
 
     Raises:
       ConfigError: its policy cannot be exported.
@@ -106,7 +106,7 @@ def _plain(settings: Any) -> dict[str, Any]:
 def find_sample(
     run: RunDirectory, config: RunConfig, name: str, row: TableRow, spaces: EntitySpaces, record: int, seed: int
 ) -> ObservationSample:
-    """Return observations of a player: those that training has kept, or with ``record`` so many new ones.
+    """Return observations of a player: those that training has kept, or with ``record`` that many new ones.
 
     Raises:
       ConfigError: there are none, or fewer than ``FEWEST``.
@@ -139,23 +139,23 @@ def export(
     episodes: int = 0,
     tolerance: Tolerance,
 ) -> Exported:
-    """Write a player to a file, if the file says what the player says.
+    """Write a player to a file, if the file's outputs equal the player's.
 
     Args:
-      run: where the weights are.
-      config: of the run.
-      name: of the player.
+      run: the run directory.
+      config: configuration of the run.
+      name: name of the player.
       to: ``onnx``, ``torchscript`` or ``safetensors``.
-      out: the file; None puts it beside the player's snapshots.
-      opset: the version of ONNX's operators.
-      int8: whether weights become whole numbers of eight bits.
-      record: observations to make; 0 takes those that training has kept.
-      episodes: to play with the player and with the file, to tell what return is lost.
-      tolerance: how far the file may be.
+      out: path of the file; None puts it beside the player's snapshots.
+      opset: version of ONNX's operators.
+      int8: whether to quantize weights to int8.
+      record: number of observations to record; 0 takes those that training has kept.
+      episodes: number of episodes of player and file, to measure the loss of return.
+      tolerance: largest allowed difference.
 
     Raises:
-      ConfigError: the player cannot be exported, or there is nothing to compare with.
-      ExportError: the file says something else; nothing was written.
+      ConfigError: the player cannot be exported, or there are no observations for the comparison.
+      ExportError: the file differs; nothing was written.
     """
     trained = load_trained(run, config, name, 1)
     path = out or run.players / trained.about.player / f"{trained.about.steps}{'.int8' if int8 else ''}{SUFFIXES[to]}"
@@ -194,8 +194,8 @@ def _export_weights(path: Path, trained: Trained) -> Exported:
     weights = {name: tensor.numpy() for name, tensor in trained.policy.weights().items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(path, weights, {"arena": trained.about.to_json()})
-    found = read_tensors(path)
-    odd = [name for name in weights if name not in found or found[name].tobytes() != weights[name].tobytes()]
+    tensors = read_tensors(path)
+    odd = [name for name in weights if name not in tensors or tensors[name].tobytes() != weights[name].tobytes()]
     if odd:
         path.unlink()
         raise ExportError(f"{path}: expected the policy's {odd[0]}, read back something else")
@@ -205,16 +205,16 @@ def _export_weights(path: Path, trained: Trained) -> Exported:
 def check_export(
     path: Path, run: RunDirectory | None, tolerance: Callable[[bool], Tolerance]
 ) -> tuple[ExportMetadata, OutputDifference]:
-    """Return what an exported file is, and how far it is from what the policy said, or from the policy itself.
+    """Return the metadata of a file, and its difference from its check file or from the policy itself.
 
     Args:
-      path: of the file; its check file lies beside it.
-      run: that it comes from, to compare with the policy itself; None takes what the check file holds.
-      tolerance: says how far it may be, given whether its weights have eight bits.
+      path: path of the file; its check file lies beside it.
+      run: run of the player, for a comparison with the policy itself; None compares with the check file.
+      tolerance: returns the largest allowed difference, given whether its weights are int8.
 
     Raises:
       ConfigError: there is no such file, check file or player.
-      ExportError: the file is damaged, another one, or says something else.
+      ExportError: the file is damaged, another one, or differs.
     """
     if path.suffix not in OPEN:
         raise ConfigError(f"{path}: expected a file of arena export, {' or '.join(OPEN)}")
@@ -235,6 +235,6 @@ def check_export(
 
 
 def _name(run: RunDirectory, about: ExportMetadata) -> str:
-    """Return the name of a file's player with its version, where the run still has that as a snapshot."""
+    """Return the name of a file's player with its version, if the run still has that as a snapshot."""
     name = f"{about.player}@{about.steps}"
     return name if run.snapshot(about.player, about.steps).is_file() else about.player

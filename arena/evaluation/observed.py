@@ -1,4 +1,4 @@
-"""Observations of a player, recorded while it plays its own matches."""
+"""Recording of a player's observations while it plays its own matches."""
 
 import contextlib
 import math
@@ -21,22 +21,22 @@ COPIES = 8
 
 
 class _SampleComplete(Exception):
-    """As many observations as wanted were recorded."""
+    """The requested number of observations was recorded."""
 
 
 class _Recorder:
-    """A policy that keeps what it is asked."""
+    """A policy that records its inputs."""
 
     def __init__(self, policy: Acting, slots: int) -> None:
         self._policy, self._slots = policy, slots
-        self.asked: list[tuple[Tree, np.ndarray | None, np.ndarray]] = []
+        self.inputs: list[tuple[Tree, np.ndarray | None, np.ndarray]] = []
 
     def act(self, observations: Any, *, action_mask: Any = None, starts: Any = None, **others: Any) -> Any:
         """See ``Acting``."""
-        if len(self.asked) == self._slots:
+        if len(self.inputs) == self._slots:
             raise _SampleComplete
         mask = None if action_mask is None else np.array(action_mask)
-        self.asked.append((map_tree(np.array, observations), mask, np.array(starts)))
+        self.inputs.append((map_tree(np.array, observations), mask, np.array(starts)))
         return self._policy.act(observations, action_mask=action_mask, starts=starts, **others)
 
 
@@ -44,7 +44,7 @@ class _Recorder:
 def match_of(
     run: RunDirectory, config: RunConfig, name: str, row: TableRow, seed: int, *, deterministic: bool
 ) -> Iterator[tuple[list[Environment], list[SeatAgent], list[int]]]:
-    """Yield ``COPIES`` environments of a match, who plays there, and the numbers of the seats that are a player's.
+    """Yield ``COPIES`` environments of a match, the players of its seats, and the indices of the seats of one player.
 
     All others play with their newest weights; see ``record_observations`` for the arguments.
 
@@ -59,7 +59,7 @@ def match_of(
             environments.append(make_copy(row))
             stack.callback(environments[-1].close)
         names = [name if seat.player == player else seat.player for seat in row.seats]
-        contestants = [find_contestant(run, config, one) for one in names]
+        contestants = [find_contestant(run, config, name) for name in names]
         agents = take_seats(row, contestants, environments, seed, deterministic=deterministic)
         yield environments, agents, [number for number, seat in enumerate(row.seats) if seat.player == player]
 
@@ -67,26 +67,26 @@ def match_of(
 def record_observations(
     run: RunDirectory, config: RunConfig, name: str, row: TableRow, rows: int, seed: int
 ) -> ObservationSample:
-    """Return what a player sees, as it plays a match as it does in training, with the newest of all others.
+    """Return observations of a player as in a training match, with the newest weights of all others.
 
     Args:
-      run: where the weights are.
-      config: of the run.
-      name: of the player; ``blue@2000`` plays with its snapshot.
-      row: the match; the player sits in it.
-      rows: how many observations at least.
-      seed: of episodes and actions.
+      run: the run directory.
+      config: configuration of the run.
+      name: name of the player; ``blue@2000`` plays with its snapshot.
+      row: a match with the player.
+      rows: least number of observations.
+      seed: seed of episodes and actions.
 
     Raises:
       ConfigError: a player of the match has no weights or cannot play.
     """
     with match_of(run, config, name, row, seed, deterministic=False) as (environments, agents, seats):
         lanes = COPIES * len(agents[seats[0]].entities)
-        recorder = agents[seats[0]].watch(lambda policy: _Recorder(policy, math.ceil(rows / lanes)))
+        recorder = agents[seats[0]].wrap_policy(lambda policy: _Recorder(policy, math.ceil(rows / lanes)))
         with contextlib.suppress(_SampleComplete):
             for _ in play(environments, agents, 1_000_000_000, derive_seed(seed, "observations")):
                 pass
-    observations, masks, starts = zip(*recorder.asked, strict=True)
+    observations, masks, starts = zip(*recorder.inputs, strict=True)
     if not starts:
         raise ConfigError(f"{name}: expected observations of its matches, found none")
     starts_ = np.stack(starts)

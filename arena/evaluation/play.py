@@ -1,4 +1,4 @@
-"""Plays matches in one process and without MPI: trained policies on every seat, nobody learns."""
+"""Matches in one process and without MPI: trained policies on every seat, and no learning."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from arena.protocol.wire import (
 
 
 class Acting(Protocol):
-    """The part of a policy that plays; see ``arena.policies.interface.Policy``."""
+    """The part of a policy that acts; see ``arena.policies.interface.Policy``."""
 
     def act(
         self,
@@ -41,12 +41,12 @@ Watching = TypeVar("Watching", bound=Acting)
 
 
 class Result(NamedTuple):
-    """How one episode ended.
+    """Result of one episode.
 
     Attributes:
       players: name of the player of each played entity.
-      returns: undiscounted return of each of them.
-      outcomes: what the environment said of each of them, or None.
+      returns: undiscounted return of each.
+      outcomes: reported outcome of each, or None.
       length: environment steps.
     """
 
@@ -57,11 +57,11 @@ class Result(NamedTuple):
 
 
 class SeatAgent:
-    """One player on one seat, in several copies of the environment at once.
+    """One player on one seat, in several copies of the environment.
 
     Attributes:
-      player: its name.
-      entities: indices of the environment's entities that it plays.
+      player: name of the player.
+      entities: indices of its entities.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class SeatAgent:
         *,
         deterministic: bool,
     ) -> None:
-        """Take the seat.
+        """Build the policies.
 
         Args:
-          player: its name.
-          entities: indices of the entities it plays.
-          spaces: of each of them.
-          copies: of the environment.
-          make_policy: (block of entities with equal spaces, lanes) -> what plays them.
+          player: name of the player.
+          entities: indices of its entities.
+          spaces: spaces of each entity.
+          copies: number of copies of the environment.
+          make_policy: (block of entities with equal spaces, lanes) -> policy.
           deterministic: whether the policy takes its most likely action.
         """
         self.player, self.entities = player, tuple(entities)
@@ -92,7 +92,7 @@ class SeatAgent:
         self._lanes = [copies * len(block.positions) for block in blocks]
         self._policies = [make_policy(block, lanes) for block, lanes in zip(blocks, self._lanes, strict=True)]
         self._sizes = [len(block.positions) for block in blocks]
-        # Flat views by lane, copies first: what a policy takes and gives.
+        # Flat views by lane, copies first: inputs and outputs of a policy.
         self._observations = [map_tree(_lanes, tree) for tree in self._record.observations]
         self._masks = [None if mask is None else mask.reshape(-1, mask.shape[-1]) for mask in self._record.action_masks]
         self._actions = [map_tree(_lanes, tree) for tree in message.actions]
@@ -107,14 +107,14 @@ class SeatAgent:
                     self._writers[copy].append((entity, writer, slot))
                     self._readers[copy].append((entity, action_reader(message.actions[number], copy, place)))
 
-    def watch(self, wrap: Callable[[Acting], Watching]) -> Watching:
-        """Put something around the policy of the first kind of entities, and return it."""
+    def wrap_policy(self, wrap: Callable[[Acting], Watching]) -> Watching:
+        """Wrap the policy of the first block of entities, and return the wrapper."""
         watching = wrap(self._policies[0])
         self._policies[0] = watching
         return watching
 
-    def see(self, copy: int, timestep: Timestep, started: bool) -> None:
-        """Take what the seat's entities observe in one copy."""
+    def observe(self, copy: int, timestep: Timestep, started: bool) -> None:
+        """Store the observations of the seat's entities in one copy."""
         self._record.started[copy] = started
         for entity, writer, mask_slot in self._writers[copy]:
             writer.write(timestep.observations[entity])
@@ -138,14 +138,14 @@ class SeatAgent:
                 decision.actions,
             )
 
-    def put(self, copy: int, actions: list[Any]) -> None:
-        """Put the seat's actions for one copy into the list of all entities' actions."""
+    def assign(self, copy: int, actions: list[Any]) -> None:
+        """Write the seat's actions for one copy into the list of all entities' actions."""
         for entity, read in self._readers[copy]:
             actions[entity] = read()
 
 
 MAX_FAULTS = 3
-"""Faults of an environment in one episode after which nothing more is played."""
+"""Number of faults of an environment in one episode after which playing ends."""
 
 
 def _lanes(array: np.ndarray) -> np.ndarray:
@@ -153,7 +153,7 @@ def _lanes(array: np.ndarray) -> np.ndarray:
 
 
 class _Copy:
-    """One copy of the environment, the episodes it has to play, and the one under way."""
+    """One copy of the environment, its episodes to play, and the current one."""
 
     def __init__(self, environment: Environment, episodes: Iterator[int], seed: int) -> None:
         self._environment, self._episodes, self._seed = environment, episodes, seed
@@ -164,7 +164,7 @@ class _Copy:
         self.begin()
 
     def begin(self) -> None:
-        """Reset for the next episode, or have none.
+        """Reset for the next episode, if there is one.
 
         Raises:
           GivenUpError: the environment has failed too often.
@@ -176,7 +176,7 @@ class _Copy:
             self._begin_again()
 
     def step(self, actions: Sequence[Any]) -> bool:
-        """Step; return whether the episode is over. If the environment fails, the episode begins again.
+        """Step; return whether the episode is over. If the environment fails, the episode starts over.
 
         Raises:
           GivenUpError: it has failed too often.
@@ -202,7 +202,7 @@ class _Copy:
         self.returns = np.zeros(len(self._environment.entities))
         self.outcomes: list[Any] = [None] * len(self._environment.entities)
         while True:
-            # As without a fault, so that results do not depend on earlier ones.
+            # As without a fault, so that results do not depend on earlier faults.
             parts = ("episode", self.episode, *(("fault", self._faults) if self._faults else ()))
             try:
                 self.timestep = self._environment.reset(seed=derive_seed(self._seed, *parts))
@@ -221,7 +221,7 @@ class _Copy:
         """Count a fault of the environment.
 
         Raises:
-          GivenUpError: there were too many in one episode; the message names the last one.
+          GivenUpError: there were too many in one episode; the message states the last one.
         """
         if isinstance(error, ConfigError):
             raise error
@@ -240,15 +240,15 @@ def play(
     seed: int,
     on_step: Callable[[int, bool], None] = lambda copy, over: None,
 ) -> Iterator[Result]:
-    """Play a number of episodes in several copies side by side, and yield how each ended.
+    """Play a number of episodes in several copies, and yield their results.
 
-    Which copy plays which episode is fixed beforehand: taking whichever ends first would prefer short ones.
+    Episodes are assigned to copies beforehand: assigning them to the copy that ends first would favour short ones.
 
     Args:
       environments: the copies.
-      seats: who plays, in as many copies.
-      episodes: how many altogether.
-      seed: each episode's own seed derives from it.
+      seats: agents of the seats, each for all copies.
+      episodes: total number of episodes.
+      seed: root of each episode's own seed.
       on_step: called with the copy, and whether its episode is over, after each reset and step.
     """
     count = len(environments)
@@ -265,7 +265,7 @@ def play(
         for number, copy in enumerate(copies):
             if copy.timestep is not None:
                 for seat in seats:
-                    seat.see(number, copy.timestep, copy.started)
+                    seat.observe(number, copy.timestep, copy.started)
         for seat in seats:
             seat.decide()
         for number, copy in enumerate(copies):
@@ -273,7 +273,7 @@ def play(
                 continue
             actions: list[Any] = [None] * len(environments[number].entities)
             for seat in seats:
-                seat.put(number, actions)
+                seat.assign(number, actions)
             for index, entity in unclaimed:
                 actions[index] = sample_action(entity.action, copy.timestep.action_masks[index])
             over = copy.step(actions)

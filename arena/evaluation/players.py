@@ -1,4 +1,4 @@
-"""The players of a run as they can play: policies with their weights, built without a run that goes on."""
+"""Trained players of a run outside of it: policies with their weights."""
 
 import logging
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 
 
 class Contestant(NamedTuple):
-    """Somebody who can play without a run that goes on.
+    """A player that can play without its run.
 
     Attributes:
-      name: of the player, as tables show it.
-      policy: what the configuration says of it.
-      weights: its file; None where it has none.
-      place: where weights were looked for, for messages.
+      name: name of the player in tables.
+      policy: configuration of its policy.
+      weights: its weights file; None if it has none.
+      place: place where weights were searched, for messages.
     """
 
     name: str
@@ -40,10 +40,10 @@ class Contestant(NamedTuple):
 
 
 def policy_of(config: RunConfig, player: str) -> PolicyConfig:
-    """Return what a run's configuration says of a player's policy.
+    """Return the configuration of a player's policy in a run.
 
     Raises:
-      ConfigError: it knows no such player.
+      ConfigError: there is no such player.
     """
     if player not in config.players:
         near = suggestion(player, config.players)
@@ -60,7 +60,7 @@ def find_contestant(run: RunDirectory, config: RunConfig, name: str) -> Contesta
     player, at, steps = name.partition("@")
     active, _, frozen_at = name.rpartition("_")
     if name not in config.players and active in config.players and frozen_at.isdecimal():
-        player, at, steps = active, "@", frozen_at  # a league's snapshots are called so
+        player, at, steps = active, "@", frozen_at  # form of the names of a league's snapshots
     policy = policy_of(config, player)
     place = run.players / player
     if not at:
@@ -73,7 +73,7 @@ def find_contestant(run: RunDirectory, config: RunConfig, name: str) -> Contesta
 
 
 def seed_libraries(seed: int) -> None:
-    """Seed the generators that users' policies draw from."""
+    """Seed the global generators that users' policies use."""
     import torch
 
     seed_global_generators(seed)
@@ -94,14 +94,14 @@ def take_seats(
     *,
     deterministic: bool,
 ) -> list[SeatAgent]:
-    """Return who plays a match, in all copies of its environment.
+    """Return the agents of a match's seats, for all copies of its environment.
 
     Args:
       row: the match.
-      seated: who sits on each of its seats.
+      seated: player of each of its seats.
       environments: the copies.
-      seed: the policies' random streams derive from it.
-      deterministic: take the most likely actions, whatever the configuration says.
+      seed: root of the policies' random streams.
+      deterministic: whether to take the most likely actions, whatever the configuration sets.
 
     Raises:
       ConfigError: the seats do not fit the environment, or a policy cannot play them or has no weights.
@@ -120,22 +120,22 @@ def take_seats(
 
 
 class PolicyMaker:
-    """Builds what plays a block of a seat's entities, with the player's weights."""
+    """Builds the policy for a block of a seat's entities, with the player's weights."""
 
     def __init__(self, contestant: Contestant, spaces: Sequence[EntitySpaces], row: TableRow, seed: int) -> None:
-        """Prepare to build.
+        """Store the arguments.
 
         Args:
           contestant: the player.
-          spaces: of the entities on its seat.
-          row: the match that it plays.
-          seed: of its random streams.
+          spaces: spaces of the entities on its seat.
+          row: match of the player.
+          seed: root of its random streams.
         """
         self._contestant, self._policy, self._weights = contestant, contestant.policy, contestant.weights
         self._spaces, self._row, self._seed = spaces, row, seed
 
     def __call__(self, block: Block, lanes: int) -> Acting:
-        """Return what plays a block of the seat's entities in ``lanes`` lanes.
+        """Return the policy for a block of the seat's entities in ``lanes`` lanes.
 
         Raises:
           ConfigError: the player has no weights, they do not fit, or its policy cannot play without a match.
@@ -190,7 +190,7 @@ class Version(NamedTuple):
     """Weights of a player.
 
     Attributes:
-      steps: the transition steps that they have learned from.
+      steps: transition steps that they have learned from.
       weights: their file.
     """
 
@@ -201,7 +201,7 @@ class Version(NamedTuple):
 def newest_version(run: RunDirectory, player: str, policy: PolicyConfig) -> Version | None:
     """Return a player's newest weights: a snapshot, its part of a checkpoint, or its warm start; None without any.
 
-    In a league that is still going on, they are what the player has published.
+    In a league that is running, they are the published ones.
 
     Raises:
       ConfigError: there are checkpoints, and all of them are damaged.

@@ -1,4 +1,4 @@
-"""What episodes came to for each player and each two who met, and the tables that say so."""
+"""Results of episodes by player and by pair of players, and their tables."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ from arena.records.player_statistics import mean_by_player, outcomes_of
 
 
 class PlayerResults(NamedTuple):
-    """What a player's episodes came to.
+    """Results of a player's episodes.
 
     Attributes:
       returns: of each episode, mean over the player's entities.
       lengths: of each episode, environment steps.
-      outcomes: how many it won, drew and lost, against other players.
+      outcomes: numbers of wins, draws and losses against other players.
     """
 
     returns: list[float]
@@ -28,17 +28,17 @@ class PlayerResults(NamedTuple):
 
 
 def tally(results: Sequence[Result]) -> dict[str, PlayerResults]:
-    """Return what the episodes came to for each player, in order of appearance."""
+    """Return the results of each player, in order of appearance."""
     tallies: dict[str, PlayerResults] = {}
     for result in results:
         outcomes = outcomes_of(result.players, result.returns, result.outcomes)
         for player, total in mean_by_player(result.players, result.returns).items():
-            mine = tallies.setdefault(player, PlayerResults([], [], {"win": 0, "draw": 0, "loss": 0}))
-            mine.returns.append(total)
-            mine.lengths.append(result.length)
+            player_results = tallies.setdefault(player, PlayerResults([], [], {"win": 0, "draw": 0, "loss": 0}))
+            player_results.returns.append(total)
+            player_results.lengths.append(result.length)
             outcome = outcomes[player]
-            if outcome in mine.outcomes:
-                mine.outcomes[outcome] += 1
+            if outcome in player_results.outcomes:
+                player_results.outcomes[outcome] += 1
     return tallies
 
 
@@ -48,11 +48,11 @@ def pairings(results: Sequence[Result]) -> dict[tuple[str, str], dict[str, int]]
     for result in results:
         for home, away in combinations(sorted(set(result.players), key=result.players.index), 2):
             pair = (away, home) if (away, home) in pairs else (home, away)
-            seen = [index for index, player in enumerate(result.players) if player in pair]
+            places = [index for index, player in enumerate(result.players) if player in pair]
             outcome = outcomes_of(
-                [result.players[index] for index in seen],
-                [result.returns[index] for index in seen],
-                [result.outcomes[index] for index in seen],
+                [result.players[index] for index in places],
+                [result.returns[index] for index in places],
+                [result.outcomes[index] for index in places],
             )[pair[0]]
             counts = pairs.setdefault(pair, {"win": 0, "draw": 0, "loss": 0})
             if outcome in counts:
@@ -80,9 +80,9 @@ def player_table(
     """Return a line for each player.
 
     Args:
-      title: above the table.
+      title: title of the table.
       policies: name of each player's policy.
-      tallies: what ``tally`` returned.
+      tallies: result of ``tally``.
       colors: ``#rrggbb`` of each player.
       outcomes: whether to show wins, draws and losses.
     """
@@ -91,17 +91,17 @@ def player_table(
         table.add_column(title)
     for title in ("episodes", "mean return", *(["win / draw / loss"] if outcomes else []), "mean length"):
         table.add_column(title, justify="right")
-    for name, mine in tallies.items():
-        mean = sum(mine.returns) / len(mine.returns)
-        row = [_dot(name, colors), policies[name].rpartition(":")[2], f"{len(mine.returns):,}"]
-        row.append(f"[bold]{number(mean)}[/bold] ± {number(standard_error(mine.returns))}")
-        row += [_percentages(mine.outcomes)] if outcomes else []
-        table.add_row(*row, f"{sum(mine.lengths) / len(mine.lengths):.1f}")
+    for name, results in tallies.items():
+        mean = sum(results.returns) / len(results.returns)
+        row = [_dot(name, colors), policies[name].rpartition(":")[2], f"{len(results.returns):,}"]
+        row.append(f"[bold]{number(mean)}[/bold] ± {number(standard_error(results.returns))}")
+        row += [_percentages(results.outcomes)] if outcomes else []
+        table.add_row(*row, f"{sum(results.lengths) / len(results.lengths):.1f}")
     return table
 
 
 def pair_table(pairs: Mapping[tuple[str, str], Mapping[str, int]], colors: Mapping[str, str]) -> Table:
-    """Return a line for each two players; ``pairs`` is what ``pairings`` returned."""
+    """Return a line for each two players; ``pairs`` is the result of ``pairings``."""
     table = Table(box=SIMPLE_HEAD, title="[bold]pairings[/bold]", title_justify="left", title_style="")
     for title in ("player", "against"):
         table.add_column(title)

@@ -1,4 +1,4 @@
-"""How much of a player's return is lost where a file plays in its place."""
+"""Loss of a player's return when a file acts instead of the policy."""
 
 import math
 from functools import partial
@@ -20,7 +20,7 @@ class ReturnLoss(NamedTuple):
     """Mean returns of the same episodes.
 
     Attributes:
-      episodes: how many each has played.
+      episodes: number of episodes of each.
       policy, file: mean return of each.
       margin: half the width of the 95 % interval of their difference.
     """
@@ -42,40 +42,40 @@ class ReturnLoss(NamedTuple):
 def return_loss(
     run: RunDirectory, config: RunConfig, about: ExportMetadata, run_file: Run, row: TableRow, episodes: int, seed: int
 ) -> ReturnLoss:
-    """Return what a file loses of its player's return, both by their most likely actions.
+    """Return a file's loss of its player's return, both by their most likely actions.
 
     Args:
-      run: where the weights of all players of the match are.
-      config: of the run.
-      about: says which player and version it is.
+      run: run directory with the weights of all players of the match.
+      config: configuration of the run.
+      about: metadata of the file, with its player and version.
       run_file: runs the file.
       row: the match.
-      episodes: that each plays.
-      seed: of the episodes, the same for both.
+      episodes: number of episodes of each.
+      seed: seed of the episodes, the same for both.
 
     Raises:
       ConfigError: a player of the match has no weights or cannot play.
     """
     snapshot = run.snapshot(about.player, about.steps).is_file()
     name = f"{about.player}@{about.steps}" if snapshot else about.player
-    found = []
+    losses = []
     for by_file in (False, True):
         with match_of(run, config, name, row, seed, deterministic=True) as (environments, agents, seats):
             for seat in seats if by_file else ():
                 by_its_file = ExportedPolicy(run_file, about, COPIES * len(agents[seat].entities))
-                agents[seat].watch(partial(_instead, by_its_file))
+                agents[seat].wrap_policy(partial(_instead, by_its_file))
             results = play(environments, agents, episodes, derive_seed(seed, "return loss"))
-            found.append(np.array([_return(result.players, result.returns, name) for result in results]))
-    policy, file = found
-    spread = math.sqrt(sum(float(returns.var(ddof=1)) / len(returns) for returns in found)) if episodes > 1 else 0.0
+            losses.append(np.array([_return(result.players, result.returns, name) for result in results]))
+    policy, file = losses
+    spread = math.sqrt(sum(float(returns.var(ddof=1)) / len(returns) for returns in losses)) if episodes > 1 else 0.0
     return ReturnLoss(episodes, float(policy.mean()), float(file.mean()), 1.96 * spread)
 
 
 def _instead(acting: ExportedPolicy, policy: Acting) -> ExportedPolicy:
-    """Return what acts in the place of a policy."""
+    """Return an acting file in the form of the policy that it replaces."""
     return acting
 
 
 def _return(players: tuple[str, ...], returns: tuple[float, ...], name: str) -> float:
-    """Return the mean over the entities that a player plays."""
-    return float(np.mean([one for player, one in zip(players, returns, strict=True) if player == name]))
+    """Return the mean over the player's entities."""
+    return float(np.mean([value for player, value in zip(players, returns, strict=True) if player == name]))

@@ -1,4 +1,4 @@
-"""Players of a run as a server serves them: their spaces, their weights, and newer ones as they come."""
+"""Players of a run for a server: their spaces, their weights, and newer ones as they appear."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -14,32 +14,32 @@ from arena.records.run_directory import RunDirectory
 
 
 class RunVersions:
-    """A player's versions as they come into a run directory.
+    """Versions of a player as they appear in a run directory.
 
-    It remembers what the directory looked like, since looking at checkpoints takes long.
+    It caches the state of the directory, since reading checkpoints takes long.
     """
 
     def __init__(self, run: RunDirectory, loader: "_Loader") -> None:
-        """Begin with what there is now."""
+        """Start with the current version."""
         self._run, self._loader = run, loader
         self._seen: object = None
         self._found: str | None = None
 
     def newest(self) -> str | None:
-        """Return the newest version, or None where there is none.
+        """Return the newest version, or None if there is none.
 
         Raises:
           ConfigError: all checkpoints are damaged.
         """
-        seen = self._look()
-        if seen != self._seen:
-            found = newest_version(self._run, self._loader.player, self._loader.policy)
-            self._found = None if found is None else str(found.steps)
-            self._seen = seen
+        state = self._state()
+        if state != self._seen:
+            version = newest_version(self._run, self._loader.player, self._loader.policy)
+            self._found = None if version is None else str(version.steps)
+            self._seen = state
         return self._found
 
-    def _look(self) -> object:
-        """Return what changes when there is another version."""
+    def _state(self) -> object:
+        """Return a value that changes with each new version."""
         place = self._run.players / self._loader.player
         published = place / "latest.safetensors"
         return (
@@ -61,8 +61,8 @@ class _Loader:
     """Builds a player's policies with their weights.
 
     Attributes:
-      player: its name.
-      policy: what the configuration says of it.
+      player: name of the player.
+      policy: configuration of its policy.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class _Loader:
         self.policy: PolicyConfig = config.players[player]
 
     def load_newest(self) -> LoadedPlayer:
-        found = newest_version(self._run, self.player, self.policy)
-        weights = None if found is None else found.weights
+        version = newest_version(self._run, self.player, self.policy)
+        weights = None if version is None else version.weights
         contestant = Contestant(self.player, self.policy, weights, self._run.players / self.player)
         try:
-            return self._load(contestant, "0" if found is None else str(found.steps), fixed=False)
+            return self._load(contestant, "0" if version is None else str(version.steps), fixed=False)
         except ConfigError:
             if weights is None or weights.exists():
                 raise
-            return self.load_newest()  # the run has put a newer one in its place meanwhile
+            return self.load_newest()  # the run has replaced it by a newer one meanwhile
 
     def load_snapshot(self, steps: str) -> LoadedPlayer:
         return self._load(find_contestant(self._run, self._config, f"{self.player}@{steps}"), steps, fixed=True)
@@ -103,14 +103,14 @@ class _Loader:
 def load_players(
     run: RunDirectory, config: RunConfig, names: Sequence[str], *, lanes: Mapping[str, int], seed: int
 ) -> tuple[list[LoadedPlayer], dict[str, RunVersions]]:
-    """Return players with their weights, and where newer ones come from of those that are served with the newest.
+    """Return players with their weights, and the sources of newer versions for those without a fixed one.
 
     Args:
-      run: where the weights are.
-      config: of the run.
+      run: the run directory.
+      config: configuration of the run.
       names: ``blue`` for the newest weights, ``blue@2000`` for a snapshot.
-      lanes: name, as in ``names`` -> how many agents act by it at once.
-      seed: their random streams derive from it.
+      lanes: name, as in ``names`` -> number of agents that it serves concurrently.
+      seed: root of their random streams.
 
     Raises:
       ConfigError: a name or a snapshot is unknown or comes twice, a player has no weights, or cannot be served.
@@ -121,7 +121,7 @@ def load_players(
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"--player: expected each player once, found {name!r} twice")
-        find_contestant(run, config, name)  # says what is wrong with the name
+        find_contestant(run, config, name)  # raises an error about the name
         player, _, steps = name.partition("@")
         loader = _Loader(run, config, player, seats.of(player), lanes[name], seed)
         if steps:
@@ -133,7 +133,7 @@ def load_players(
 
 
 class SeatSpaces:
-    """The spaces of players: as training has kept them, else from the environments, each of which is made once."""
+    """Spaces of players: as stored in training, else from the environments, each constructed once."""
 
     def __init__(self, run: RunDirectory, config: RunConfig) -> None:
         self._run = run
@@ -141,17 +141,17 @@ class SeatSpaces:
         self._made: list[tuple[TableRow, tuple[EntitySpaces, ...]]] = []
 
     def of(self, player: str) -> tuple[TableRow, Block]:
-        """Return a row that a player plays, and what it sees and does there.
+        """Return a row of a player, and its spaces there.
 
         Raises:
-          ConfigError: it sits nowhere, what was kept is damaged, or it plays entities of different spaces.
+          ConfigError: it has no seat, the stored spaces are damaged, or its entities have different spaces.
         """
         for row in self._rows:
             seated = [index for seat in row.seats if seat.player == player for index in seat.entities]
             if seated:
-                kept = self._run.spaces(player)
-                if kept.is_file():
-                    return row, Block((0,), read_entity(kept))
+                path = self._run.spaces(player)
+                if path.is_file():
+                    return row, Block((0,), read_entity(path))
                 entities = self._entities(row)
                 blocks = blocks_of([entities[index] for index in seated])
                 if len(blocks) > 1:

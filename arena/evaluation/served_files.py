@@ -1,4 +1,4 @@
-"""Players that are served by exported files: one that somebody has kept, or one made anew of each version of a run."""
+"""Players served by exported files: a given one, or one that is exported from each version of a run."""
 
 import logging
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ PLATFORM = "onnxruntime_onnx"
 
 
 def load_file(path: Path, lanes: int) -> LoadedPlayer:
-    """Return the player of an ONNX file, compared with what it said when the file was written.
+    """Return the player of an ONNX file, compared with its check file.
 
     Raises:
       ConfigError: there is no such file, or a package is missing.
-      ExportError: the file is damaged, another one, or says something else.
+      ExportError: the file is damaged, another one, or differs.
     """
     try:
         content = path.read_bytes()
@@ -58,27 +58,27 @@ def _served(about: ExportMetadata, run: Any, lanes: int, *, fixed: bool) -> Load
 
 
 class OnnxPlayers:
-    """Makes ONNX of players as they are loaded: traced once, then with the weights of each version, and compared."""
+    """Exports players to ONNX as they are loaded: traced once, then with the weights of each version, and compared."""
 
     def __init__(self, run: RunDirectory, config: RunConfig, lanes: Mapping[str, int], *, int8: bool) -> None:
-        """Prepare.
+        """Store the arguments.
 
         Args:
-          run: where the weights are, and what the players have seen.
-          config: of the run.
-          lanes: player -> how many agents act by it at once.
-          int8: whether weights become whole numbers of eight bits.
+          run: run directory with weights and observations of the players.
+          config: configuration of the run.
+          lanes: player -> number of agents that it serves concurrently.
+          int8: whether to quantize weights to int8.
         """
         self._run, self._config, self._lanes, self._int8 = run, config, lanes, int8
         self._models: dict[str, Any] = {}
         self._samples: dict[str, ObservationSample] = {}
 
     def convert(self, loaded: LoadedPlayer) -> LoadedPlayer:
-        """Return a player that acts by onnxruntime.
+        """Return a player that runs in onnxruntime.
 
         Raises:
-          ConfigError: it cannot be exported, or there is nothing to compare with.
-          ExportError: its file says something else.
+          ConfigError: it cannot be exported, or there are no observations for the comparison.
+          ExportError: its file differs.
         """
         policy: Any = loaded.policy
         use = self._config.players[loaded.name].use
@@ -114,10 +114,10 @@ class OnnxPlayers:
 
 
 class OnnxVersions:
-    """A player's versions as they come into a run directory, as ONNX."""
+    """Versions of a player as they appear in a run directory, as ONNX."""
 
     def __init__(self, source: RunVersions, players: OnnxPlayers) -> None:
-        """Take where the versions come from, and what makes ONNX of them."""
+        """Create it from the source of the versions, and the exporter."""
         self._source, self._players = source, players
 
     def newest(self) -> str | None:
@@ -129,6 +129,6 @@ class OnnxVersions:
 
         Raises:
           ConfigError: it is damaged, or does not fit.
-          ExportError: its file says something else.
+          ExportError: its file differs.
         """
         return self._players.convert(self._source.load())

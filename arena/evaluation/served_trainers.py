@@ -1,4 +1,4 @@
-"""Players whose class is a trainer of the user's own, as a server serves them."""
+"""Served players with a trainer class of the user's own."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,25 +12,25 @@ from arena.gateway.training.remote_agents import make_remote_model
 from arena.records.run_directory import RunDirectory
 from arena.tensors.weights import read_state
 
-TRAINER = "trainer."  # in front of a trainer's own state in a checkpoint
+TRAINER = "trainer."  # prefix of a trainer's own state in a checkpoint
 
 
 def trainers_among(config: RunConfig, players: Sequence[str]) -> list[str]:
-    """Return those of some players whose class is a ``RemoteTrainer``."""
-    found = []
+    """Return those of some players with a ``RemoteTrainer`` as class."""
+    trainers = []
     for name in players:
         policy = config.players.get(name.partition("@")[0])
         own = policy is not None and registry.is_reference(policy.use)
         if policy is not None and own and hasattr(registry.policy_class(policy.use), "make_model"):
-            found.append(name)
-    return found
+            trainers.append(name)
+    return trainers
 
 
 class TrainedModels:
     """Finds and loads the models of a run."""
 
     def __init__(self, run: RunDirectory, config: RunConfig) -> None:
-        """Take the run."""
+        """Store the run."""
         self._run, self._config = run, config
 
     def load(self, name: str) -> ServedModel:
@@ -57,10 +57,10 @@ class TrainedModels:
         Raises:
           ConfigError: it is damaged.
         """
-        found = newest_version(self._run, player, self._config.players[player])
-        if found is None or found.steps <= int(version):
+        newest = newest_version(self._run, player, self._config.players[player])
+        if newest is None or newest.steps <= int(version):
             return None
-        return str(found.steps), _weights(found.weights)
+        return str(newest.steps), _weights(newest.weights)
 
 
 def _weights(path: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A fresh round robin between players of one or several runs, which rates them."""
+"""A round robin between players of one or several runs, which rates them."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from arena.records.reader import open_records
 from arena.records.run_directory import RunDirectory
 
 HISTORICAL = "historical"
-"""Stands for every historical player of a league."""
+"""Name that stands for every historical player of a league."""
 
 POINTS = {"win": 1.0, "draw": 0.5, "loss": 0.0}
 
@@ -32,7 +32,7 @@ class Game(NamedTuple):
     """One game of a tournament; all items in the order of the sides.
 
     Attributes:
-      players: who played each side.
+      players: player of each side.
       returns: mean return of each side's entities.
       outcomes: win, draw or loss of each.
     """
@@ -43,16 +43,16 @@ class Game(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a tournament of N players came to; players in the order of their ratings, best first.
+    """Result of a tournament of N players; players in the order of their ratings, best first.
 
     Attributes:
       players: their names.
-      ratings: of each, with uncertainty.
-      games: played by each, ``[N]``.
+      ratings: rating of each, with uncertainty.
+      games: games of each, ``[N]``.
       counts: wins, draws and losses of each, ``[N, 3]``.
       returns: mean return of each and its standard error, ``[N, 2]``.
-      win_rates: of each against each, draws as one half, ``[N, N]``; NaN where two have not met.
-      mean_returns: of each in its games against each, ``[N, N]``; NaN likewise.
+      win_rates: win rate of each against each, draws as one half, ``[N, N]``; NaN for pairs without games.
+      mean_returns: mean return of each in its games against each, ``[N, N]``; NaN likewise.
     """
 
     players: tuple[str, ...]
@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
 
 
 def sides_of(row: TableRow) -> list[list[int]]:
-    """Return which seats make a side: those of one player of the table, or each seat where all are one player's.
+    """Return the seats of each side: those of one player of the table, or each seat if all are one player's.
 
     Raises:
       ConfigError: there is a single seat.
@@ -90,16 +90,16 @@ def play_tournament(
 ) -> Iterator[Game]:
     """Play every group of players, two in most games, from every side of the match.
 
-    Each way of sitting gets the same episode seeds, so that nobody has the better cards.
+    Each assignment of sides gets the same episode seeds, so that no player has an advantage.
 
     Args:
       row: the match.
-      contestants: who takes part.
-      games: of each group, rounded up so that all ways of sitting are played equally often.
-      copies: of the environment, side by side.
-      seed: all random streams derive from it.
-      deterministic: take the most likely actions.
-      first_meets_all: play only the groups that the first player is in.
+      contestants: the players.
+      games: games of each group, rounded up so that all assignments of sides are played equally often.
+      copies: number of copies of the environment.
+      seed: root of all random streams.
+      deterministic: whether to take the most likely actions.
+      first_meets_all: whether to play only the groups with the first player.
 
     Raises:
       ConfigError: there are too few players, or one of them cannot play these seats.
@@ -126,7 +126,7 @@ def play_tournament(
 
 
 def _seated(sides: Sequence[Sequence[int]], players: Sequence[Contestant]) -> list[Contestant]:
-    """Return who sits on each seat, given who plays each side."""
+    """Return the player on each seat, given the player of each side."""
     by_seat = {seat: player for side, player in zip(sides, players, strict=True) for seat in side}
     return [by_seat[seat] for seat in range(len(by_seat))]
 
@@ -137,15 +137,15 @@ def _game(result: Result) -> Game:
     return Game(tuple(returns), tuple(returns.values()), tuple(str(outcomes[name]) for name in returns))
 
 
-def judge(names: Sequence[str], games: Sequence[Game], seed: int = 1) -> Outcome:
-    """Return what games came to.
+def rate(names: Sequence[str], games: Sequence[Game], seed: int = 1) -> Outcome:
+    """Return the outcome of games.
 
-    Ratings depend on the order of games a little, so that they are read in a random one.
+    Ratings depend on the order of games a little, so that they are processed in a random one.
 
     Args:
-      names: of all players.
-      games: that were played.
-      seed: of that order.
+      names: names of all players.
+      games: the games.
+      seed: seed of that order.
     """
     index = {name: number for number, name in enumerate(names)}
     roster = Roster()
@@ -164,11 +164,11 @@ def judge(names: Sequence[str], games: Sequence[Game], seed: int = 1) -> Outcome
             counts[index[name], list(POINTS).index(outcome)] += 1
             totals[name].append(total)
         for i, j in combinations(range(len(game.players)), 2):
-            for mine, other in ((i, j), (j, i)):
-                at = index[game.players[mine]], index[game.players[other]]
-                ahead = POINTS[game.outcomes[mine]] - POINTS[game.outcomes[other]]
+            for first, second in ((i, j), (j, i)):
+                at = index[game.players[first]], index[game.players[second]]
+                ahead = POINTS[game.outcomes[first]] - POINTS[game.outcomes[second]]
                 points[at] += 0.5 + 0.5 * np.sign(ahead)
-                returns[at] += game.returns[mine]
+                returns[at] += game.returns[first]
                 met[at] += 1
     order = sorted(range(count), key=lambda number: -ratings[names[number]].mu)
     played = np.where(met > 0, met, np.nan)[np.ix_(order, order)]
@@ -187,11 +187,11 @@ def judge(names: Sequence[str], games: Sequence[Game], seed: int = 1) -> Outcome
 
 
 def find_contestants(runs: Sequence[tuple[RunDirectory, RunConfig]], specs: Sequence[str] | None) -> list[Contestant]:
-    """Return the players that ``[run:]name[@steps]`` name; all of all runs if there are no ``specs``.
+    """Return the players that ``[run:]name[@steps]`` names; all of all runs without ``specs``.
 
-    A name may be ``historical``, which is every historical player of the run's league.
+    The name ``historical`` stands for every historical player of the run's league.
 
-    Without ``run:``, the first run is meant.
+    Without ``run:``, a spec refers to the first run.
 
     Raises:
       ConfigError: there is no such run, player or snapshot, or one is named twice.
@@ -199,7 +199,7 @@ def find_contestants(runs: Sequence[tuple[RunDirectory, RunConfig]], specs: Sequ
     if specs is None:
         several = len(runs) > 1
         specs = [f"{run.name}:{name}" if several else name for run, config in runs for name in config.players]
-    found = []
+    contestants = []
     for spec in specs:
         prefix, _, name = spec.rpartition(":")
         chosen = [pair for pair in runs if prefix in ("", pair[0].name, str(pair[0]))]
@@ -207,14 +207,15 @@ def find_contestants(runs: Sequence[tuple[RunDirectory, RunConfig]], specs: Sequ
             raise ConfigError(f"{spec}: there is no run {prefix!r} among {', '.join(run.name for run, _ in runs)}")
         names = _historical(chosen[0][0]) if name == HISTORICAL else [name]
         shown = [spec.removesuffix(name) + each for each in names]
-        found += [
-            find_contestant(*chosen[0], each)._replace(name=told) for each, told in zip(names, shown, strict=True)
+        contestants += [
+            find_contestant(*chosen[0], each)._replace(name=shown_name)
+            for each, shown_name in zip(names, shown, strict=True)
         ]
-    all_names = [contestant.name for contestant in found]
+    all_names = [contestant.name for contestant in contestants]
     twice = next((name for name in all_names if all_names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(f"--players: expected each player once, found {twice!r} {all_names.count(twice)} times")
-    return found
+    return contestants
 
 
 def _historical(run: RunDirectory) -> list[str]:

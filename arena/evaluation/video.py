@@ -1,4 +1,4 @@
-"""Writes what an environment draws to a film: MP4 through imageio, GIF through pillow."""
+"""Recording of an environment's frames: MP4 through imageio, GIF through pillow."""
 
 import logging
 from pathlib import Path
@@ -13,33 +13,33 @@ from arena.envs.interface import Environment
 logger = logging.getLogger(__name__)
 
 DEFAULT_FPS = 30
-"""Where the environment does not say how fast it is meant to be seen."""
+"""Frames per second for environments that define none."""
 
 GIF_FPS = 25
-"""GIFs show no more: browsers slow down films with pauses under 20 ms."""
+"""Largest rate of a GIF: browsers slow down those with pauses under 20 ms."""
 
 GIF_FRAMES = 1500
-"""A GIF is held in memory, and a longer one is too large for any page."""
+"""Longest GIF: it is held in memory, and a longer one is too large for any page."""
 
 SMALLEST = 320
-"""Frames with shorter sides than this many pixels are enlarged, so that one can see something."""
+"""Frames with shorter sides than this many pixels are enlarged, for legibility."""
 
 
 def frames_per_second(environment: Environment) -> float:
-    """Return the speed that the environment's metadata asks for."""
+    """Return the frame rate in the environment's metadata."""
     native: Any = getattr(environment, "env", environment)
     metadata = getattr(native, "metadata", None) or {}
     return float(metadata.get("render_fps") or DEFAULT_FPS)
 
 
 class VideoRecorder:
-    """A film under way. Use it as a context manager."""
+    """A video being recorded; a context manager."""
 
     def __init__(self, path: Path) -> None:
-        """Check that the film can be made.
+        """Check that the video can be written.
 
         Raises:
-          ConfigError: the file's ending is unknown, its directory does not exist, or a package is missing.
+          ConfigError: the file's suffix is unknown, its directory does not exist, or a package is missing.
         """
         if path.suffix not in (".mp4", ".gif"):
             raise ConfigError(f"--video: expected a file name that ends in .mp4 or .gif, found {str(path)!r}")
@@ -58,14 +58,14 @@ class VideoRecorder:
                 raise missing_package(error, "--video with an .mp4 file (a .gif needs nothing more)") from error
 
     def start(self, fps: float) -> None:
-        """Begin the film, before the first frame."""
+        """Begin the video, before the first frame."""
         self._fps = fps
         if self._path.suffix == ".gif":
             self._skip = max(round(fps / GIF_FPS), 1)
             return
         import imageio.v2 as imageio
 
-        # Any size is taken as it is: `macro_block_size` would stretch the frames to multiples of 16.
+        # Any size is accepted: `macro_block_size` would stretch the frames to multiples of 16.
         self._writer = imageio.get_writer(self._path, fps=fps, macro_block_size=1, codec="libx264", quality=8)
 
     def add(self, frame: np.ndarray) -> None:
@@ -76,7 +76,7 @@ class VideoRecorder:
         frame = _enlarged(frame)
         if self._writer is not None:
             height, width = frame.shape[:2]
-            # The codec wants even sides.
+            # The codec requires even sides.
             self._writer.append_data(np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge"))
         elif self._kept < GIF_FRAMES:
             from PIL import Image
@@ -87,7 +87,7 @@ class VideoRecorder:
         self._kept += 1
 
     def __enter__(self) -> "VideoRecorder":
-        """Return the film."""
+        """Return the recorder."""
         return self
 
     def __exit__(self, *_: object) -> None:

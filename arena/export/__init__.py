@@ -1,3 +1,3 @@
-"""Policies as files that others run: made, compared with the policy, and refused where they differ."""
+"""Policies as files for other runtimes: written, compared with the policy, and rejected if they differ."""
 
 __all__: list[str] = []

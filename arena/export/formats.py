@@ -1,4 +1,4 @@
-"""Makes files of a policy's module: ONNX, with whole numbers of eight bits where that is wanted, and TorchScript."""
+"""Conversion of a policy's module to files: ONNX, optionally with int8 weights, and TorchScript."""
 
 import contextlib
 import io
@@ -15,15 +15,15 @@ from arena.export.metadata import KEY, ExportMetadata
 
 OPSET = 20
 TALKATIVE = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
-OLDEST_OPSET, NEWEST_OPSET = 18, 23  # what torch's exporter writes
+OLDEST_OPSET, NEWEST_OPSET = 18, 23  # range of torch's exporter
 
 
 @contextlib.contextmanager
 def export_packages() -> Iterator[None]:
-    """Say what to install where a package for ONNX is missing.
+    """Name the package to install if one for ONNX is missing.
 
     Raises:
-      ConfigError: one is.
+      ConfigError: a package is missing.
     """
     try:
         yield
@@ -32,20 +32,20 @@ def export_packages() -> Iterator[None]:
 
 
 def to_onnx(inference: Any, opset: int) -> Any:
-    """Return an ``onnx.ModelProto`` whose weights have the names of the policy's, behind ``network.``.
+    """Return an ``onnx.ModelProto`` with the weight names of the policy, prefixed by ``network.``.
 
-    It is left as it is written: onnxruntime optimises it when it loads it, and weights can be found by their names.
+    It is not optimised: onnxruntime does that when it loads it, and weights can be found by their names.
 
     Args:
-      inference: ``Policy.inference()``.
-      opset: the version of ONNX's operators.
+      inference: result of ``Policy.inference()``.
+      opset: version of ONNX's operators.
 
     Raises:
-      ConfigError: a package is missing, or a layer cannot be written; the message has the exporter's reason.
+      ConfigError: a package is missing, or a layer cannot be converted; the message has the exporter's reason.
     """
     with export_packages():
         import onnx
-        import onnxscript  # noqa: F401  # what torch's exporter needs; it says so less plainly
+        import onnxscript  # noqa: F401  # required by torch's exporter, which reports it less plainly
         import torch
     arguments = _examples(inference)
     rows = torch.export.Dim("rows")
@@ -77,7 +77,7 @@ def to_onnx(inference: Any, opset: int) -> Any:
 
 
 def used_weights(inference: Any) -> list[str]:
-    """Return the names in a file of the weights that its outputs depend on."""
+    """Return the names of the weights in a file that its outputs depend on."""
     import torch
 
     parameters = {name: weight for name, weight in inference.module.named_parameters() if weight.requires_grad}
@@ -88,7 +88,7 @@ def used_weights(inference: Any) -> list[str]:
 
 
 def put_weights(model: Any, inference: Any) -> None:
-    """Put a policy's weights into an ``onnx.ModelProto`` of another version of the same policy."""
+    """Copy a policy's weights into an ``onnx.ModelProto`` of another version of the same policy."""
     from onnx import numpy_helper
 
     weights = dict(inference.module.named_parameters())
@@ -98,7 +98,7 @@ def put_weights(model: Any, inference: Any) -> None:
 
 
 def quantized(model: Any) -> Any:
-    """Return the model with weights of eight bits; what they are multiplied with is rounded as it comes."""
+    """Return the model with int8 weights; their factors are quantized dynamically."""
     import tempfile
     from pathlib import Path
 
@@ -112,7 +112,7 @@ def quantized(model: Any) -> Any:
 
 
 def onnx_bytes(model: Any, about: ExportMetadata) -> bytes:
-    """Return the file, with what it says of itself."""
+    """Return the file, with its metadata."""
     del model.metadata_props[:]
     entry = model.metadata_props.add()
     entry.key, entry.value = KEY, about.to_json()
@@ -121,7 +121,7 @@ def onnx_bytes(model: Any, about: ExportMetadata) -> bytes:
 
 
 def to_torchscript(inference: Any, about: ExportMetadata) -> bytes:
-    """Return the module as a TorchScript file, traced; what it says of itself is its extra file ``arena``.
+    """Return the module as a traced TorchScript file; its extra file ``arena`` holds the metadata.
 
     Raises:
       ConfigError: it cannot be traced.
@@ -139,7 +139,7 @@ def to_torchscript(inference: Any, about: ExportMetadata) -> bytes:
 
 
 def _examples(inference: Any) -> tuple[Any, ...]:
-    """Return two rows of every input: an exporter takes a batch of one for a constant."""
+    """Return two rows of every input: an exporter treats a batch of one as a constant."""
     import torch
 
     return tuple(torch.from_numpy(np.ones((2, *tensor.shape), tensor.dtype)) for tensor in inference.inputs)
@@ -147,9 +147,9 @@ def _examples(inference: Any) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what exporters say of their own insides from the user, and nothing that others log meanwhile."""
+    """Suppress log messages of exporters about their internals, but no others."""
     root, before = logging.getLogger(), {name: logging.getLogger(name).level for name in TALKATIVE}
-    root.addFilter(_is_error)  # of what is logged by the root logger itself, as onnxruntime's quantization does
+    root.addFilter(_is_error)  # filters records of the root logger itself, as of onnxruntime's quantization
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(logging.ERROR)
     try:

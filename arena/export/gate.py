@@ -1,4 +1,4 @@
-"""Compares a file with the policy that it was made of, on observations that were really made, and refuses it."""
+"""Comparison of a file with the policy that it was made from, on real observations; a file that differs is rejected."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -12,17 +12,17 @@ from arena.experience.samples import ObservationSample
 from arena.export.metadata import ExportError, ExportMetadata
 from arena.export.runtimes import Run
 
-BATCHES = (1, 7)  # beside all lanes at once: a file may be right for one batch size alone
-FEWEST = 64  # observations that say enough
-OTHER = "other."  # in front of the actions that follow where the likeliest ones are forbidden
+BATCHES = (1, 7)  # besides all lanes in one batch: a file may be right for one batch size only
+FEWEST = 64  # least number of observations that are evidence
+OTHER = "other."  # prefix of the actions for masks that forbid the most likely ones
 
 
 class Tolerance(NamedTuple):
-    """How far a file may be from the policy.
+    """Largest allowed difference of a file from the policy.
 
     Attributes:
-      absolute, relative: of every number that the network says, within one of them; None where it is only told.
-      agreement: share of the observations whose most likely action is the same.
+      absolute, relative: bounds of every output, of which one must hold; None to report errors only.
+      agreement: required share of observations with equal most likely actions.
     """
 
     absolute: float | None = 1e-4
@@ -31,26 +31,26 @@ class Tolerance(NamedTuple):
 
     @classmethod
     def usual(cls, *, int8: bool) -> "Tolerance":
-        """Return what is asked where nobody says otherwise: rounded weights say other numbers, rarely other acts."""
+        """Return the default tolerance: rounded weights change outputs, rarely actions."""
         return cls(None, None, 0.98) if int8 else cls()
 
     @classmethod
     def as_written(cls, about: ExportMetadata) -> "Tolerance":
-        """Return what a file kept to when it was written, where that was let through with more than is usual."""
-        usual, found = cls.usual(int8=bool(about.quantized)), about.checked
+        """Return the tolerance of a file that was written with more than the default, else the default."""
+        usual, checked = cls.usual(int8=bool(about.quantized)), about.checked
         absolute, relative = usual.absolute, usual.relative
         if absolute is not None and relative is not None:
-            absolute = max(absolute, 1.1 * found.get("absolute", 0.0))
-            relative = max(relative, 1.1 * found.get("relative", 0.0))
-        return cls(absolute, relative, min(usual.agreement, found.get("agreement", 1.0)))
+            absolute = max(absolute, 1.1 * checked.get("absolute", 0.0))
+            relative = max(relative, 1.1 * checked.get("relative", 0.0))
+        return cls(absolute, relative, min(usual.agreement, checked.get("agreement", 1.0)))
 
 
 class OutputDifference(NamedTuple):
-    """How far a file is from the policy.
+    """Difference of a file from the policy.
 
     Attributes:
-      rows: observations that were compared.
-      absolute, relative: the greatest errors of what the network says of actions that are allowed.
+      rows: number of compared observations.
+      absolute, relative: largest errors of the outputs of allowed actions.
       agreement: share of equal actions.
     """
 
@@ -60,7 +60,7 @@ class OutputDifference(NamedTuple):
     agreement: float
 
     def __str__(self) -> str:
-        """Return a line for the terminal."""
+        """Return the differences in a line."""
         return (
             f"{self.rows} observations: greatest error {self.absolute:.1e} (relative {self.relative:.1e}), "
             f"equal actions {100 * self.agreement:.2f} %"
@@ -68,12 +68,12 @@ class OutputDifference(NamedTuple):
 
 
 class SampleOutputs(NamedTuple):
-    """What a policy says of a sample; arrays ``[T, L, ...]``.
+    """Outputs of a policy for a sample; arrays ``[T, L, ...]``.
 
     Attributes:
-      outputs: of the network.
+      outputs: outputs of the network.
       actions: the leaves of the most likely actions.
-      others: the same where the most likely ones are forbidden; empty without masks.
+      others: the same for masks that forbid the most likely ones; empty without masks.
     """
 
     outputs: np.ndarray
@@ -83,15 +83,15 @@ class SampleOutputs(NamedTuple):
     def tensors(self, spaces_: EntitySpaces) -> dict[str, np.ndarray]:
         """Return named arrays, for the check file."""
         names = [leaf.name for leaf in named_leaves(spaces_.action, "action")]
-        found = {"outputs": self.outputs, **dict(zip(names, self.actions, strict=True))}
-        return found | {OTHER + name: leaf for name, leaf in zip(names, self.others, strict=False)}
+        tensors = {"outputs": self.outputs, **dict(zip(names, self.actions, strict=True))}
+        return tensors | {OTHER + name: leaf for name, leaf in zip(names, self.others, strict=False)}
 
 
 def answers_from(tensors: dict[str, np.ndarray], spaces_: EntitySpaces, place: object) -> SampleOutputs:
-    """Return what ``SampleOutputs.tensors`` has named.
+    """Return the outputs named by ``SampleOutputs.tensors``.
 
     Raises:
-      ExportError: something is missing.
+      ExportError: an array is missing.
     """
     names = [leaf.name for leaf in named_leaves(spaces_.action, "action")]
     others = [OTHER + name for name in names] if spaces_.mask_size else []
@@ -102,12 +102,12 @@ def answers_from(tensors: dict[str, np.ndarray], spaces_: EntitySpaces, place: o
 
 
 def run_policy(policy: Any, inference: Any, about: ExportMetadata, sample: ObservationSample) -> SampleOutputs:
-    """Return what a policy says: its actions as it plays, and the numbers behind them by its module.
+    """Return a policy's outputs: its actions when it acts, and the outputs of its module.
 
     Args:
-      policy: with as many lanes as the sample has.
-      inference: its ``inference()``.
-      about: says what it is.
+      policy: the policy, with as many lanes as the sample has.
+      inference: result of its ``inference()``.
+      about: description of the policy.
       sample: the observations.
     """
     import torch
@@ -116,7 +116,7 @@ def run_policy(policy: Any, inference: Any, about: ExportMetadata, sample: Obser
         with torch.inference_mode():
             return [tensor.numpy() for tensor in inference.module(*map(torch.from_numpy, inputs))]
 
-    outputs = _ask(module, about.state, sample, slice(None))[0]
+    outputs = _run_file(module, about.state, sample, slice(None))[0]
     actions = _play(policy, sample)
     if sample.action_mask is None:
         return SampleOutputs(outputs, actions, [])
@@ -128,7 +128,7 @@ def run_policy(policy: Any, inference: Any, about: ExportMetadata, sample: Obser
 def _play(policy: Any, sample: ObservationSample) -> list[np.ndarray]:
     """Return the leaves of a policy's most likely actions ``[T, L, ...]``."""
     slots, lanes = sample.starts.shape
-    found = []
+    outputs = []
     for slot in range(slots):
         decision = policy.act(
             map_tree(lambda leaf, slot=slot: leaf[slot], sample.observations),
@@ -137,15 +137,17 @@ def _play(policy: Any, sample: ObservationSample) -> list[np.ndarray]:
             lanes=slice(0, lanes),
             deterministic=True,
         )
-        found.append([np.array(leaf) for leaf in tree_leaves(decision.actions)])
-    return [np.stack(leaves) for leaves in zip(*found, strict=True)]
+        outputs.append([np.array(leaf) for leaf in tree_leaves(decision.actions)])
+    return [np.stack(leaves) for leaves in zip(*outputs, strict=True)]
 
 
-def _ask(run: Run, state_shape: tuple[int, ...] | None, sample: ObservationSample, lanes: slice) -> list[np.ndarray]:
-    """Return a file's outputs ``[T, lanes, ...]``, the memory of each slot from the one before."""
+def _run_file(
+    run: Run, state_shape: tuple[int, ...] | None, sample: ObservationSample, lanes: slice
+) -> list[np.ndarray]:
+    """Return a file's outputs ``[T, lanes, ...]``, passing the recurrent state from step to step."""
     count = sample.starts[0, lanes].size
     state = None if state_shape is None else np.zeros((count, *state_shape), np.float32)
-    found = []
+    steps = []
     for slot in range(len(sample.starts)):
         inputs = [np.ascontiguousarray(leaf[slot, lanes]) for leaf in tree_leaves(sample.observations)]
         if sample.action_mask is not None:
@@ -155,12 +157,12 @@ def _ask(run: Run, state_shape: tuple[int, ...] | None, sample: ObservationSampl
         outputs = run(inputs)
         if state is not None:
             state = outputs.pop()
-        found.append(outputs)
-    return [np.stack(leaves) for leaves in zip(*found, strict=True)]
+        steps.append(outputs)
+    return [np.stack(leaves) for leaves in zip(*steps, strict=True)]
 
 
 def _forbid(sample: ObservationSample, actions: Sequence[np.ndarray], spaces_: EntitySpaces) -> np.ndarray:
-    """Return masks that also forbid the given choices, where others are left."""
+    """Return masks that also forbid the chosen actions, where others are left."""
     assert sample.action_mask is not None
     mask = sample.action_mask.copy()
     first = 0
@@ -175,7 +177,7 @@ def _forbid(sample: ObservationSample, actions: Sequence[np.ndarray], spaces_: E
 
 
 def _choices(space: spaces.Space, chosen: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Yield size, first number and what was chosen ``[T, L]`` of each choice that has flags."""
+    """Yield size, first index and chosen values ``[T, L]`` of each choice with flags."""
     if isinstance(space, spaces.Discrete):
         yield int(space.n), int(space.start), chosen
     elif isinstance(space, spaces.MultiDiscrete):
@@ -192,33 +194,35 @@ def check(
     tolerance: Tolerance,
     place: object,
 ) -> OutputDifference:
-    """Return how far a file is from what the policy says, in batches of 1, 7 and all lanes.
+    """Return the difference of a file from the policy's outputs, in batches of 1, 7 and all lanes.
 
     Args:
       run: runs the file.
-      about: says what it is.
+      about: description of the file.
       sample: the observations.
-      answers: what the policy says of them.
-      tolerance: how far it may be.
-      place: of the file, for messages.
+      answers: the policy's outputs for them.
+      tolerance: largest allowed difference.
+      place: path of the file, for messages.
 
     Raises:
-      ExportError: it is further, or fails; the sentence says where and by how much.
+      ExportError: the difference is larger, or the file fails; the sentence states where and by how much.
     """
     count = sample.starts.shape[1]
-    found = [_compare(run, about.state, sample, answers, slice(None), tolerance, place)]
+    results = [_compare(run, about.state, sample, answers, slice(None), tolerance, place)]
     for size in BATCHES:
         batches = [slice(start, min(start + size, count)) for start in range(0, min(count, FEWEST), size)]
-        found.append(_joined(_compare(run, about.state, sample, answers, lanes, tolerance, place) for lanes in batches))
+        results.append(
+            _joined(_compare(run, about.state, sample, answers, lanes, tolerance, place) for lanes in batches)
+        )
     if answers.others:
         masked = sample._replace(action_mask=_forbid(sample, answers.actions, about.spaces))
         others = answers._replace(actions=answers.others, others=[])
-        found.append(_compare(run, about.state, masked, others, slice(None), tolerance, place, only_actions=True))
+        results.append(_compare(run, about.state, masked, others, slice(None), tolerance, place, only_actions=True))
     whole = OutputDifference(
         sample.rows,
-        max(part.absolute for part in found),
-        max(part.relative for part in found),
-        min(part.agreement for part in found),
+        max(part.absolute for part in results),
+        max(part.relative for part in results),
+        min(part.agreement for part in results),
     )
     if whole.agreement < tolerance.agreement:
         raise ExportError(
@@ -229,7 +233,7 @@ def check(
 
 
 def _joined(parts: Iterable[OutputDifference]) -> OutputDifference:
-    """Return the agreement of batches of one size as one."""
+    """Return the differences of batches of one size as one."""
     rows, absolute, relative, agreement = zip(*parts, strict=True)
     equal = sum(count * share for count, share in zip(rows, agreement, strict=True))
     return OutputDifference(sum(rows), max(absolute), max(relative), equal / sum(rows))
@@ -247,7 +251,7 @@ def _compare(
     only_actions: bool = False,
 ) -> OutputDifference:
     try:
-        outputs, *actions = _ask(run, state_shape, sample, lanes)
+        outputs, *actions = _run_file(run, state_shape, sample, lanes)
     except Exception as error:
         size = sample.starts[0, lanes].size
         raise ExportError(f"{place}: it fails on a batch of {size} ({str(error).strip().splitlines()[0]})") from None
@@ -269,11 +273,11 @@ def _compare(
     return OutputDifference(equal.size, absolute, relative, float(equal.mean()))
 
 
-def _errors(found: np.ndarray, expected: np.ndarray, tolerance: Tolerance, place: object) -> tuple[float, float]:
-    """Return the greatest absolute and relative error."""
-    if found.shape != expected.shape:
-        raise ExportError(f"{place}: expected outputs of shape {list(expected.shape)}, found {list(found.shape)}")
-    absolute = np.abs(found.astype(np.float64) - expected)
+def _errors(actual: np.ndarray, expected: np.ndarray, tolerance: Tolerance, place: object) -> tuple[float, float]:
+    """Return the largest absolute and relative error."""
+    if actual.shape != expected.shape:
+        raise ExportError(f"{place}: expected outputs of shape {list(expected.shape)}, found {list(actual.shape)}")
+    absolute = np.abs(actual.astype(np.float64) - expected)
     absolute = np.where(np.isfinite(absolute), absolute, np.inf)
     relative = absolute / np.maximum(np.abs(expected), 1e-12)
     if tolerance.absolute is not None and tolerance.relative is not None:
@@ -282,8 +286,8 @@ def _errors(found: np.ndarray, expected: np.ndarray, tolerance: Tolerance, place
             where = np.unravel_index(np.where(beyond, absolute, 0).argmax(), absolute.shape)
             raise ExportError(
                 f"{place}: expected the policy's numbers within {tolerance.absolute:g} or a share of "
-                f"{tolerance.relative:g}, found {found[where]:.6g} for {expected[where]:.6g} (slot {where[0]}, lane "
+                f"{tolerance.relative:g}, found {actual[where]:.6g} for {expected[where]:.6g} (slot {where[0]}, lane "
                 f"{where[1]}, number {where[2]}); {int(beyond.sum())} of {beyond.size} are too far"
             )
-    share = relative[np.abs(expected) > 1e-3]  # a relative error of next to nothing says nothing
+    share = relative[np.abs(expected) > 1e-3]  # a relative error of a value near zero is meaningless
     return float(absolute.max(initial=0.0)), float(share.max(initial=0.0))

@@ -1,4 +1,4 @@
-"""What an exported file says of itself, and the check file that lies beside it."""
+"""Metadata of an exported file, and the check file beside it."""
 
 import hashlib
 import json
@@ -13,27 +13,27 @@ from arena.envs.interface import EntitySpaces
 from arena.experience.entity_json import entity_from_json, entity_to_json
 from arena.tensors.weights import read_metadata, read_tensors, write_tensors
 
-KEY = "arena"  # of the text in a file's metadata
+KEY = "arena"  # key of the text in a file's metadata
 SHA256 = "sha256"
 
 
 class ExportError(Exception):
-    """A file does not say what the policy says, or is not the file that was checked; one sentence."""
+    """A file differs from the policy, or is not the file that was checked; one sentence."""
 
 
 class ExportMetadata(NamedTuple):
-    """What an exported file is.
+    """Description of an exported file.
 
     Attributes:
-      player: its name.
-      steps: the transition steps that it has learned from.
-      policy: of which kind it is, as configurations name it.
-      settings: of the policy.
-      spaces: what it reads and gives.
-      memory: shape of what its memory keeps of a lane; empty without one.
-      opset: the version of ONNX's operators; 0 for other formats.
+      player: name of the player.
+      steps: transition steps that it has learned from.
+      policy: name of its policy in configurations.
+      settings: settings of the policy.
+      spaces: its inputs and outputs.
+      memory: shape of a lane's recurrent state; empty for feed-forward policies.
+      opset: version of ONNX's operators; 0 for other formats.
       quantized: ``int8`` or empty.
-      checked: how it was found to agree: rows, greatest errors, share of equal actions.
+      checked: result of the comparison: rows, largest errors, share of equal actions.
       weights: sha256 of the policy's weights.
     """
 
@@ -45,29 +45,29 @@ class ExportMetadata(NamedTuple):
     memory: tuple[int, ...] = ()
     opset: int = 0
     quantized: str = ""
-    checked: dict[str, float] = {}  # noqa: RUF012  # never changed
+    checked: dict[str, float] = {}  # noqa: RUF012  # immutable by convention
     weights: str = ""
 
     @property
     def state(self) -> tuple[int, ...] | None:
-        """Shape of a lane's memory; None without one."""
+        """Shape of a lane's recurrent state; None for feed-forward policies."""
         return self.memory or None
 
     def to_json(self) -> str:
-        """Return all of it as a text."""
-        said = self._asdict()
-        return json.dumps({**said, "spaces": entity_to_json(self.spaces)})
+        """Return the metadata as text."""
+        data = self._asdict()
+        return json.dumps({**data, "spaces": entity_to_json(self.spaces)})
 
 
 def about_from_json(text: str | None, place: object) -> ExportMetadata:
-    """Return what ``ExportMetadata.to_json`` has written.
+    """Return the metadata that ``ExportMetadata.to_json`` has written.
 
     Raises:
-      ExportError: it is no such text.
+      ExportError: the text is something else.
     """
     try:
-        said = json.loads(text or "")
-        return ExportMetadata(**{**said, "memory": tuple(said["memory"]), "spaces": entity_from_json(said["spaces"])})
+        data = json.loads(text or "")
+        return ExportMetadata(**{**data, "memory": tuple(data["memory"]), "spaces": entity_from_json(data["spaces"])})
     except (ConfigError, KeyError, TypeError, ValueError) as error:
         raise ExportError(f"{place}: expected a file of arena export, found none of its metadata") from error
 
@@ -86,10 +86,10 @@ def check_file(path: Path) -> Path:
 
 
 def write_check_file(path: Path, content: bytes, tensors: Mapping[str, np.ndarray]) -> None:
-    """Write what a later check compares with: named arrays, and sha256 of the exported file.
+    """Write the data of a later check: named arrays, and sha256 of the exported file.
 
     Raises:
-      OSError: the disk is full or refuses.
+      OSError: the disk is full or the write fails.
     """
     write_tensors(check_file(path), tensors, {SHA256: hashlib.sha256(content).hexdigest()})
 

@@ -1,4 +1,4 @@
-"""An exported file as a policy: it takes the most likely actions, and keeps the memory of its lanes."""
+"""An exported file as a policy: takes the most likely actions, and keeps the recurrent states of its lanes."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ from arena.export.runtimes import Run
 
 
 class ExportedPolicy:
-    """Acts by a file.
+    """Acts by an exported file.
 
     Attributes:
-      recurrent: whether its actions depend on what a lane has seen before.
-      greedy: that it knows the most likely actions alone.
+      recurrent: whether its actions depend on earlier observations of a lane.
+      greedy: True: it provides the most likely actions only.
     """
 
     greedy = True
 
     def __init__(self, run: Run, about: ExportMetadata, lanes: int) -> None:
-        """Take what runs the file; ``lanes`` is how many memories are kept."""
+        """Create it; ``lanes`` is the number of recurrent states."""
         self._run, self._action, self._masks = run, about.spaces.action, about.spaces.mask_size
         self.recurrent = bool(about.memory)
         self._memory = np.zeros((lanes, *about.memory), np.float32) if about.memory else None
@@ -35,10 +35,10 @@ class ExportedPolicy:
         lanes: Any = None,
         deterministic: bool = True,
     ) -> Decision:
-        """See ``arena.policies.interface.Policy``; whatever ``deterministic`` says, the likeliest actions are taken.
+        """See ``arena.policies.interface.Policy``; the most likely actions are taken, whatever ``deterministic``.
 
         Raises:
-          FloatingPointError: the file answers with something that is not finite.
+          FloatingPointError: an output of the file is not finite.
         """
         inputs = list(tree_leaves(observations))
         rows = len(inputs[0])
@@ -58,10 +58,10 @@ class ExportedPolicy:
         return Decision(nest(self._action, leaves), {})
 
     def worker_state(self) -> dict[str, np.ndarray]:
-        """Return the memory of the lanes."""
+        """Return the recurrent states of the lanes."""
         return {} if self._memory is None else {"memory": self._memory}
 
     def load_worker_state(self, state: dict[str, Any]) -> None:
-        """Load what ``worker_state`` returned."""
+        """Load a state returned by ``worker_state``."""
         if self._memory is not None:
             self._memory[...] = state["memory"]

@@ -1,4 +1,4 @@
-"""Runs exported files: ONNX by onnxruntime, TorchScript by torch."""
+"""Runtimes of exported files: onnxruntime for ONNX, torch for TorchScript."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -10,15 +10,15 @@ from arena.export.formats import NEWEST_OPSET, OLDEST_OPSET, export_packages
 from arena.export.metadata import KEY, ExportError, ExportMetadata, about_from_json
 
 Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
-"""Takes the inputs ``[N, ...]`` of a file in their order and returns its outputs ``[N, ...]``."""
+"""Maps the inputs ``[N, ...]`` of a file, in order, to its outputs ``[N, ...]``."""
 
 
 def open_onnx(content: bytes, place: object) -> tuple[Run, ExportMetadata]:
-    """Return what runs an ONNX file, and what the file says of itself.
+    """Return a function that runs an ONNX file, and the file's metadata.
 
     Raises:
       ConfigError: a package is missing.
-      ExportError: it is damaged, not valid ONNX, of operators that are not supported, or no file of an export.
+      ExportError: it is damaged, not valid ONNX, has unsupported operators, or is no exported file.
     """
     with export_packages():
         import onnx
@@ -29,18 +29,18 @@ def open_onnx(content: bytes, place: object) -> tuple[Run, ExportMetadata]:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ExportError(f"{place}: expected a whole ONNX file, found one that is damaged or cut ({reason})") from None
     about = about_from_json({entry.key: entry.value for entry in model.metadata_props}.get(KEY), place)
-    found = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
-    if found != about.opset or not OLDEST_OPSET <= found <= NEWEST_OPSET:
-        raise ExportError(f"{place}: expected operators of opset {about.opset}, as it was checked, found {found}")
+    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    if opset != about.opset or not OLDEST_OPSET <= opset <= NEWEST_OPSET:
+        raise ExportError(f"{place}: expected operators of opset {about.opset}, as it was checked, found {opset}")
     return onnx_runner(content, place), about
 
 
 def onnx_runner(content: bytes, place: object) -> Run:
-    """Return what runs an ONNX file, on one thread.
+    """Return a function that runs an ONNX file, on one thread.
 
     Raises:
       ConfigError: a package is missing.
-      ExportError: onnxruntime does not take it.
+      ExportError: onnxruntime rejects it.
     """
     with export_packages():
         import onnxruntime
@@ -61,10 +61,10 @@ def onnx_runner(content: bytes, place: object) -> Run:
 
 
 def open_torchscript(content: bytes, place: object) -> tuple[Run, ExportMetadata]:
-    """Return what runs a TorchScript file, and what the file says of itself.
+    """Return a function that runs a TorchScript file, and the file's metadata.
 
     Raises:
-      ExportError: it is damaged, or no file of an export.
+      ExportError: it is damaged, or no exported file.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Who may ask: the token, and the web pages whose scripts are let in."""
+"""Access control: the token, and the web pages that may send requests."""
 
 import hmac
 import ipaddress
@@ -7,40 +7,40 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arena.common.errors import ConfigError
-from arena.gateway.answers import Answer, Headers, Refusal
 from arena.gateway.request import Request
+from arena.gateway.responses import Headers, Refusal, Response
 
 _ALLOWED = b"authorization, content-type, game_id, game-id, step_kind, step-kind, tick_id, tick-id"
 
 
 class Access:
-    """Decides who may ask."""
+    """Checks of the rights of requests."""
 
     def __init__(self, token: str | None = None, origins: Sequence[str] = ()) -> None:
-        """Note who may.
+        """Store the rights.
 
         Args:
-          token: that requests must bring; None lets everybody ask.
-          origins: of web pages whose scripts may ask, such as ``http://localhost:3000``; ``*`` for all.
+          token: token that requests must have; None for no check.
+          origins: origins of web pages that may send requests, such as ``http://localhost:3000``; ``*`` for all.
         """
         self._token = None if token is None else token.encode()
         self._origins = frozenset(origin.encode() for origin in origins)
 
     def check(self, request: Request) -> None:
-        """Refuse a request without the token.
+        """Check the token of a request.
 
         Raises:
           Refusal: it has none, or another one.
         """
         if self._token is None:
             return
-        scheme, _, given = (request.header(b"authorization") or b"").partition(b" ")
-        if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
+        scheme, _, token = (request.header(b"authorization") or b"").partition(b" ")
+        if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
             text = "expected a token: authorization: Bearer TOKEN"
             raise Refusal(401, "unauthorized", text, (b"www-authenticate", b"Bearer"))
 
     def headers(self, origin: bytes | None) -> Headers:
-        """Return what every answer to a page of this origin has."""
+        """Return the headers of every response to a page of this origin."""
         if origin is None or not self._allows(origin):
             return ()
         return (
@@ -49,18 +49,18 @@ class Access:
             (b"vary", b"origin"),
         )
 
-    def preflight(self, request: Request, method: str) -> Answer | None:
-        """Return the answer to what a browser asks before a page may ask, or None where that may not.
+    def preflight(self, request: Request, method: str) -> Response | None:
+        """Return the response to a browser's preflight request, or None if the page may not send requests.
 
         Args:
-          request: the browser's question.
-          method: that the path allows.
+          request: the preflight request.
+          method: method that the path allows.
         """
         origin = request.header(b"origin")
         if request.method != "OPTIONS" or origin is None or not self._allows(origin):
             return None
         headers = ((b"access-control-allow-methods", method.encode()), (b"access-control-allow-headers", _ALLOWED))
-        return Answer(b"", headers=headers, status=204)
+        return Response(b"", headers=headers, status=204)
 
     def _allows(self, origin: bytes) -> bool:
         return origin in self._origins or (b"*" in self._origins and all(byte >= 32 for byte in origin))
@@ -70,7 +70,7 @@ def token_of(path: str | Path | None) -> str | None:
     """Return the token in a file, else the one in ``ARENA_TOKEN``, else None.
 
     Raises:
-      ConfigError: the file cannot be read, or has none.
+      ConfigError: the file cannot be read, or is empty.
     """
     if path is None:
         return os.environ.get("ARENA_TOKEN") or None
@@ -84,7 +84,7 @@ def token_of(path: str | Path | None) -> str | None:
 
 
 def serves_loopback_only(host: str) -> bool:
-    """Whether only this machine reaches a server that listens there."""
+    """Return whether a server on this host is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""The ASGI application: which request goes where, who may ask, and how answers and refusals leave."""
+"""The ASGI application: routing, access checks, and the sending of responses and refusals."""
 
 import asyncio
 import logging
@@ -12,7 +12,6 @@ from arena.gateway.access import Access
 from arena.gateway.actors.actor import Actor
 from arena.gateway.actors.json_actor import JsonActor
 from arena.gateway.actors.seats import SeatAssigner
-from arena.gateway.answers import Answer, Refusal, json_answer, shown
 from arena.gateway.games.step import Steps, kind_of
 from arena.gateway.inference import Inference
 from arena.gateway.loop_watchdog import LoopWatchdog
@@ -20,10 +19,11 @@ from arena.gateway.metrics import Levels, Metrics
 from arena.gateway.models import Model
 from arena.gateway.players import Player
 from arena.gateway.request import UNKNOWN, WHOLE_ANSWER, Receive, Request, Scope
+from arena.gateway.responses import Refusal, Response, json_response, shown
 from arena.gateway.workers.peers import Peers
 
 LAST_WORDS = 0.5
-"""Seconds for which the server still answers when the last game has ended: clients want to begin another one."""
+"""Seconds for which the server still responds after the last game: clients may begin another one."""
 
 NO_SETTINGS: Mapping[str, Any] = {}
 NOBODY = Access()
@@ -34,17 +34,17 @@ logger = logging.getLogger(__name__)
 access_logger = logging.getLogger("arena.access")
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-Handler = Callable[[Request], Awaitable[Answer]]
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Gateway:
     """Serves players over HTTP.
 
     Attributes:
-      metrics: what is counted.
-      background: what else runs while it serves.
-      connections: how many are open, as the HTTP server tells.
-      versions: the newest version of each player.
+      metrics: counters.
+      background: other tasks that run while it serves.
+      connections: number of open connections, reported by the HTTP server.
+      versions: newest version of each player.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class Gateway:
         """Prepare to serve.
 
         Args:
-          players: by name.
-          seats: gives games their agents.
+          players: players by name.
+          seats: assigns agents to games.
           config: the limits.
-          actor: what plays a game.
-          settings: what it is given as its ``config``.
-          access: who may ask.
-          peers: the other processes of this server; None where there are none.
+          actor: class of the actors.
+          settings: the actors' ``config``.
+          access: access checks.
+          peers: the other processes of this server; None if there are none.
         """
         self._peers = peers
         self._players, self._config, self._access = players, config, access
@@ -80,7 +80,7 @@ class Gateway:
             name: player.newest.version for name, player in players.items()
         }
         self._routes: dict[str, tuple[str, Handler]] = {
-            "/step": ("POST", self._steps.answer if peers is None else self._step),
+            "/step": ("POST", self._steps.respond if peers is None else self._step),
             "/healthz": ("GET", self._live),
             "/readyz": ("GET", self._ready),
             "/metrics": ("GET", self._count),
@@ -92,7 +92,7 @@ class Gateway:
     # Requests ---------------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; see the ASGI specification, but for ``send``: answers leave whole, by ``WHOLE_ANSWER``."""
+        """Respond to a request as in the ASGI specification, but send responses whole (``WHOLE_ANSWER``)."""
         began, number, request = time.perf_counter(), "", Request(scope, receive)
         try:
             answer = await self._answer(request)
@@ -100,13 +100,13 @@ class Gateway:
             number = secrets.token_hex(8)
             if refusal.status >= 500 and refusal.status != 503:
                 logger.error("%s %s: %d %s (%s)", request.method, request.path, refusal.status, refusal.text, number)
-            answer = refusal.answer(number)
-        except ConnectionError:  # nobody is there to be answered
+            answer = refusal.response(number)
+        except ConnectionError:  # the client has disconnected
             return
         except Exception:
             number = secrets.token_hex(8)
             logger.exception("%s %s has failed (%s)", request.method, shown(request.path), number)
-            answer = Refusal(500, "internal", "the server failed; its log says why").answer(number)
+            answer = Refusal(500, "internal", "the server failed; its log says why").response(number)
         headers = [(b"content-length", b"%d" % len(answer.body)), *answer.headers]
         origin = request.first(b"origin")
         if origin is not None:
@@ -116,33 +116,33 @@ class Gateway:
         self._note(request, answer, time.perf_counter() - began, number)
         await scope.pop(WHOLE_ANSWER)(answer.status, headers, answer.body)
 
-    def _note(self, request: Request, answer: Answer, seconds: float, number: str) -> None:
+    def _note(self, request: Request, answer: Response, seconds: float, number: str) -> None:
         kind = kind_of(request)
         if not answer.handed_on:
             self._add(kind, answer, seconds)
-        if self._config.access_log and request.client != UNKNOWN:  # a process that hands a request on notes it itself
+        if self._config.access_log and request.client != UNKNOWN:  # a process that forwards a request logs it itself
             line = (
                 f"{request.client} {request.method} {shown(request.path)[1:-1]} {answer.status} {seconds * 1000:.1f} ms"
             )
             access_logger.info("%s %s%s", line, kind, number and f" {number}")
 
-    def _add(self, kind: str, answer: Answer, seconds: float) -> None:
+    def _add(self, kind: str, answer: Response, seconds: float) -> None:
         self.metrics.request(kind, answer.status)
         if kind == "tick":
             self.metrics.ticks.observe(seconds)
         if answer.replayed:
             self.metrics.replayed.inc()
 
-    async def _step(self, request: Request) -> Answer:
-        """Answer a request of a game, or have the process answer that the game belongs to."""
+    async def _step(self, request: Request) -> Response:
+        """Respond to a request of a game, or forward it to the process that owns the game."""
         assert self._peers is not None
         game_id = request.header(b"game_id")
         owner = None if game_id is None or kind_of(request) == "auto" else self._peers.owner(game_id)
         if owner is None:
-            return await self._steps.answer(request)
+            return await self._steps.respond(request)
         return await self._peers.step(owner, request, self._config.max_body)
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> Response:
         method, handler = self._route(request.path)
         if request.method != method:
             preflight = self._access.preflight(request, method)
@@ -157,10 +157,10 @@ class Gateway:
         return await handler(request)
 
     def _route(self, path: str) -> tuple[str, Handler]:
-        """Return the method that a path allows, and what answers it.
+        """Return the method that a path allows, and its handler.
 
         Raises:
-          Refusal: there is nothing.
+          Refusal: there is none.
         """
         known = self._routes.get(path)
         if known is not None:
@@ -179,14 +179,14 @@ class Gateway:
                         return "POST", self._infer(name, version)
         raise Refusal(404, "not_found", f"there is nothing at {shown(path)}")
 
-    def _of_model(self, name: str, version: str | None, tell: Callable[[Model], Answer]) -> Handler:
-        async def answer(request: Request) -> Answer:
+    def _of_model(self, name: str, version: str | None, tell: Callable[[Model], Response]) -> Handler:
+        async def answer(request: Request) -> Response:
             return tell(self._inference.model(name, version))
 
         return answer
 
     def _infer(self, name: str, version: str | None) -> Handler:
-        async def answer(request: Request) -> Answer:
+        async def answer(request: Request) -> Response:
             return await self._inference.infer(self._inference.model(name, version), request)
 
         return answer
@@ -194,16 +194,16 @@ class Gateway:
     # The server itself ------------------------------------------------------------------------------------------
 
     def learns(self, is_held: Callable[[], bool]) -> None:
-        """Say that this server learns: it is not ready before ``open`` is called, and calls wait while it is held."""
+        """Mark this server as learning: it is not ready before ``open`` is called, and calls wait while it is held."""
         self._steps.runner.is_held = is_held
         self._steps.sessions.ready = False
 
     def open(self) -> None:
-        """Say that games may begin."""
+        """Allow games to begin."""
         self._steps.sessions.ready = True
 
     async def run_maintenance(self) -> None:
-        """End games whose time is over, and do what runs beside, until the task is cancelled."""
+        """End games at their time limits, and run background tasks, until the task is cancelled."""
         await asyncio.gather(self._steps.sessions.sweep(), *(begin() for begin in self.background))
 
     async def _watch(self) -> None:
@@ -221,7 +221,7 @@ class Gateway:
             watch.close()
 
     async def drain(self) -> None:
-        """Begin no more games, and return when the last one has ended."""
+        """Refuse new games, and return when the last one has ended."""
         began = time.monotonic()
         await self._steps.sessions.drain(self._config.drain)
         if self._peers is not None:
@@ -231,24 +231,24 @@ class Gateway:
     def _levels(self) -> Levels:
         return Levels(len(self._steps.sessions.open), self.connections(), self._lag)
 
-    async def _live(self, request: Request) -> Answer:
-        return json_answer({"live": True})
+    async def _live(self, request: Request) -> Response:
+        return json_response({"live": True})
 
-    async def _ready(self, request: Request) -> Answer:
+    async def _ready(self, request: Request) -> Response:
         closing = self._steps.sessions.closed()
         if closing is not None:
-            return json_answer({"ready": False, "error": closing.text, "code": closing.code}, 503)
-        return json_answer({"ready": True, "versions": self.versions()})
+            return json_response({"ready": False, "error": closing.text, "code": closing.code}, 503)
+        return json_response({"ready": True, "versions": self.versions()})
 
-    async def _ready_for_inference(self, request: Request) -> Answer:
+    async def _ready_for_inference(self, request: Request) -> Response:
         closing = self._steps.sessions.closed()
-        return json_answer({"live": True, "ready": closing is None}, 200 if closing is None else 503)
+        return json_response({"live": True, "ready": closing is None}, 200 if closing is None else 503)
 
-    async def _count(self, request: Request) -> Answer:
+    async def _count(self, request: Request) -> Response:
         own = self.metrics.text()
         if self._peers is None or request.client == UNKNOWN:
-            return Answer(own, PROMETHEUS)
-        return Answer(await self._peers.metrics(request, own), PROMETHEUS)
+            return Response(own, PROMETHEUS)
+        return Response(await self._peers.metrics(request, own), PROMETHEUS)
 
-    async def _server(self, request: Request) -> Answer:
+    async def _server(self, request: Request) -> Response:
         return self._inference.server()

@@ -1,4 +1,4 @@
-"""A client of a server: one connection, one request after the other, without a library."""
+"""A client of a server: one connection, sequential requests, without a library."""
 
 import asyncio
 import ssl
@@ -10,11 +10,11 @@ from arena.common.errors import ConfigError
 
 
 class Address(NamedTuple):
-    """Where a server is.
+    """Address of a server.
 
     Attributes:
-      host, port: of it.
-      tls: whether it is spoken to by TLS, and how; None for plain HTTP.
+      host, port: host and port of the server.
+      tls: TLS settings; None for plain HTTP.
     """
 
     host: str
@@ -26,7 +26,7 @@ class Address(NamedTuple):
         """Return the address in a URL such as ``http://localhost:8000``.
 
         Raises:
-          ConfigError: it is no such URL.
+          ConfigError: it is not such a URL.
         """
         try:
             parts = urlsplit(url if "//" in url else f"http://{url}")
@@ -40,12 +40,12 @@ class Address(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a server has answered.
+    """Response of a server.
 
     Attributes:
-      status: of HTTP; 0 where the connection broke before an answer was there.
-      headers: by name in lower case.
-      body: its bytes.
+      status: HTTP status; 0 if the connection broke before a response.
+      headers: headers by name in lower case.
+      body: bytes of the body.
     """
 
     status: int
@@ -54,14 +54,14 @@ class Reply(NamedTuple):
 
 
 class Connection:
-    """A connection to a server, which is opened where there is none."""
+    """A connection to a server, opened on demand."""
 
     def __init__(self, address: Address, headers: Mapping[str, str] | None = None) -> None:
-        """Prepare to ask.
+        """Store the arguments.
 
         Args:
-          address: of the server.
-          headers: that every request has.
+          address: address of the server.
+          headers: headers of every request.
         """
         self._address = address
         self._fixed = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
@@ -69,14 +69,14 @@ class Connection:
         self._writer: asyncio.StreamWriter | None = None
 
     async def post(self, path: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
-        """Return the answer to a POST request."""
-        return await self._ask("POST", path, headers, body)
+        """Return the response to a POST request."""
+        return await self._request("POST", path, headers, body)
 
     async def get(self, path: str, headers: Mapping[str, str]) -> Reply:
-        """Return the answer to a GET request."""
-        return await self._ask("GET", path, headers, b"")
+        """Return the response to a GET request."""
+        return await self._request("GET", path, headers, b"")
 
-    async def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
+    async def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
         try:
             await self._send(method, path, headers, body)
             return await self._receive()
@@ -85,7 +85,7 @@ class Connection:
             return Reply(0, {}, str(error).encode())
 
     async def post_and_disconnect(self, path: str, headers: Mapping[str, str], body: bytes = b"") -> None:
-        """Send a POST request, and break the connection off before the answer."""
+        """Send a POST request, and disconnect before the response."""
         try:
             await self._send("POST", path, headers, body)
         except OSError:
@@ -117,7 +117,7 @@ class Connection:
         return Reply(int(head[0].split(" ")[1]), headers, body)
 
     def break_off(self) -> None:
-        """Close the connection at once; the next request opens another one."""
+        """Close the connection; the next request opens another one."""
         if self._writer is not None:
             self._writer.transport.abort()
         self._reader = self._writer = None

@@ -1,4 +1,4 @@
-"""What a server counts, as Prometheus reads it."""
+"""Counters of a server in Prometheus's format."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -23,12 +23,12 @@ disable_created_metrics()
 
 
 class Levels(NamedTuple):
-    """What is so at this moment.
+    """Current values.
 
     Attributes:
-      sessions: that are open.
-      connections: that are open.
-      lag: seconds by which the event loop was late, the worst of the last second.
+      sessions: number of open sessions.
+      connections: number of open connections.
+      lag: largest delay of the event loop in the last second, in seconds.
     """
 
     sessions: int
@@ -37,15 +37,15 @@ class Levels(NamedTuple):
 
 
 class Metrics:
-    """Counts."""
+    """Counters of a server."""
 
     def __init__(self, players: Mapping[str, Player], sessions_limit: int, levels: Callable[[], Levels]) -> None:
-        """Begin at zero.
+        """Start at zero.
 
         Args:
-          players: by name.
-          sessions_limit: how many games may be open.
-          levels: what is so when somebody looks.
+          players: players by name.
+          sessions_limit: largest number of open games.
+          levels: returns the current values.
         """
         self._players, self._limit, self._levels = players, sessions_limit, levels
         self._registry = CollectorRegistry()
@@ -78,7 +78,7 @@ class Metrics:
             self._ends.labels(end)
 
     def request(self, kind: str, status: int) -> None:
-        """Count an answer; ``kind`` is ``other`` outside ``/step``."""
+        """Count a response; ``kind`` is ``other`` outside ``/step``."""
         child = self._children.get((kind, status))
         if child is None:
             child = self._children[kind, status] = self._requests.labels(kind, str(status))
@@ -89,11 +89,11 @@ class Metrics:
         self._ends.labels(ending).inc()
 
     def reloaded(self, player: str, result: str) -> None:
-        """Count a newer version that was loaded, refused, or could not be read (failed)."""
+        """Count a newer version that was loaded, refused, or unreadable (failed)."""
         self._reloads.labels(player, result).inc()
 
     def text(self) -> bytes:
-        """Return everything as Prometheus reads it."""
+        """Return all metrics in Prometheus's format."""
         return generate_latest(self._registry)
 
     def _now(self) -> Iterable[GaugeMetricFamily]:
@@ -125,7 +125,7 @@ def _observer(forward: Any, batch: Any) -> Callable[[int, float], None]:
 
 
 class _Gauges:
-    """What is looked up when it is asked for."""
+    """Values that are computed on request."""
 
     def __init__(self, look: Callable[[], Iterable[GaugeMetricFamily]]) -> None:
         self._look = look

@@ -1,4 +1,4 @@
-"""The players that a server serves: what each sees and does, its loaded version, and the batches that ask it."""
+"""Models of served players: spaces, loaded version, and batches of forward passes."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from arena.gateway.values import RowReader, empty_rows, mask_reader
 
 
 class ActingPolicy(Protocol):
-    """The part of a policy that plays; see ``arena.policies.interface.Policy``."""
+    """The part of a policy that acts; see ``arena.policies.interface.Policy``."""
 
     def act(
         self,
@@ -32,16 +32,16 @@ class ActingPolicy(Protocol):
 
 
 class LoadedPlayer(NamedTuple):
-    """A player as it is handed to the server.
+    """A player as passed to the server.
 
     Attributes:
       name: of the player.
-      version: the transition steps that its weights have learned from, as a text.
+      version: transition steps that its weights have learned from, as text.
       observation, action: its spaces.
-      flags: of its action mask, 0 where it has none.
-      policy: what acts.
-      platform: what a client of the Open Inference Protocol is told that it is.
-      fixed: whether this version stays; else it is the newest, and newer ones take its place.
+      flags: size of its action mask, 0 if it has none.
+      policy: its policy.
+      platform: platform name for clients of the Open Inference Protocol.
+      fixed: whether this version stays; otherwise it is the newest, and newer ones replace it.
     """
 
     name: str
@@ -59,13 +59,13 @@ class Model:
 
     Attributes:
       name, version, observation, action, flags, platform, fixed: see ``LoadedPlayer``.
-      users: how many agents of open games act by it.
-      memory: whether its actions depend on what it has seen before.
-      deterministic: whether it takes its most likely actions unless it is told otherwise.
-      greedy: whether it knows no others.
-      on_batch: is told rows and seconds of each forward pass.
+      users: number of agents of open games that act by it.
+      memory: whether it is recurrent.
+      deterministic: whether it takes its most likely actions unless requested otherwise.
+      greedy: whether it has no others.
+      on_batch: called with rows and seconds of each forward pass.
       read_observation: checks an observation and returns it as a row.
-      read_mask: does the same with an action mask; None where the player has none.
+      read_mask: does the same with an action mask; None if the player has none.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class Model:
         """Prepare the batches.
 
         Args:
-          player: who it is, with its policy.
-          config: says how large batches are.
+          player: the player, with its policy.
+          config: the limits, for the size of batches.
           deterministic: whether it takes its most likely actions.
           executor: see ``Batcher``.
         """
@@ -109,7 +109,7 @@ class Model:
 
     @property
     def stamp(self) -> str:
-        """``player@version``, as answers are marked."""
+        """``player@version``, the mark of responses."""
         return f"{self.name}@{self.version}"
 
     def _act(self, batch: Batch, *, sure: bool) -> ForwardResult:
@@ -127,7 +127,7 @@ class Model:
         )
         return ForwardResult(actions, self.version)
 
-    def ask(
+    def request(
         self,
         observations: Tree,
         masks: np.ndarray | None = None,
@@ -137,7 +137,7 @@ class Model:
         lane: int = -1,
         deterministic: bool | None = None,
     ) -> "asyncio.Future[ForwardResult]":
-        """Ask for the actions ``[rows, ...]`` of some rows; see ``Batcher.ask``.
+        """Request the actions ``[rows, ...]`` of some rows; see ``Batcher.request``.
 
         Args:
           observations: see there.
@@ -145,18 +145,18 @@ class Model:
           rows: see there.
           start: see there.
           lane: see there.
-          deterministic: whether the most likely actions are taken; None leaves it to the server.
+          deterministic: whether the most likely actions are taken; None for the server's default.
         """
         sure = self.deterministic if deterministic is None else deterministic
-        return self._batchers[sure].ask(observations, masks, rows=rows, start=start, lane=lane)
+        return self._batchers[sure].request(observations, masks, rows=rows, start=start, lane=lane)
 
     @property
     def waiting(self) -> int:
-        """Rows that wait for a forward pass."""
+        """Number of rows that wait for a forward pass."""
         return sum(batcher.waiting for batcher in self._batchers)
 
     async def replace(self, newer: LoadedPlayer) -> None:
-        """Act by newer weights from the next batch on; memories of games that go on stay."""
+        """Act by newer weights from the next batch on; recurrent states of open games stay."""
         if self._executor is None:
             self._exchange(newer)
         else:
@@ -170,7 +170,7 @@ class Model:
 
 
 def seconds_of_a_batch(player: LoadedPlayer, rows: int) -> float:
-    """Return how long a full batch takes, the shortest of some; the first one loads and compiles what it needs."""
+    """Return the shortest time of several full batches; the first one loads and compiles what it needs."""
     row = RowReader(player.observation, "observation")(player.observation.sample())
     observations = map_tree(lambda leaf: np.repeat(leaf, rows, axis=0), row)
     masks = np.ones((rows, player.flags), np.int8) if player.flags else None

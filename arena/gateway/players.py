@@ -1,4 +1,4 @@
-"""The players that a server serves, each with the versions of its weights that are loaded."""
+"""Served players, each with the loaded versions of its weights."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -6,24 +6,24 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from gymnasium import spaces
 
 from arena.config.gateway import GatewayConfig
-from arena.gateway.answers import Refusal, shown
 from arena.gateway.models import LoadedPlayer, Model, seconds_of_a_batch
+from arena.gateway.responses import Refusal, shown
 
 IN_LOOP = 0.001
-"""Seconds that a forward pass may hold up the event loop; slower policies act in a thread, which they share."""
+"""Seconds that a forward pass may block the event loop; slower policies act in a common thread."""
 
 
 class Player:
-    """One player.
+    """A served player.
 
     Attributes:
       name: of the player.
-      newest: the version that games get which want none in particular.
-      on_batch: is told rows and seconds of each forward pass.
+      newest: the version for games that request no other one.
+      on_batch: called with rows and seconds of each forward pass.
     """
 
     def __init__(self, models: Iterable[Model]) -> None:
-        """Take the versions that are served from the beginning."""
+        """Add the versions that are served from the beginning."""
         listed = sorted(models, key=lambda model: (not model.fixed, int(model.version)))
         self._models = {model.version: model for model in listed}
         self.newest = listed[-1]
@@ -37,40 +37,40 @@ class Player:
 
     @property
     def observation(self) -> spaces.Space:
-        """The space of what it sees."""
+        """Its observation space."""
         return self.newest.observation
 
     @property
     def action(self) -> spaces.Space:
-        """The space of what it does."""
+        """Its action space."""
         return self.newest.action
 
     @property
     def flags(self) -> int:
-        """Flags of its action mask, 0 where it has none."""
+        """Size of its action mask, 0 if it has none."""
         return self.newest.flags
 
     @property
     def memory(self) -> bool:
-        """Whether its actions depend on what it has seen before."""
+        """Whether it is recurrent."""
         return self.newest.memory
 
     @property
     def versions(self) -> list[str]:
-        """The versions that are loaded, the oldest first."""
+        """The loaded versions, oldest first."""
         return sorted((model.version for model in self), key=int)
 
     @property
     def waiting(self) -> int:
-        """Rows that wait for a forward pass."""
+        """Number of rows that wait for a forward pass."""
         return sum(model.waiting for model in self)
 
     def __iter__(self) -> Iterator[Model]:
-        """Iterate over the versions that are loaded."""
+        """Iterate over the loaded versions."""
         return iter(self._models.values())
 
     def __len__(self) -> int:
-        """Return how many versions are loaded."""
+        """Return the number of loaded versions."""
         return len(self._models)
 
     def at(self, version: str | None) -> Model:
@@ -87,39 +87,39 @@ class Player:
         return self._models[version]
 
     def adopt(self, newer: Model) -> None:
-        """Take a newer version for games that begin from now on."""
+        """Use a newer version for games that begin from now on."""
         newer.on_batch = self._batched
         self._models[newer.version] = newer
         self.newest = newer
         self.drop_unused()
 
     def drop_unused(self) -> None:
-        """Let go of versions by which no game acts."""
+        """Drop versions that no game uses."""
         for version, model in list(self._models.items()):
             if model is not self.newest and not model.fixed and not model.users:
                 del self._models[version]
 
     def needs_session(self) -> Refusal:
-        """Return what a client is told that asks a player with memory outside a game."""
-        text = f"player {self.name!r} has a memory: ask it in a session (start, tick, end)"
+        """Return the refusal of a request to a recurrent player outside a game."""
+        text = f"player {self.name!r} has a memory: query it in a session (start, tick, end)"
         return Refusal(400, "needs_session", text)
 
 
 class ModelMaker:
-    """Makes models of loaded players: warmed up, and in a thread where their forward passes are slow."""
+    """Makes models of loaded players: warmed up, and in a thread if their forward passes are slow."""
 
     def __init__(self, config: GatewayConfig, *, deterministic: bool) -> None:
-        """Prepare to make.
+        """Prepare to make models.
 
         Args:
-          config: says how large batches are.
+          config: the limits, for the size of batches.
           deterministic: whether players take their most likely actions.
         """
         self._config, self._deterministic = config, deterministic
         self._thread: Executor | None = None
 
     def __call__(self, player: LoadedPlayer) -> Model:
-        """Return the model of a player; it acts a few times, which loads and compiles what it needs."""
+        """Return the model of a player, after a few forward passes, which load and compile what it needs."""
         executor = None
         if seconds_of_a_batch(player, self._config.max_batch) > IN_LOOP:
             executor = self._thread = self._thread or ThreadPoolExecutor(1, "forward")
@@ -127,7 +127,7 @@ class ModelMaker:
 
 
 def make_players(loaded: Iterable[LoadedPlayer], make: ModelMaker) -> dict[str, Player]:
-    """Return players by name, of which several versions may have been loaded."""
+    """Return players by name; several versions of one may have been loaded."""
     models: dict[str, list[Model]] = {}
     for player in loaded:
         models.setdefault(player.name, []).append(make(player))

@@ -1,4 +1,4 @@
-"""Models of users' own: a torch module that all games ask in common batches, or that a plain script asks at once."""
+"""Models of users' own: torch modules that all games query in common batches, or that a plain script calls."""
 
 import threading
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ _lock = threading.Lock()
 
 
 class RemoteModel:
-    """A torch module by its name. In an actor, all games that name it share the module of the first one.
+    """A torch module with a name. In an actor, all games that name it share the module of the first one.
 
-    The module takes a batch, an array ``[N, ...]`` as a tensor or a dict of them, and answers with a tensor
-    ``[N, ...]``, or a dict or tuple of them.
+    The module maps a batch, an array ``[N, ...]`` as a tensor or a dict of them, to a tensor ``[N, ...]``, or a dict or
+    tuple of them.
     """
 
     def __init__(
@@ -33,10 +33,10 @@ class RemoteModel:
         """Name the model.
 
         Args:
-          name: of the model.
-          module: the network; may be left out where another game has named it already.
+          name: name of the model.
+          module: the network; optional if another game has named it already.
           max_batch: samples of one forward pass.
-          max_wait: seconds that a forward pass waits for others to ask; 0 waits for nobody.
+          max_wait: seconds that a forward pass waits for more requests; 0 for no wait.
 
         Raises:
           ValueError: there is no module of this name.
@@ -58,27 +58,27 @@ class RemoteModel:
 
     @property
     def version(self) -> str:
-        """How often weights were loaded."""
+        """Number of times that weights were loaded."""
         return str(self._served.loads)
 
     def forward(self, inputs: Any) -> Any:
-        """Return what the module says of one sample.
+        """Return the module's output for one sample.
 
-        In a plain method of an actor it is batched with what other games ask; elsewhere it is computed at once.
+        In a plain method of an actor it is batched with requests of other games; elsewhere it is computed directly.
 
         Args:
           inputs: an array without a batch axis, or a dict of arrays.
 
         Raises:
-          ValueError: the sample's names, shapes or dtypes are others than those of the first one.
+          ValueError: names, shapes or dtypes of the sample differ from those of the first one.
         """
         if not can_wait():
             return self._served.at_once(inputs)
-        return first_row(wait_for(lambda: self._served.ask(inputs)).rows)
+        return first_row(wait_for(lambda: self._served.request(inputs)).rows)
 
     async def forward_async(self, inputs: Any) -> Any:
-        """Return what the module says of one sample, batched with what others ask; see ``forward``."""
-        return first_row((await self._served.ask(inputs)).rows)
+        """Return the module's output for one sample, batched with other requests; see ``forward``."""
+        return first_row((await self._served.request(inputs)).rows)
 
     def load(self, weights: Mapping[str, Any]) -> None:
         """Load weights, a state dict of the module, between two forward passes.
@@ -106,7 +106,7 @@ class _Served:
     def at_once(self, inputs: Any) -> Any:
         return first_row(self._forward(map_tree(lambda leaf: np.asarray(leaf)[np.newaxis], inputs)))
 
-    def ask(self, inputs: Any) -> "asyncio.Future[ForwardResult]":
+    def request(self, inputs: Any) -> "asyncio.Future[ForwardResult]":
         rows = map_tree(lambda leaf: np.asarray(leaf)[np.newaxis], inputs)
         if self._batcher is None:
             self._sample = map_tree(lambda leaf: leaf[0].copy(), rows)
@@ -118,12 +118,12 @@ class _Served:
             )
         else:
             self._check(rows)
-        return self._batcher.ask(rows)
+        return self._batcher.request(rows)
 
     def _check(self, rows: Tree) -> None:
-        expected, found = _described(self._sample), _described(map_tree(lambda leaf: leaf[0], rows))
-        if found != expected:
-            raise ValueError(f"model {self._name!r}: expected {expected}, as it was first asked, found {found}")
+        expected, actual = _described(self._sample), _described(map_tree(lambda leaf: leaf[0], rows))
+        if actual != expected:
+            raise ValueError(f"model {self._name!r}: expected {expected}, as it was first asked, found {actual}")
 
     def _forward(self, rows: Tree) -> Tree:
         import torch

@@ -1,4 +1,4 @@
-"""Trained models of users' own trainers, served: the actor that has pushed replays in training asks the same model."""
+"""Served models of users' own trainers: the actor that has pushed replays in training queries the same model."""
 
 import asyncio
 import logging
@@ -19,42 +19,42 @@ class ServedModel:
 
     Attributes:
       name: of the player.
-      model: that actors ask.
-      version: how many replays its weights have learned from.
-      users: how many agents of open games there are.
+      model: the model that actors query.
+      version: number of replays that its weights have learned from.
+      users: number of agents of open games.
     """
 
     def __init__(self, name: str, model: RemoteModel, version: str, weights: Mapping[str, Any]) -> None:
-        """Serve a model with weights."""
+        """Serve a model with these weights."""
         self.name, self.model, self.version, self.users = name, model, version, 0
         model.load(weights)
 
     def load(self, version: str, weights: Mapping[str, Any]) -> None:
-        """Take newer weights, between two forward passes."""
+        """Load newer weights, between two forward passes."""
         self.model.load(weights)
         self.version = version
 
 
 class ServedRemoteAgent(Agent):
-    """An agent whose actor asks the model.
+    """An agent with an actor that queries the model.
 
     Attributes:
-      remote_model: of its player.
-      remote_buffer: what is pushed there is dropped: nothing learns.
+      remote_model: model of its player.
+      remote_buffer: a buffer that drops what is pushed: nothing learns.
     """
 
     def __init__(self, name: str, served: ServedModel) -> None:
-        """Seat it."""
+        """Create the agent."""
         super().__init__(name, served)
         self.remote_model, self.remote_buffer = served.model, RemoteBuffer(served.name)
 
-    def ask(self, seen: CheckedObservation) -> "asyncio.Future[ForwardResult]":
-        """Refuse.
+    def request(self, observation: CheckedObservation) -> "asyncio.Future[ForwardResult]":
+        """Raise: the actor must query the model.
 
         Raises:
           ValueError: always.
         """
-        raise ValueError(f"agent {self.name!r}: its player is a trainer of your own: ask agent.remote_model")
+        raise ValueError(f"agent {self.name!r}: its player is a trainer of your own: query agent.remote_model")
 
     def reward(
         self,
@@ -71,18 +71,18 @@ class ServedRemoteAgent(Agent):
 
 
 class RemoteSeats:
-    """Seats agents whose players are trainers of users' own."""
+    """Assigns agents with trainers of users' own as players."""
 
     memory = None
 
     def __init__(self, agents: Mapping[str, str], served: Mapping[str, ServedModel]) -> None:
-        """Prepare to seat: agent -> player, and the players by name."""
+        """Prepare to assign: agent -> player, and the players by name."""
         self._agents, self._served = agents, served
 
     def seat(self, game_id: str, place: int) -> Agents:
         """Return the agents of a game."""
-        found = {agent: ServedRemoteAgent(agent, self._served[player]) for agent, player in self._agents.items()}
-        return Agents(found, game_id)
+        agents = {agent: ServedRemoteAgent(agent, self._served[player]) for agent, player in self._agents.items()}
+        return Agents(agents, game_id)
 
 
 def reloading(
@@ -90,12 +90,12 @@ def reloading(
     look: Callable[[str, str], tuple[str, Mapping[str, Any]] | None],
     seconds: float,
 ) -> Callable[[], Awaitable[None]]:
-    """Return what looks for newer weights again and again.
+    """Return a task that polls for newer weights.
 
     Args:
-      served: by player.
-      look: (player, version) -> a newer version with its weights, or None; it is called in a thread.
-      seconds: between two looks.
+      served: models by player.
+      look: (player, version) -> a newer version with its weights, or None; called in a thread.
+      seconds: interval of polls.
     """
 
     async def run() -> None:

@@ -1,9 +1,9 @@
-"""A request as the routes read it: its headers in one pass, its body up to a limit."""
+"""A parsed request: headers in one pass, body up to a limit."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from arena.gateway.answers import Refusal, shown
+from arena.gateway.responses import Refusal, shown
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -16,11 +16,11 @@ _READ = {
     b"tick_id": b"tick_id",
     b"tick-id": b"tick_id",
 }
-"""Headers of a step: some proxies drop names with an underscore, so that a dash means the same."""
+"""Headers of a step: some proxies drop names with an underscore, so that a dash is equivalent."""
 
 UNKNOWN = "?"
 WHOLE_ANSWER = "arena.answer"
-"""In the scope: an async function of status, headers (with content-length) and body that sends a whole answer."""
+"""Key of the scope: an async function of status, headers (with content-length) and body that sends a whole response."""
 
 _KEPT = (b"content-length", b"content-encoding", b"authorization", b"origin", b"inference-header-content-length")
 _KNOWN = {**_READ, **{name: name for name in _KEPT}}
@@ -30,12 +30,12 @@ class Request:
     """One request.
 
     Attributes:
-      method, path: of it.
-      client: the address that it comes from, ``UNKNOWN`` for another process of this server.
+      method, path: of the request.
+      client: its origin address, ``UNKNOWN`` for another process of this server.
     """
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
-        """Read the headers; see the ASGI specification for the arguments."""
+        """Parse the headers; see the ASGI specification for the arguments."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.client: str = (scope.get("client") or (UNKNOWN,))[0] or UNKNOWN
@@ -51,18 +51,18 @@ class Request:
         """Return a header's value, or None.
 
         Raises:
-          Refusal: it was given twice, with different values.
+          Refusal: it occurs twice, with different values.
         """
         if name in self._twice:
             raise Refusal(400, "bad_header", f"{name.decode()}: given twice, with different values")
         return self._found.get(name)
 
     def first(self, name: bytes) -> bytes | None:
-        """Return a header's first value, or None; nothing is refused."""
+        """Return a header's first value, or None, without checks."""
         return self._found.get(name)
 
     def check_body(self, limit: int) -> None:
-        """Refuse a body that is encoded, or that says to be too long, before it is read.
+        """Check a body's headers before it is read: it must not be encoded, nor longer than the limit.
 
         Raises:
           Refusal: it is.
@@ -79,7 +79,7 @@ class Request:
 
         Raises:
           Refusal: it is longer than ``limit`` bytes.
-          ConnectionError: the client has gone away before it was whole.
+          ConnectionError: the client has disconnected before it was complete.
         """
         message = await self._receive()
         if message["type"] == "http.request" and not message.get("more_body"):
@@ -100,5 +100,5 @@ class Request:
 
 
 def too_large(limit: int) -> Refusal:
-    """Return what a client is told whose body is too long."""
+    """Return the refusal of a body that is too long."""
     return Refusal(413, "too_large", f"expected a body of at most {limit} bytes", close=True)

@@ -1,4 +1,4 @@
-"""A server of its own: from the open port to the last answer, and the signals between."""
+"""A standalone server: from the open port to the last response, with its signals."""
 
 import asyncio
 import contextlib
@@ -21,37 +21,37 @@ from arena.gateway.workers.peers import WorkerPlace
 
 AFTER_A_SECOND_SIGNAL = 130
 GARBAGE = (50_000, 20, 20)
-"""Objects after which Python looks for cycles: requests that are under way hold many, and leave none."""
+"""Number of objects after which Python searches for cycles: pending requests hold many, and leave none."""
 
 SWITCH_INTERVAL = 0.0005
-"""Seconds for which a thread that computes keeps the interpreter, while the event loop waits for it."""
+"""Seconds for which a computing thread keeps the interpreter, while the event loop waits for it."""
 
 
 class Listener:
-    """An open port, and who may come in.
+    """An open port, and its access checks.
 
     Attributes:
-      access: who may ask.
-      url: where clients ask.
-      listening: the port.
+      access: access checks.
+      url: address for clients.
+      listening: the socket.
     """
 
     def __init__(self, config: GatewayConfig, access: Access, listening: socket.socket) -> None:
-        """Note them."""
+        """Store the arguments."""
         self.access, self.listening = access, listening
         self.url = url_of(listening, "http" if config.tls_cert is None else "https")
 
 
 @contextlib.contextmanager
 def opened(config: GatewayConfig, place: WorkerPlace | None = None) -> Iterator[Listener]:
-    """Open the port, before anything is loaded that takes its time.
+    """Open the port, before anything slow is loaded.
 
     Args:
-      config: says which.
-      place: of this process, where several serve; its port is open already.
+      config: host, port and limits.
+      place: place of this process among several; its port is open already.
 
     Raises:
-      ConfigError: other machines could ask without a token, the port is in use, or so many games cannot be.
+      ConfigError: other machines would have access without a token, the port is in use, or there are too many games.
     """
     token = token_of(config.token_file)
     if token is None and not serves_loopback_only(config.host):
@@ -65,54 +65,54 @@ def opened(config: GatewayConfig, place: WorkerPlace | None = None) -> Iterator[
 
 
 def serve(gateway: Gateway, door: Listener, config: GatewayConfig, line: str, place: WorkerPlace | None = None) -> int:
-    """Serve until a signal says to close, and until games have ended then; return the exit code.
+    """Serve until a signal, then until open games have ended; return the exit code.
 
     Args:
-      gateway: what answers.
+      gateway: the application.
       door: the open port.
       config: the limits.
-      line: is printed when the server answers.
-      place: of this process, where several serve.
+      line: printed when the server is ready.
+      place: place of this process among several.
 
     Raises:
       ConfigError: the certificate cannot be read.
     """
-    gc.freeze()  # what is loaded now stays, and need not be looked at again
+    gc.freeze()  # objects loaded by now stay, and need not be traversed again
     gc.set_threshold(*GARBAGE)
-    np.seterr(over="ignore")  # a number that is too large for its space is found and refused
+    np.seterr(over="ignore")  # a number that is too large for its space is refused
     sys.setswitchinterval(SWITCH_INTERVAL)
     peers = None if place is None else place.socket_of(place.number)
     server = HttpServer(gateway, door.listening, config, peers)
     return uvloop.run(_serve(gateway, server, line, supervised=place is not None))
 
 
-def _close_once(loop: asyncio.AbstractEventLoop, told_to_close: asyncio.Event) -> None:
+def _close_once(loop: asyncio.AbstractEventLoop, close_requested: asyncio.Event) -> None:
     loop.remove_reader(sys.stdin.fileno())
-    told_to_close.set()
+    close_requested.set()
 
 
 async def _serve(gateway: Gateway, server: HttpServer, line: str, *, supervised: bool) -> int:
     gateway.connections = lambda: server.connections
-    loop, told_to_close = asyncio.get_running_loop(), asyncio.Event()
+    loop, close_requested = asyncio.get_running_loop(), asyncio.Event()
 
     def close() -> None:
-        if told_to_close.is_set():
+        if close_requested.is_set():
             os._exit(AFTER_A_SECOND_SIGNAL)
-        told_to_close.set()
+        close_requested.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, close)
-    if supervised:  # the other end of standard input closes when who has started this process is gone
-        loop.add_reader(sys.stdin.fileno(), _close_once, loop, told_to_close)
+    if supervised:  # the other end of standard input closes when the supervisor ends
+        loop.add_reader(sys.stdin.fileno(), _close_once, loop, close_requested)
     serving, clock = loop.create_task(server.serve()), loop.create_task(gateway.run_maintenance())
     starting = loop.create_task(server.started())
     await asyncio.wait({starting, serving}, return_when=asyncio.FIRST_COMPLETED)
-    if serving.done():  # it could not start, and raises why
+    if serving.done():  # it could not start, and raises the reason
         starting.cancel()
         await serving
-    with contextlib.suppress(BrokenPipeError):  # who has started this process may be gone already
+    with contextlib.suppress(BrokenPipeError):  # the supervisor may have ended
         print(line, flush=True)
-    await told_to_close.wait()
+    await close_requested.wait()
     await gateway.drain()
     server.stop()
     await serving

@@ -1,4 +1,4 @@
-"""Values of spaces: what a client or an actor gives, checked and laid out as a row of a batch; and back to JSON."""
+"""Values of spaces: a client's or an actor's value, checked and laid out as a row of a batch; and back to JSON."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,18 +12,18 @@ _KINDS = {"b": "true or false", "i": "whole numbers", "u": "whole numbers", "f":
 
 
 class SpaceError(ValueError):
-    """A value is not one of its space."""
+    """A value does not belong to its space."""
 
 
 class RowReader:
-    """Reads values of a space into rows, arrays ``[1, ...]`` in the dtypes that policies are given."""
+    """Reads values of a space into rows, arrays ``[1, ...]`` in the dtypes of policies."""
 
     def __init__(self, space: spaces.Space, name: str) -> None:
         """Prepare to read.
 
         Args:
           space: any nesting of Dict and Tuple over Box, Discrete, MultiDiscrete, MultiBinary.
-          name: of the value, for messages: ``"observation"``.
+          name: name of the value in messages: ``"observation"``.
         """
         self._read = _reader(space, name)
 
@@ -31,7 +31,7 @@ class RowReader:
         """Return the row of one value: arrays, numbers or lists, nested as the space.
 
         Raises:
-          SpaceError: its nesting, its shape or a number in it is not of the space; the message says where.
+          SpaceError: its nesting, its shape or a number in it is wrong; the message states where.
         """
         return self._read(value)
 
@@ -65,8 +65,8 @@ def leaf_reader(space: spaces.Space, name: str, rows: int | None = None) -> Call
 
     Args:
       space: Box, Discrete, MultiDiscrete or MultiBinary.
-      name: of the value, for messages.
-      rows: None to read one value into an array ``[1, ...]``; a number to read an array ``[rows, ...]`` as it is.
+      name: name of the value in messages.
+      rows: None to read one value into an array ``[1, ...]``; a number to read an array ``[rows, ...]``.
     """
     shape, dtype, check = leaf_shape(space), leaf_dtype(space), _limits(space, name)
     expected = shape if rows is None else (rows, *shape)
@@ -88,7 +88,7 @@ def leaf_reader(space: spaces.Space, name: str, rows: int | None = None) -> Call
 
 
 def as_array(value: Any, name: str) -> np.ndarray:
-    """Return an array of what JSON or Python says.
+    """Return an array for JSON or Python numbers.
 
     Raises:
       SpaceError: lists of different lengths, or something else than numbers.
@@ -103,23 +103,23 @@ def as_array(value: Any, name: str) -> np.ndarray:
 
 
 def _converted(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
-    """Return the array in the space's dtype; nothing may be lost but the digits that a smaller float lacks."""
-    found, wanted = array.dtype.kind, dtype.kind
+    """Return the array in the space's dtype, without loss except for digits of a smaller float."""
+    kind, expected = array.dtype.kind, dtype.kind
     if not array.size:
         return array.astype(dtype)
-    fits = wanted == "f" and found in "iuf"
-    if wanted in "iu" and found in "iu":
+    fits = expected == "f" and kind in "iuf"
+    if expected in "iu" and kind in "iu":
         limits = np.iinfo(dtype)
         fits = bool(array.min() >= limits.min and array.max() <= limits.max)
         if not fits:
             raise SpaceError(f"{name}: expected numbers of {limits.min} to {limits.max}, found others")
     if not fits:
-        raise SpaceError(f"{name}: expected {_KINDS.get(wanted, 'numbers')}, found {_KINDS.get(found, 'others')}")
-    return array.astype(dtype)  # an infinity is found behind this
+        raise SpaceError(f"{name}: expected {_KINDS.get(expected, 'numbers')}, found {_KINDS.get(kind, 'others')}")
+    return array.astype(dtype)  # later checks find infinities
 
 
 def _limits(space: spaces.Space, name: str) -> Callable[[np.ndarray], None] | None:
-    """Return what refuses choices that do not exist; the bounds of a Box are left to those who know what they mean."""
+    """Return a check of choices for their range; the bounds of a Box are not checked."""
     if isinstance(space, spaces.Discrete):
         low, high = np.asarray(int(space.start)), np.asarray(int(space.start + space.n - 1))
     elif isinstance(space, spaces.MultiDiscrete):
@@ -128,11 +128,11 @@ def _limits(space: spaces.Space, name: str) -> Callable[[np.ndarray], None] | No
         low, high = np.asarray(0), np.asarray(1)
     else:
         return None
-    told = f"{low.min()} to {high.max()}" if low.ndim == 0 else f"{low.tolist()} to {high.tolist()}"
+    expected = f"{low.min()} to {high.max()}" if low.ndim == 0 else f"{low.tolist()} to {high.tolist()}"
 
     def check(array: np.ndarray) -> None:
         if (array < low).any() or (array > high).any():
-            raise SpaceError(f"{name}: expected {told}, found {array.tolist()}")
+            raise SpaceError(f"{name}: expected {expected}, found {array.tolist()}")
 
     return check
 
@@ -150,10 +150,10 @@ def _kind(value: Any) -> str:
 
 
 def choices_of(action: spaces.Space) -> list[int]:
-    """Return how many choices an action has in each of its parts: so many flags has each part of an action mask.
+    """Return the number of choices of each part of an action, which is the number of its flags in an action mask.
 
     Raises:
-      ValueError: the space has no choices that could be forbidden.
+      ValueError: the space has no choices.
     """
     if isinstance(action, spaces.Discrete):
         return [int(action.n)]
@@ -166,7 +166,7 @@ def mask_reader(action: spaces.Space, name: str, rows: int | None = None) -> Cal
     """Return a function that reads action masks, int8 and nonzero where allowed; see ``leaf_reader``.
 
     Raises:
-      SpaceError: raised by the function: the shape is another one, or a part of the action has no allowed choice.
+      SpaceError: raised by the function: the shape is wrong, or a part of the action has no allowed choice.
     """
     sizes = choices_of(action)
     read_flags = leaf_reader(spaces.Box(-128, 127, (sum(sizes),), np.int8), name, rows)
@@ -187,7 +187,7 @@ def first_row(batch: Tree) -> Tree:
 
 
 def to_json(value: Tree) -> Any:
-    """Return a value, arrays or NumPy scalars nested as its space, as JSON has it."""
+    """Return a value, arrays or NumPy scalars nested as its space, as JSON values."""
     return map_tree(lambda array: array.tolist(), value)
 
 

@@ -168,18 +168,18 @@ class LearningMember(Member):
             self._sample_keeper.keep_latest()
         self.updates += 1
 
-    def after_update(self, taken: int) -> bool:
+    def after_update(self, steps: int) -> bool:
         """Sum the steps and carry out the root's orders, together with the group; return whether learning is over.
 
         Args:
-          taken: transition steps that this rank has just learned from.
+          steps: transition steps that this rank has just learned from.
         """
         group = self.channel
         if group.rank == 0:
             self.poll_mailbox()
         order = self.checkpoint_asked if group.rank == 0 else None
         # Decisions depend on values summed over the group: only the first rank contributes orders.
-        agreed = np.array([taken, self.stop_asked, order is not None, self.restart_asked is not None], np.float64)
+        agreed = np.array([steps, self.stop_asked, order is not None, self.restart_asked is not None], np.float64)
         group.sum_in_place(agreed)
         self.steps += int(agreed[0])
         if agreed[3]:

@@ -170,7 +170,7 @@ class Member(PlayerProcess, ABC):
             if replay and self._keeps_replay(sum(array.nbytes for array in replay.values())):
                 write_tensors(directory / self.replay_file(), replay)
         except OSError as error:
-            self.log_line("WARNING", f"checkpoint {order.number} is missing: {error}")
+            self.log_line("WARNING", f"checkpoint {order.number} is left out: {error}")
             self.context.mailbox.post(
                 0, NotWritten(f"the state of {self.player} in checkpoint {order.number}", reason(error))
             )

@@ -89,14 +89,15 @@ class PublishedWeights:
             self._policy.load_weights(state)
 
 
-def check_size(player: str, what: str, expected: int, found: int) -> None:
+def check_size(player: str, subject: str, expected: int, actual: int) -> None:
     """Check that the bytes of a message equal those that this rank has laid out.
 
     Raises:
       ConfigError: they differ.
     """
-    if expected != found:
+    if expected != actual:
         raise ConfigError(
-            f"policies.{player}.learners: expected {what} of {expected:,} bytes, found {found:,}; a policy's extras, "
-            "horizon and weights must be the same in workers and learners: they may depend on settings and spaces alone"
+            f"policies.{player}.learners: expected {subject} of {expected:,} bytes, found {actual:,}; a policy's "
+            "extras, horizon and weights must be the same in workers and learners: they may depend on settings and "
+            "spaces alone"
         )

@@ -1,14 +1,14 @@
-"""The command line and the start of a run. This module imports nothing heavy: each rank of a job comes through it."""
+"""The command line and the start of a run. This module imports nothing heavy: each rank of a job passes through it."""
 
 import sys
 from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code: 0 done or stopped in order, 2 for a user error, else 1.
+    """Run the command line; return the exit code: 0 for done or stopped in order, 2 for a user error, else 1.
 
-    A rank that is this process's program (``argv`` is None) becomes a fork of its machine's parent process where it
-    can; see ``arena.launch.parent``.
+    A rank that is this process's program (``argv`` is None) becomes a fork of its machine's parent process if it can;
+    see ``arena.launch.parent``.
     """
     if argv is None:
         from arena.launch.parent.choice import become_client

@@ -1,4 +1,4 @@
-"""``python -m arena.launch``: what the console script ``arena`` does, too."""
+"""``python -m arena.launch``, equal to the console script ``arena``."""
 
 import signal
 import sys
@@ -6,7 +6,7 @@ import sys
 from arena.launch import main
 
 if __name__ == "__main__":
-    # A reader that closes early (`| head`) ends the program quietly, as it does other tools.
+    # A reader that closes early (`| head`) ends the program quietly, as in other tools.
     if hasattr(signal, "SIGPIPE") and "--dry-run" in sys.argv:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

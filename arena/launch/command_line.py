@@ -1,7 +1,7 @@
 """``python -m arena.launch config.yaml``: arguments to configuration, plan, and this rank's role.
 
-Under mpirun this process becomes one rank of the run; without mpirun it starts itself under mpirun with the ranks
-that the configuration needs, and prints that command.
+Under mpirun this process becomes one rank of the run; without mpirun it starts mpirun with the ranks that the
+configuration needs, and prints that command.
 """
 
 import argparse
@@ -43,16 +43,16 @@ other commands (each has its own --help):
   arena schema                 print the JSON Schema of the configuration
   arena fake-gamecore URL      play the side of a game against a server, to test it
   arena fake-actor             answer every request of a game alike, to test its client"""
-"""The end of ``--help``."""
+"""Text at the end of ``--help``."""
 
 STARTS = ("auto", "fork", "spawn")
-"""How ranks start: see ``--start``."""
+"""Values of ``--start``: how ranks start."""
 
 INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C has ended, as shells have it."""
+"""Exit code of a command that Ctrl-C has ended, as in shells."""
 
 LOST = (
-    "error: mpirun ended with exit code 0, but the run had not come to its end: most likely a machine was lost "
+    "error: mpirun ended with exit code 0, but the run had not ended: most likely a machine was lost "
     "(see the message of mpirun above); continue from the last checkpoint with --resume"
 )
 
@@ -124,7 +124,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         parser.print_help(sys.stderr)
         raise SystemExit(2)
     arguments = parser.parse_args(argv)
-    if arguments.start not in STARTS:  # argparse does not check a default
+    if arguments.start not in STARTS:  # argparse does not validate a default
         raise ConfigError(f"{START}: expected one of {', '.join(STARTS)}, found {arguments.start!r}")
     return arguments
 
@@ -151,20 +151,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def start_run(args: argparse.Namespace, *, own_process: bool) -> int:
-    """Plan a run, start it, or be a rank of it; return the exit code.
+    """Plan a run, start it, or run as a rank of it; return the exit code.
 
     Args:
       args: the parsed command line.
-      own_process: whether the process is the arena's own, and may be started again.
+      own_process: whether the process is the arena's own, and may be restarted.
 
     Raises:
-      ConfigError: something that was asked for is wrong.
+      ConfigError: an argument or the configuration is wrong.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load, so before anything else
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load, so set first
     if launcher_env.started_by_mpi() is not None and not args.dry_run:
         if own_process:
             aslr.disable_aslr()
-        from arena.launch.rank import play
+        from arena.launch.entry import play
 
         return play(args.config, args.set, resume=_resume(args), stopped_code=args.stopped_code)
     return dry_run(args) if args.dry_run else start_under_mpi(args)
@@ -207,14 +207,14 @@ def dry_run(args: argparse.Namespace) -> int:
 
 
 def start_under_mpi(args: argparse.Namespace) -> int:
-    """Check everything that can be checked beforehand, then start mpirun and wait for it.
+    """Check a run as far as possible beforehand, then start mpirun and wait for it.
 
-    The parent process of forked ranks imports meanwhile.
+    The parent process of forked ranks imports its modules meanwhile.
     """
     from arena.config.run import load_config
     from arena.launch.parent.started import parent_process
 
-    mpirun.refuse_bare_srun()
+    mpirun.check_srun()
     config = load_config(args.config, args.set)
     path = mpirun.find_mpirun()
     reason: str | None = ""
@@ -237,7 +237,7 @@ def start_under_mpi(args: argparse.Namespace) -> int:
 
 
 def _reason_to_spawn(args: argparse.Namespace) -> str | None:
-    """Return why ranks start by themselves, None where they are forked."""
+    """Return the reason why ranks start by themselves, None if they are forked."""
     from arena.launch.parent.choice import reason_to_spawn
 
     if args.rank_command:
@@ -256,7 +256,7 @@ def _check(args: argparse.Namespace, config: "RunConfig") -> int:
     from arena.records.run_directory import RunDirectory
 
     ranks = args.ranks or ranks_of_run(config)
-    mpirun.refuse_too_small_a_job(ranks, ranks_of_run(config))
+    mpirun.check_tasks(ranks, ranks_of_run(config))
     for round_ in config.round_list():
         plan(round_.rows, [0] * ranks, config.spares)
     check_files(config)
@@ -269,7 +269,7 @@ def _check(args: argparse.Namespace, config: "RunConfig") -> int:
 
 
 def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, ranks: int, parent: str | None) -> int:
-    """Start mpirun, again after failures if asked to, and return the exit code."""
+    """Start mpirun, repeatedly after failures if configured, and return the exit code."""
     from arena.records.reader import part_of_rank
     from arena.records.run_directory import RunDirectory
 
@@ -280,7 +280,7 @@ def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, r
     line = mpirun.command(path, ranks, [*_for_ranks(args), *own], args.hosts, tolerant=tolerant, start=start)
     for number in range(args.restarts + 1):
         before, _ = _last_attempt(run)
-        # The launcher's parent process may be what has failed: restarted ranks make one for themselves.
+        # The launcher's parent process may be what has failed: restarted ranks create one for themselves.
         code, asked, stuck, early = mpirun.run(
             line,
             partial(part_of_rank, run),
@@ -293,7 +293,7 @@ def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, r
             code = args.stopped_code
         elif finished and (stuck or (asked and code not in (0, 2, args.stopped_code, INTERRUPTED))):
             code = args.stopped_code if asked else 0
-        elif code == 0 and not finished:  # which Open MPI's mpirun also gives when it has lost a machine
+        elif code == 0 and not finished:  # Open MPI's mpirun also returns it when it has lost a machine
             print(LOST, file=sys.stderr)
             code = 1
         if code in (0, 2) or asked or number == args.restarts:
@@ -306,7 +306,7 @@ def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, r
 
 
 def _last_attempt(run: "RunDirectory") -> tuple[int, int | None]:
-    """Return number and exit code of the last attempt; damaged records tell nothing, and keep nobody back."""
+    """Return number and exit code of the last attempt; (0, None) if the records are damaged."""
     from arena.records.reader import read_last_attempt
 
     try:
@@ -332,7 +332,7 @@ def _words(text: str) -> list[str]:
 
 
 def _for_ranks(args: argparse.Namespace) -> list[str]:
-    """Return the arguments that each rank gets; the others are mpirun's."""
+    """Return the arguments of each rank; the others are mpirun's."""
     words = [str(args.config), *(word for override in args.set for word in ("--set", override))]
     words += ["--resume"] * args.resume + ["--resume-or-start"] * args.resume_or_start
     return words + (["--stopped-code", str(args.stopped_code)] if args.stopped_code else [])

@@ -1,4 +1,4 @@
-"""Commands beside the start of a run."""
+"""Commands besides the start of a run."""
 
 COMMANDS = {
     "eval": "arena.commands.eval",
@@ -16,5 +16,4 @@ COMMANDS = {
     "fake-actor": "arena.commands.fake_actor",
     "fake-gamecore": "arena.commands.fake_gamecore",
 }
-"""Names of the commands, and the modules whose ``main`` they are: it returns an exit code, or raises
-``ConfigError``."""
+"""Name of a command -> module with its ``main``, which returns an exit code or raises ``ConfigError``."""

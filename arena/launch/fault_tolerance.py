@@ -1,7 +1,7 @@
-"""Going on without ranks that have died: the survivors close up, save what was learned, and play on.
+"""Recovery from dead ranks: the survivors form a smaller world, save what was learned, and continue.
 
-Every worker has a replica of its player's weights and optimizer. So nothing is kept for this beforehand: after a death
-one survivor of each player writes its replica into a checkpoint, from which the round goes on as a resumed one does.
+Every worker has a replica of its player's weights and optimizer, so nothing is kept in advance: after a death one
+survivor of each player writes its replica into a checkpoint, from which the round continues like a resumed one.
 """
 
 import logging
@@ -20,14 +20,14 @@ from arena.plan.layout import Plan, plan, ranks_needed, reduced
 from arena.protocol.messages import RecoveryOrder, SurvivorState
 
 OTHERS_LEAVE_WITHIN = 0.5
-"""Seconds in which ranks end that have nothing left to do."""
+"""Seconds in which idle ranks end."""
 
 
 class FaultTolerance:
-    """What a rank does about deaths of others.
+    """Reaction of a rank to the death of others.
 
     Attributes:
-      tolerant: whether the run goes on without ranks that die.
+      tolerant: whether the run continues without dead ranks.
     """
 
     def __init__(self, world: World, mailbox: Mailbox, waiter: Waiter, config: RunConfig) -> None:
@@ -35,7 +35,7 @@ class FaultTolerance:
         self.tolerant = False
 
     def prepare(self, waiter: Waiter) -> None:
-        """Find out whether a death is reported here and can be outlived; if so, be ready for it. All ranks call it."""
+        """Test whether deaths are reported and survived by this MPI; if so, prepare for them. All ranks call it."""
         world = self._world
         revocable = world.revocable(waiter)
         why = None
@@ -48,15 +48,15 @@ class FaultTolerance:
         if self.tolerant:
             self._waiter.check = world.check
             if world.rank:
-                # A rank that takes a dead worker's place must not load them then.
+                # A rank that replaces a dead worker must not load torch then.
                 import torch  # noqa: F401
 
     def is_rank_failure(self, error: Exception) -> bool:
-        """Whether an error is the death of another rank, and one to go on after."""
+        """Return whether an error is the death of another rank after which the run continues."""
         return self.tolerant and self._world.means_loss(error)
 
     def recover(self, error: Exception, save: Callable[[], None]) -> None:
-        """Leave the dead behind and ``save`` what the others have; anything but a death is raised again."""
+        """Replace the world by the survivors and call ``save``; raise any other error again."""
         while True:
             if not self.is_rank_failure(error):
                 raise error
@@ -73,21 +73,21 @@ class FaultTolerance:
                 return
 
     def _end_without_root(self) -> NoReturn:
-        """End this process, each by itself: what MPI_Abort waits for may be the dead one."""
+        """End this process by itself: MPI_Abort may wait for the dead rank."""
         if self._world.rank:
             leave(0)
-        # Who is now the first says how the job ends, and says it last: of ranks that end with another code than 0
-        # Open MPI 5.0's mpirun counts each twice, and with several of them may never end.
+        # The rank that is now the first reports the job's exit code, and reports it last: Open MPI 5.0's mpirun counts
+        # each rank with another code than 0 twice, and with several of them may never end.
         print(f"error: the root (rank 0) has died, and ends the job; {GO_ON}", file=sys.stderr, flush=True)
         time.sleep(OTHERS_LEAVE_WITHIN)
         leave(1)
 
     def recover_as_root(self, root: Any) -> None:
-        """As the root, have the survivors save what they have, and the round go on from it."""
+        """Let the survivors save their states, and the round continue from them; to be called by the root."""
         root.record_failed_ranks()
         survivors: list[SurvivorState] = []
 
-        def have_told() -> bool:
+        def have_reported() -> bool:
             while (mail := self._mailbox.poll()) is not None:
                 if isinstance(mail[1], SurvivorState):
                     survivors.append(mail[1])
@@ -95,13 +95,13 @@ class FaultTolerance:
                     root.handle(mail[1])
             return len(survivors) == self._world.size - 1
 
-        self._waiter.until(have_told, lambda: "what the survivors have")
+        self._waiter.until(have_reported, lambda: "what the survivors have")
         recovery = self._world.bcast(root.progress.order_recovery(survivors), self._waiter)
         self._world.barrier(self._waiter, "what the survivors write")
         root.progress.complete_recovery(recovery, root.plan.learners if root.plan is not None else ())
 
     def recover_as_member(self, worker: Any, log: logging.Logger) -> None:
-        """As any other rank, tell what it has, and write what the root asks for; ``worker`` may be None."""
+        """Send this rank's state, and write what the root orders; ``worker`` may be None."""
         world = self._world
         log.warning("ranks %s have died; this is rank %d of %d now", world.dead, world.rank, world.size)
         self._mailbox.post(0, SurvivorState(world.rank) if worker is None else worker.survivor_state())
@@ -112,7 +112,7 @@ class FaultTolerance:
         world.barrier(self._waiter, "what the survivors write")
 
     def planned(self, round_: Round) -> Plan:
-        """Return who does what in a round with the ranks that there are."""
+        """Return the plan of a round with the remaining ranks."""
         nodes = self._world.nodes
         spares = max(0, self._config.spares - len(self._world.dead))
         if not self._world.dead or ranks_needed(round_.rows) + spares <= len(nodes):
@@ -120,21 +120,21 @@ class FaultTolerance:
         return plan(round_.rows, nodes, replicas=reduced(round_.rows, len(nodes)))
 
     def finalize(self, code: int) -> None:
-        """Meet the others at the end of the run; after a death, end this process there."""
+        """Wait for the other ranks at the end of the run; after a death, end this process there."""
         try:
-            # The root draws its plots first. What MPI itself waits with, some libraries fill with spinning.
+            # The root draws its plots first. Some libraries poll without a pause in MPI's own waits.
             self._world.barrier(self._waiter, "the root's summary")
         except Exception as error:
             if not self.is_rank_failure(error):
                 raise
-            self._world.revoke()  # all that there was to do is done
+            self._world.revoke()  # all work is done
             leave(code)
         if self._world.dead:
             leave(code)
 
 
 def leave(code: int) -> NoReturn:
-    """End this process without MPI_Finalize, which may wait for the dead for ever."""
+    """End this process without MPI_Finalize, which may wait for dead ranks without end."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

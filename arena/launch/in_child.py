@@ -1,4 +1,4 @@
-"""Runs code of users in a child process, so that nothing that it does reaches the launcher: folder, arguments, output.
+"""Execution of user code in a child process, isolated from the launcher's folder, arguments and output.
 
 A child that raises, ends, crashes or hangs becomes one sentence.
 """
@@ -25,10 +25,10 @@ from arena.system.processes import die_with_parent, kill_group
 T = TypeVar("T")
 
 Announce = Callable[[str, float, str], None]
-"""Called before each piece of user code: what it is, the seconds that it may take, and the key that sets these."""
+"""Called before each piece of user code: its description, its time limit in seconds, and the key of that limit."""
 
 STACK_WITHIN = 0.5
-"""Seconds that a child has to write where it hangs."""
+"""Seconds that a child has to write its stack when it hangs."""
 
 
 def run_in_child(work: Callable[[Announce], T]) -> T:
@@ -64,7 +64,7 @@ def _end(number: int, _frame: object) -> NoReturn:
 
 
 def _be_child(work: Callable[[Announce], Any], write_end: int, output: IO[bytes], launcher: int) -> NoReturn:
-    """Run the work and send its result; never returns."""
+    """Run the work and send its result; never return."""
     try:
         os.setsid()
         die_with_parent(signal.SIGKILL, launcher)
@@ -82,8 +82,8 @@ def _be_child(work: Callable[[Announce], Any], write_end: int, output: IO[bytes]
             del os.environ[name]  # user code that calls MPI must not take this process for a rank
         send = os.fdopen(write_end, "wb").write
 
-        def announce(what: str, seconds: float, key: str) -> None:
-            _send(send, ("begin", what, seconds, key))
+        def announce(activity: str, seconds: float, key: str) -> None:
+            _send(send, ("begin", activity, seconds, key))
 
         try:
             reply = ("done", work(announce))
@@ -167,8 +167,8 @@ class _Child:
 
     def _place(self) -> str:
         """Return the innermost frame of the stack that faulthandler has written."""
-        found = re.search(r'most recent call first\):\n(?:.*\n)*?  File "([^"<]+)", line (\d+)', self._written())
-        return f" at {short_path(found[1])}, line {found[2]}" if found else ""
+        frame = re.search(r'most recent call first\):\n(?:.*\n)*?  File "([^"<]+)", line (\d+)', self._written())
+        return f" at {short_path(frame[1])}, line {frame[2]}" if frame else ""
 
     def _last_words(self) -> str:
         """Return the last line that the child has printed."""

@@ -1,7 +1,7 @@
-"""A folder in shared memory for the files of one run's ranks, which nobody else uses and which goes with the run.
+"""A folder in shared memory for the files of one run's ranks, removed with the run.
 
-Open MPI names its files by 16 bits of a hash of the job: two runs of a machine in 65,536 would share theirs, and crash.
-Ranks that are killed leave theirs behind.
+Open MPI names its files by 16 bits of a hash of the job: one of 65,536 pairs of runs on a machine would share them, and
+crash. Ranks that are killed leave theirs behind.
 """
 
 import contextlib
@@ -18,14 +18,14 @@ PATIENCE = 15.0
 """Seconds that ranks have to end with their mpirun: on busy cores they take 5."""
 
 VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
-"""Environment variable by which Open MPI knows where its ranks keep the files that they share."""
+"""Environment variable that sets the folder of Open MPI's shared files."""
 
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[dict[str, str]]:
-    """Make a folder in shared memory, and remove it with the block; yields the variables that have Open MPI use it.
+    """Create a folder in shared memory, and remove it after the block; yield the variables that make Open MPI use it.
 
-    A folder that the user or the site has set is left as it is.
+    A folder set by the user or the site is left unchanged.
     """
     if VARIABLE in os.environ or not os.access(PLACE, os.W_OK):
         yield {}
@@ -40,13 +40,13 @@ def own_folder() -> Iterator[dict[str, str]]:
 
 
 def wait_until_unused(folder: str) -> None:
-    """Return once no process has a file of a folder mapped, or after ``PATIENCE``; a restart meets no old rank then."""
+    """Return once no process has a file of a folder mapped, at most after ``PATIENCE``: a restart meets no old rank."""
     until = time.monotonic() + PATIENCE
-    while _is_in_use(folder) and time.monotonic() < until:
+    while _is_mapped(folder) and time.monotonic() < until:
         time.sleep(0.1)
 
 
-def _is_in_use(folder: str) -> bool:
+def _is_mapped(folder: str) -> bool:
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):
             if f"{folder}/" in maps.read_text(errors="replace"):
@@ -55,7 +55,7 @@ def _is_in_use(folder: str) -> bool:
 
 
 def _remove_left(prefix: str) -> None:
-    """Remove the folders of launchers that were killed; what their last ranks have mapped stays with these."""
+    """Remove the folders of launchers that were killed; memory mapped by their last ranks stays with these."""
     for folder in PLACE.glob(f"{prefix}*"):
         process = folder.name.removeprefix(prefix).partition("-")[0]
         if not Path(f"/proc/{process}").exists():

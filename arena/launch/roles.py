@@ -1,4 +1,4 @@
-"""What a rank does in a round: step a match, act on a seat, learn, or all of a match at once."""
+"""Roles of a rank in a round: stepping a match, acting on a seat, learning, or a whole match."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -16,33 +16,33 @@ from arena.plan.layout import Assignment, Match, port_number
 
 
 class Roles:
-    """Builds and drives what the plan makes of this rank. Modules are imported late: few ranks need torch, or HTTP.
+    """Builds and runs the role of this rank. Modules are imported late: few ranks need torch, or HTTP.
 
     Attributes:
-      worker: what has a replica of its player's state; None where there is none.
-      seats: those that this rank has had in the round.
+      worker: the object that holds a replica of its player's state; None if there is none.
+      seats: the seats of this rank in the round.
     """
 
     def __init__(self, world: World, mailbox: Mailbox, waiter: Waiter, config: RunConfig, log: logging.Logger) -> None:
-        """Take what every role needs."""
+        """Store what every role needs."""
         self.world, self.mailbox, self.waiter, self.config, self.log = world, mailbox, waiter, config, log
         self.worker: Any = None
         self.seats: list[Any] = []
 
-    def forget(self) -> None:
-        """Give up what the last round has left."""
+    def drop_last_round(self) -> None:
+        """Drop the objects of the last round."""
         self.worker, self.seats = None, []
 
     def serve(self, context: Context, channel: GroupChannel | None, core_ranks: Sequence[int]) -> None:
-        """Do what the plan says until the round is over for this rank.
+        """Execute the plan's role until the round is over for this rank.
 
         Args:
-          context: of the round.
-          channel: of the rank's group, where it is in one.
-          core_ranks: of all environment processes that keep to this rank's core, if they do.
+          context: context of the round.
+          channel: channel of the rank's group, if it is in one.
+          core_ranks: all environment processes pinned to this rank's core, if any.
 
         Raises:
-          ConfigError: the configuration asks for what a policy or an environment cannot do.
+          ConfigError: a policy or an environment does not support the configuration.
         """
         me = context.me
         if me.role in ("environment", "gateway"):
@@ -64,22 +64,30 @@ class Roles:
         if row.outside:
             self._serve_gateway(context, match, workers)
             return
-        from arena.environment.match import MatchSetup, Services
         from arena.environment.process import EnvironmentProcess
 
-        setup = MatchSetup(
+        process = EnvironmentProcess(self._setup(context, match, workers, core_ranks), self._services(context))
+        context.waiter.on_idle = process.housekeeping
+        process.serve()
+        context.waiter.on_idle = do_nothing
+
+    def _setup(self, context: Context, match: Match, workers: Sequence[int], core_ranks: Sequence[int] = ()) -> Any:
+        from arena.environment.setup import MatchSetup
+
+        return MatchSetup(
             match,
-            row,
+            context.round.rows[match.row],
             workers,
             context.seed,
             league=self.config.league is not None,
             deterministic=self.config.deterministic,
             core_ranks=core_ranks,
         )
-        process = EnvironmentProcess(setup, Services(self.world, self.mailbox, context.waiter, self.log))
-        context.waiter.on_idle = process.housekeeping
-        process.serve()
-        context.waiter.on_idle = do_nothing
+
+    def _services(self, context: Context) -> Any:
+        from arena.environment.setup import Services
+
+        return Services(self.world, self.mailbox, context.waiter, self.log)
 
     def _serve_gateway(self, context: Context, match: Match, workers: Sequence[int]) -> None:
         row = context.round.rows[match.row]
@@ -89,34 +97,27 @@ class Roles:
         if row.external:
             external = ExternalSettings(**self.config.policies[row.external[0].player].settings)
         GatewayProcess(
-            self.world,
-            self.mailbox,
-            context.waiter,
-            match=match,
-            worker_ranks=workers,
-            row=row,
-            seed=context.seed,
-            log=self.log,
+            self._setup(context, match, workers),
+            self._services(context),
             external=external,
             trainers=self._trainers(context, match, workers),
-            league=self.config.league is not None,
             number=port_number(context.plan, context.round.rows, match.index),
         ).serve()
 
     def _trainers(self, context: Context, match: Match, workers: Sequence[int]) -> list[Any]:
-        """Return the ways to those workers of a match whose policy learns from what actors push."""
-        found: list[Any] = []
+        """Return the links to the workers of a match with a policy that learns from replays of actors."""
+        trainers: list[Any] = []
         for seat, rank in zip(match.seats, workers, strict=True):
             policy = self.config.players[seat.player]
             policy_class = registry.policy_class(policy.use) if registry.is_reference(policy.use) else None
             if hasattr(policy_class, "make_model"):
                 from arena.gateway.training.remote_agents import RemoteLink
 
-                found.append(RemoteLink(seat.player, policy_class, policy.settings, rank))
-        return found
+                trainers.append(RemoteLink(seat.player, policy_class, policy.settings, rank))
+        return trainers
 
     def _serve_worker(self, context: Context, channel: GroupChannel | None) -> None:
-        # Imported here: they load torch, which root and environment processes stay without.
+        # Imported here: they load torch, which must stay out of root and environment processes.
         from arena.worker.act_learn import ActLearnWorker
         from arena.worker.custom_loop import CustomLoopWorker
 
@@ -137,9 +138,9 @@ class Roles:
         self._sit(context, worker)
 
     def _sit(self, context: Context, make: Callable[[Context, int], Any]) -> None:
-        """Serve a seat with what ``make`` builds, given how it waits and where the environment is.
+        """Serve a seat with what ``make`` builds, given its context and the rank of the environment.
 
-        Where the plan says so, this rank steps the environment, too.
+        If the plan assigns it, this rank steps the environment, too.
         """
         assert context.me.match is not None
         environment, _ = context.plan.match_ranks(context.me.match)
@@ -180,9 +181,9 @@ class Roles:
         self._sit(context, sampler_class)
 
     def _serve_runner(self, context: Context) -> None:
-        """Have the environment and all seats of a match, by turns."""
+        """Run the environment and all seats of a match cooperatively."""
         from arena.environment.cooperative import run_cooperatively
-        from arena.experience import rollout  # noqa: F401 (see below)
+        from arena.experience import rollout  # noqa: F401 (Numba's compilation is no hang)
 
         assert context.me.match is not None
 
@@ -191,12 +192,13 @@ class Roles:
 
         parts: dict[str, Callable[[Waiter], None]] = {"environment": environment}
         for number, seat in enumerate(context.plan.matches[context.me.match].seats):
-            registry.policy_class(self.config.players[seat.player].use)  # what it imports is no part's turn, nor a hang
+            # importing it must not count as a hang of a part
+            registry.policy_class(self.config.players[seat.player].use)
             parts[f"worker of {seat.player!r} on seat {number}"] = partial(self._serve_seat, context, number)
         run_cooperatively(parts, self.waiter, self.log)
 
     def _serve_seat(self, context: Context, number: int, waiter: Waiter) -> None:
-        """Be the worker of one of several seats that this rank has."""
+        """Run the worker of one of this rank's several seats."""
         me, match = context.me, context.me.match
         assert match is not None
         player = context.plan.matches[match].seats[number].player
@@ -213,7 +215,7 @@ class Roles:
         self._serve_on_seat(ActLearnWorker(context, member, self.world.rank))
 
     def _check_kind(self, context: Context) -> None:
-        """Check that the policy of this rank is of a kind that its match can have.
+        """Check that the policy of this rank is of the kind that its match requires.
 
         Raises:
           ConfigError: it is not.

@@ -1,4 +1,4 @@
-"""The text of a SLURM batch script that checkpoints, requeues itself and goes on; ``launch/*.sbatch`` are made here."""
+"""Text of a SLURM batch script that checkpoints, requeues itself and continues; source of ``launch/*.sbatch``."""
 
 import shlex
 import sys
@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 STOPPED = 85
-"""Exit code of a run that was asked to stop before its budgets were spent."""
+"""Exit code of a run that was stopped before its budgets were spent."""
 
 LEAD = 90
-"""Seconds before the end of its time at which a job is told: enough for an update and a checkpoint."""
+"""Seconds before the end of its time at which a job gets a signal: enough for an update and a checkpoint."""
 
 TRIES = 3
-"""Attempts of a job that may fail for another reason than its configuration."""
+"""Number of attempts of a job that may fail for another reason than its configuration."""
 
 
 MODULES = "# What this cluster needs before Python and MPI are there, for example: module load openmpi/5.0"
@@ -21,13 +21,13 @@ ACTIVATE = "if [ -f .venv/bin/activate ]; then . .venv/bin/activate; fi"
 
 
 class Script(NamedTuple):
-    """What differs between scripts.
+    """Differences between scripts.
 
     Attributes:
-      head: comment lines that say what it is for.
-      options: of sbatch, without ``#SBATCH``, beside those that every script has.
-      prepare: shell lines that set ``arguments``, an array: the configuration, and what else the arena is told.
-      activate: the line that makes ``python`` the right one.
+      head: comment lines that describe its purpose.
+      options: options of sbatch, without ``#SBATCH``, besides those of every script.
+      prepare: shell lines that set ``arguments``, an array: the configuration, and further arguments of the arena.
+      activate: the line that selects the right ``python``.
     """
 
     head: Sequence[str]
@@ -37,13 +37,13 @@ class Script(NamedTuple):
 
 
 ALWAYS = (
-    "--open-mode=append  # so that an attempt does not overwrite what the one before has said",
-    f"--signal=B:USR1@{LEAD}  # told this many seconds before the end; raise it if checkpoints take long",
+    "--open-mode=append  # so that an attempt does not overwrite the output of the previous one",
+    f"--signal=B:USR1@{LEAD}  # sent this many seconds before the end; raise it if checkpoints take long",
     "--requeue",
 )
 
 ATTEMPT = f"""\
-# From here on nothing needs a change. A job may take several attempts: it is told before its time is up (SIGUSR1), the
+# From here on nothing needs a change. A job may take several attempts: a signal comes before the end (SIGUSR1), the
 # arena then writes a checkpoint and exits with {STOPPED}, the job goes back into the queue, and its next attempt goes
 # on from there.
 failures=arena-$SLURM_JOB_ID.failures # how many attempts have failed, while there are any
@@ -59,7 +59,7 @@ code=$?
 if [ "${{ended:-no}}" = yes ]; then exit 143; fi
 case $code in
     0) rm -f "$failures" && exit 0 ;;
-    2 | 126 | 127) exit $code ;; # asked for something wrong, or no Python: the next attempt would fail in the same way
+    2 | 126 | 127) exit $code ;; # invalid arguments, or no Python: the next attempt would fail in the same way
     {STOPPED}) echo "job $SLURM_JOB_ID: stopped in order, goes back into the queue" ;;
     *)
         failed=$(($(cat "$failures" 2>/dev/null || echo 0) + 1))
@@ -90,7 +90,7 @@ ANY = Script(
         "  sbatch --nodes=5 --ntasks-per-node=31 --mem=8G launch/slurm.sbatch configs/round_robin_2v2.yaml",
         "",
         "Submit it from the checkout; options of sbatch given before the script's name override those below. How many",
-        "tasks a configuration needs, and how its matches fall on nodes, tells `arena slurm CONFIG`, which writes a",
+        "tasks a configuration needs, and the nodes of its matches, see `arena slurm CONFIG`, which writes a",
         "script like this one with the numbers in it. Arguments behind CONFIG go to `python -m arena.launch`.",
         "docs/guides/clusters.md has the whole way from the login node to the results.",
     ),
@@ -141,7 +141,7 @@ ARRAY = Script(
 
 
 def ready(title: str, options: Sequence[str], arguments: Sequence[str]) -> str:
-    """Return a script for one configuration, with everything in it that sbatch and the arena are told."""
+    """Return a script for one configuration, with all arguments of sbatch and the arena."""
     activate = ACTIVATE if sys.prefix == sys.base_prefix else f". {shlex.quote(f'{sys.prefix}/bin/activate')}"
     return text(Script((title,), options, (f"arguments=({shlex.join(arguments)})",), activate))
 

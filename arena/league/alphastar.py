@@ -23,11 +23,11 @@ class MainPlayer(BattleActivePlayer):
     needs_history = True
 
     def branch_pfsp(self) -> int:
-        """All historical players, the hardest first."""
+        """Return a historical player; those that it loses to most are most likely."""
         return self.pfsp(self.payoff.roster.historical(), "squared")
 
     def branch_sp(self) -> int:
-        """A random main player; its history instead, if it is too strong."""
+        """Return a random main player, or one of its historical players if it is too strong."""
         roster = self.payoff.roster
         main = draw(roster.active(MainPlayer), self._rng)
         if self.win_rate(main) > 1 - self.cfg.strong_win_rate:
@@ -35,7 +35,7 @@ class MainPlayer(BattleActivePlayer):
         return self.pfsp(roster.historical(parent=roster.players[main].player_id), "variance")
 
     def branch_verification(self) -> int:
-        """Exploiters' history that still beats it, then main players' history that it no longer beats."""
+        """Return a historical player of the exploiters or main players that still beats it; else as ``branch_sp``."""
         roster = self.payoff.roster
         for kind, threshold in (
             (MainExploiter, self.cfg.exploited_win_rate),
@@ -60,7 +60,7 @@ class MainExploiter(BattleActivePlayer):
         return self.payoff.roster.active(MainPlayer)
 
     def branch_main_players(self) -> int:
-        """A random main player; its history instead, if it is too strong."""
+        """Return a random main player, or one of its historical players if it is too strong."""
         roster = self.payoff.roster
         main = draw(roster.active(MainPlayer), self._rng)
         if self.win_rate(main) >= self.cfg.min_valid_win_rate:
@@ -68,7 +68,7 @@ class MainExploiter(BattleActivePlayer):
         return self.pfsp(roster.historical(parent=roster.players[main].player_id), "variance")
 
     def mutate(self) -> bool:
-        """Always."""
+        """Return true."""
         return True
 
 
@@ -81,11 +81,11 @@ class LeagueExploiter(BattleActivePlayer):
     needs_history = True
 
     def branch_pfsp(self) -> int:
-        """All historical players."""
+        """Return a historical player, by prioritized fictitious self-play."""
         return self.pfsp(self.payoff.roster.historical(), self.cfg.weighting)
 
     def mutate(self) -> bool:
-        """With probability ``mutate_prob``."""
+        """Return true with probability ``mutate_prob``."""
         return self.chance(self.cfg.mutate_prob)
 
 
@@ -105,11 +105,11 @@ class BestResponsePlayer(BattleActivePlayer):
         return self.cfg.one_phase_step if self.cfg.mutate_prob == 1 else None
 
     def is_strong_enough(self) -> bool:
-        """Always."""
+        """Return true."""
         return True
 
     def mutate(self) -> bool:
-        """With probability ``mutate_prob``."""
+        """Return true with probability ``mutate_prob``."""
         return self.chance(self.cfg.mutate_prob)
 
 
@@ -124,9 +124,9 @@ class SelfPlayer(BattleActivePlayer):
         return self.payoff.roster.historical(parent=self.player_id)
 
     def branch_self(self) -> int:
-        """The player itself, with its current weights."""
+        """Return the player itself, with its current weights."""
         return self.index
 
     def branch_history(self) -> int:
-        """Its own history."""
+        """Return a historical player of its own."""
         return self.pfsp(self.payoff.roster.historical(parent=self.player_id), self.cfg.weighting)

@@ -56,13 +56,13 @@ def create_player(
     return kind(cfg, category, payoff, checkpoint_path, player_id, total_agent_step, seed=seed)
 
 
-def class_of(name: str, registered: Mapping[str, str], what: str, base: type) -> Any:
+def class_of(name: str, registered: Mapping[str, str], noun: str, base: type) -> Any:
     """Return the class that ``name`` stands for: a registered name, or a reference to code.
 
     Args:
       name: name in a configuration.
       registered: registered name -> reference to code.
-      what: kind of the class, for messages.
+      noun: kind of the class, for messages.
       base: class that it must extend.
 
     ConfigError: there is none, or it has another base class.
@@ -70,10 +70,10 @@ def class_of(name: str, registered: Mapping[str, str], what: str, base: type) ->
     """
     if name not in registered and not registry.is_reference(name):
         raise ConfigError(
-            f"unknown {what} {name!r}{suggestion(name, registered)}; expected one of "
+            f"unknown {noun} {name!r}{suggestion(name, registered)}; expected one of "
             f"{', '.join(sorted(registered))}, package.module:name or path/to/file.py:name"
         )
     registered_class = registry.load(registered.get(name, name))
     if not (isinstance(registered_class, type) and issubclass(registered_class, base)):
-        raise ConfigError(f"{what} {name!r}: expected a class that extends {base.__name__}, found {registered_class!r}")
+        raise ConfigError(f"{noun} {name!r}: expected a class that extends {base.__name__}, found {registered_class!r}")
     return registered_class

@@ -111,8 +111,8 @@ def check(cfg: LeagueConfig, players: Sequence[ActivePlayer], history: Sequence[
 def _check_payoff(player: ActivePlayer) -> None:
     battle = isinstance(player.payoff, BattleSharedPayoff)
     if player.battle != battle:
-        found, expected = ("battle", "solo") if battle else ("solo", "battle")
+        actual, expected = ("battle", "solo") if battle else ("solo", "battle")
         raise ConfigError(
-            f"{player.player_id}: expected a {expected} payoff for this type of player, found {found!r}; "
+            f"{player.player_id}: expected a {expected} payoff for this type of player, found {actual!r}; "
             f"set league.payoff.type to {expected}, or choose another type"
         )

@@ -233,11 +233,11 @@ class BattleSharedPayoff:
             self._teams[key] = (self._teams.get(key, BattleRecord()) * decay).add(*ranks)
         indices = [[self.roster.index(member) for member in side] for side in (home, away)]
         both = set(indices[0]) & set(indices[1])
-        for one in indices[0]:
+        for index in indices[0]:
             for two in indices[1]:
-                if one in both or two in both:
+                if index in both or two in both:
                     continue
-                low, high, ranks = (one, two, (rank, other)) if one < two else (two, one, (other, rank))
+                low, high, ranks = (index, two, (rank, other)) if index < two else (two, index, (other, rank))
                 self._meet(low, high, (self._records.get((low, high), BattleRecord()) * decay).add(*ranks))
 
     def _score(self, home: tuple[str, ...], away: tuple[str, ...], margin: float) -> None:

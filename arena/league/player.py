@@ -285,23 +285,23 @@ class BattleActivePlayer(ActivePlayer):
         return draw(candidates, self._rng, pfsp(self.payoff.win_rates(self.player_id, candidates), weighting))
 
     def branch_uniform(self) -> int:
-        """Any other player."""
+        """Return any other player."""
         return draw(self._others(), self._rng)
 
     def branch_nearest(self) -> int:
-        """The other player with the nearest rating."""
+        """Return the other player with the nearest rating."""
         others, ratings = self._others(), self.payoff.ratings
         return draw(others, self._rng, nearest_rating(float(ratings.mu(self.index)), ratings.mu(others)))
 
     def branch_round_robin(self) -> int:
-        """Each other active player in turn."""
+        """Return each other active player in turn."""
         active = self.payoff.roster.active()
         opponent = round_robin(self.index, active[active != self.index], self._turn)
         self._turn += 1
         return opponent
 
     def branch_mixture(self) -> int:
-        """A historical player from the Nash mixture of the empirical game."""
+        """Return a historical player from the Nash mixture of the empirical game."""
         players, probabilities = self._mixture.probabilities(self.payoff, self.payoff.roster.historical())
         return draw(players, self._rng, probabilities)
 

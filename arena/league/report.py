@@ -95,14 +95,14 @@ def _ranks(result: Any, sides: int) -> tuple[float, ...]:
     return _numbers(result, sides, "ranks")
 
 
-def _numbers(numbers: Any, sides: int, what: str) -> tuple[float, ...]:
+def _numbers(numbers: Any, sides: int, field: str) -> tuple[float, ...]:
     numbers = _plain(numbers)
     if (
         not isinstance(numbers, (list, tuple))
         or len(numbers) != sides
         or not all(_is_number(number) for number in numbers)
     ):
-        raise InvalidReport(f"expected {sides} {what}, one for each side, found {numbers!r}")
+        raise InvalidReport(f"expected {sides} {field}, one for each side, found {numbers!r}")
     return tuple(float(number) for number in numbers)  # NumPy's numbers are not JSON values
 
 

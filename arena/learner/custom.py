@@ -106,12 +106,12 @@ class CustomLearner(Member):
                 continue
             message = each.wait_for_object(number)
             if message is not None:
-                sent, version, taken, batch = message
+                sent, version, steps, batch = message
                 self._workers.greatest_lag = max(
                     self._workers.greatest_lag, self._workers.check_lag(number, sent, version)
                 )
                 each.release(number)
-                self.steps += taken
+                self.steps += steps
                 self._learned += 1
                 batches.append(batch)
         return batches

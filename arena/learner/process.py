@@ -89,10 +89,10 @@ class Learner(LearningMember):
         number, over = 0, False
         self._began = time.perf_counter()
         while not over:
-            taken = self._take(number)
+            steps = self._take(number)
             progress = self.progress()  # the value that this update receives
             if number < self._fresh_from:
-                taken = 0
+                steps = 0
                 self._workers.dropped += len(self._channels)
             else:
                 self.update(self._rollout)
@@ -100,7 +100,7 @@ class Learner(LearningMember):
                 self._workers.greatest_lag = max(self._workers.greatest_lag, *self._lags)
                 self.metrics |= self._measured()
             policy = self.policy
-            over = self.after_update(taken)
+            over = self.after_update(steps)
             number += 1
             if policy is not self.policy:  # restarted: rollouts under way were collected with weights from before
                 self._weights.use(self.policy)
@@ -115,7 +115,7 @@ class Learner(LearningMember):
         """
         from arena.experience.rollout import SEQUENCE, SPENT, TAKEN, VERSION, WAITED
 
-        began, lane, taken = time.perf_counter(), 0, 0
+        began, lane, steps = time.perf_counter(), 0, 0
         places = [each.wait_for_rollout(number) for each in self._channels]
         self._waited += time.perf_counter() - began
         self._lags, self._waits, self._spent = [], 0, 0
@@ -126,9 +126,9 @@ class Learner(LearningMember):
             self._waits, self._spent = self._waits + header[WAITED], self._spent + header[SPENT]
             self._rollout.take_lanes(rollout, lane)
             lane += rollout.lanes
-            taken += header[TAKEN]
+            steps += header[TAKEN]
             each.release(number)
-        return taken
+        return steps
 
     def _measured(self) -> dict[str, float]:
         """Return metrics of an update besides the policy's own: lags, and the times that ranks have waited.

@@ -61,21 +61,21 @@ class Workers:
             each.answer(lag, self.versions)
         self.versions.all_met()
 
-    def check_lag(self, number: int, found: int, version: int) -> int:
+    def check_lag(self, number: int, received: int, version: int) -> int:
         """Return the lag of a rollout in versions.
 
         Args:
-          number: expected number of the rollout.
-          found: its own number.
+          number: expected number.
+          received: number of the rollout.
           version: version of the weights that acted.
 
         Raises:
           RuntimeError: the numbers differ, or the lag exceeds ``max_lag``.
         """
         lag, most = number - version, self._member.settings.lag
-        if found != number or not 0 <= lag <= most:
+        if received != number or not 0 <= lag <= most:
             raise RuntimeError(
-                f"expected experience {number} of weights at most {most} versions old, found experience {found} of "
+                f"expected experience {number} of weights at most {most} versions old, found experience {received} of "
                 f"version {version}"
             )
         return lag

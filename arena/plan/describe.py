@@ -1,4 +1,4 @@
-"""A plan as text: what ``--dry-run`` prints."""
+"""A plan as text: the output of ``--dry-run``."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,9 +10,9 @@ from arena.config.table import Seat
 from arena.plan.layout import Assignment, Plan
 from arena.plan.memory import MemoryNeeds
 
-MOST_RANKS = 40  # more are folded: a line for each row of the table and node, not for each rank
+MOST_RANKS = 40  # for more, the description has a line for each row of the table and node, not for each rank
 MOST_LINES = 60  # of any table
-MOST_NODES = 8  # that are named one by one
+MOST_NODES = 8  # largest number of nodes that are listed by name
 
 
 def describe(
@@ -22,13 +22,13 @@ def describe(
     node_names: Sequence[str] | None = None,
     needs: MemoryNeeds | None = None,
 ) -> str:
-    """Return a plan as text for people: who does what, group by group, and how much memory that may take.
+    """Return a plan as text: roles of ranks, groups, and an estimate of the memory.
 
     Args:
       plan: the plan.
-      config: the file that it follows from.
-      round_: the round that it is for.
-      node_names: the name of each node by its number; ``node 0``, ... without them.
+      config: the configuration of the run.
+      round_: the round of the plan.
+      node_names: name of each node by its number; by default ``node 0``, ...
       needs: memory of copies, rollouts and replays; None counts processes only.
     """
     nodes = _Nodes(plan, node_names)
@@ -42,8 +42,8 @@ def describe(
 
 
 def summary(plan: Plan) -> str:
-    """Return the plan in a line: how many ranks there are of what, and how many matches."""
-    roles = Counter(one.role for one in plan.assignments)
+    """Return the plan in a line: the number of ranks of each role, and of matches."""
+    roles = Counter(assignment.role for assignment in plan.assignments)
     replicas = Counter(match.row for match in plan.matches)
     matches = count_of(len(plan.matches), "match", "matches")
     each = set(replicas.values())
@@ -72,11 +72,11 @@ def versus(seats: Sequence[Seat]) -> str:
 
 
 class _Nodes:
-    """Names of nodes, and which ranks are where."""
+    """Names of nodes, and the ranks on each."""
 
     def __init__(self, plan: Plan, names: Sequence[str] | None) -> None:
         self._names = names
-        self._node_of = [one.node for one in plan.assignments]
+        self._node_of = [assignment.node for assignment in plan.assignments]
         self.all = sorted(set(self._node_of))
 
     def name(self, node: int) -> str:
@@ -92,7 +92,7 @@ class _Nodes:
         return ", ".join(map(self.name, nodes)) if self._names else f"nodes {ranges(nodes)}"
 
     def ranks(self, ranks: Sequence[int]) -> str:
-        """Return some ranks and where they are."""
+        """Return some ranks and their nodes."""
         return f"{'rank' if len(ranks) == 1 else 'ranks'} {_shortened(ranks)} ({self.of(ranks)})"
 
 
@@ -110,26 +110,34 @@ def _title(config: RunConfig, round_: Round) -> str:
 
 def _rank_by_rank(plan: Plan, round_: Round, nodes: _Nodes) -> list[Sequence[str]]:
     lines: list[Sequence[str]] = [("rank", "node", "role", "match", "seat", "entities", "player")]
-    lines += [(str(one.rank), nodes.name(one.node), one.role, *_part(one, plan, round_)) for one in plan.assignments]
+    lines += [
+        (str(assignment.rank), nodes.name(assignment.node), assignment.role, *_part(assignment, plan, round_))
+        for assignment in plan.assignments
+    ]
     return lines
 
 
-def _part(one: Assignment, plan: Plan, round_: Round) -> tuple[str, str, str, str]:
-    """Return match, seat, entities and player of a rank; an environment process shows what it holds instead."""
-    if one.role == "learner":
-        return "", "", "", f"{one.player}"
-    if one.match is None:
+def _part(assignment: Assignment, plan: Plan, round_: Round) -> tuple[str, str, str, str]:
+    """Return match, seat, entities and player of a rank; for an environment process its environment."""
+    if assignment.role == "learner":
+        return "", "", "", f"{assignment.player}"
+    if assignment.match is None:
         return "", "", "", ""
-    match = plan.matches[one.match]
-    if one.role == "runner":
+    match = plan.matches[assignment.match]
+    if assignment.role == "runner":
         entities = (entity for seat in match.seats for entity in seat.entities)
         steps = f"{versus(match.seats)}, steps {_environment(round_, match.row)}"
-        return str(one.match), "all", ranges(entities), steps
-    if one.seat is None:
+        return str(assignment.match), "all", ranges(entities), steps
+    if assignment.seat is None:
         outside = "".join(f", {seat.player} outside" for seat in match.external)
-        return str(one.match), "", "", _environment(round_, match.row) + outside
-    steps = f", steps {_environment(round_, match.row)}" if one.in_worker else ""
-    return str(one.match), str(one.seat), ranges(match.seats[one.seat].entities), f"{one.player}{steps}"
+        return str(assignment.match), "", "", _environment(round_, match.row) + outside
+    steps = f", steps {_environment(round_, match.row)}" if assignment.in_worker else ""
+    return (
+        str(assignment.match),
+        str(assignment.seat),
+        ranges(match.seats[assignment.seat].entities),
+        f"{assignment.player}{steps}",
+    )
 
 
 def _environment(round_: Round, row: int) -> str:
@@ -152,15 +160,15 @@ def _folded(plan: Plan, round_: Round, nodes: _Nodes) -> list[Sequence[str]]:
     if len(rows) > MOST_LINES:
         lines.append((f"and {count_of(len(rows) - MOST_LINES, 'more row')}", "", "", "", "", ""))
     for player, learners in list(plan.learners.items())[:MOST_LINES]:
-        what = f"{count_of(len(learners), 'learner')} of {player}"
-        lines.append(("", "", what, "", _shortened(learners), nodes.of(learners)))
+        role = f"{count_of(len(learners), 'learner')} of {player}"
+        lines.append(("", "", role, "", _shortened(learners), nodes.of(learners)))
     if len(plan.learners) > MOST_LINES:
         lines.append((f"and learners of {len(plan.learners) - MOST_LINES:,} more players", "", "", "", "", ""))
     return lines
 
 
 def _shortened(ranks: Iterable[int], most: int = 6) -> str:
-    """Return ranges of ranks, or how many there are where there are too many ranges."""
+    """Return ranges of ranks, or their number if there are too many ranges."""
     ranks = list(ranks)
     text = ranges(ranks)
     return text if text.count(",") < most else f"{len(ranks):,} of {min(ranks)}-{max(ranks)}"
@@ -172,7 +180,7 @@ def _columns(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _groups(plan: Plan, config: RunConfig) -> list[str]:
-    """Return a line for each player: its workers, what they run, and where they do not learn, its learners."""
+    """Return a line for each player: its workers, their policy, and its learners, if apart."""
     lines = []
     for player, ranks in plan.groups.items():
         policy = config.players[player]

@@ -1,4 +1,4 @@
-"""Who does what: a table of matches and the nodes of the ranks in, one assignment for each rank out; pure."""
+"""Layout: from the table of matches and the nodes of the ranks to one assignment for each rank; pure."""
 
 import operator
 from collections import Counter
@@ -20,13 +20,13 @@ class Match(NamedTuple):
 
     Attributes:
       index: position in ``Plan.matches``.
-      row: which row of the table it comes from.
-      replica: which of the row's replicas it is.
+      row: index of its row of the table.
+      replica: index among the row's replicas.
       seats: its seats, one worker each.
-      external: the seat that somebody takes over HTTP, if there is one; it has no worker.
+      external: the external seat, if there is one; it has no worker.
     """
 
-    index: int  # type: ignore[assignment]  # tuple.index is of no use here
+    index: int  # type: ignore[assignment]  # shadows tuple.index
     row: int
     replica: int
     seats: tuple[Seat, ...]
@@ -34,20 +34,20 @@ class Match(NamedTuple):
 
     @property
     def all_seats(self) -> tuple[Seat, ...]:
-        """Who plays: on the seats of workers, and outside."""
+        """Seats of workers, and external ones."""
         return (*self.seats, *self.external)
 
 
 class Assignment(NamedTuple):
-    """What one rank does.
+    """Role of one rank.
 
     Attributes:
       rank: the MPI rank.
       node: number of the node it runs on.
-      role: what it is.
+      role: name of its role.
       match: index of its match; None for the root, learners and idle ranks.
       seat: index of its seat in the match; None unless it is a worker.
-      player: who sits on that seat, or who learns there; None unless it is a worker or a learner.
+      player: the player on that seat, or of the learner; None unless it is a worker or a learner.
       in_worker: whether it steps the environment of its match itself: a worker, or a runner, which has all seats.
     """
 
@@ -61,11 +61,11 @@ class Assignment(NamedTuple):
 
 
 ENVIRONMENTS = {"environment": "environment process", "gateway": "gateway"}
-"""What the process of a match is called that has no seat: it steps copies of an environment, or games come to it."""
+"""Names of the roles that have a match but no seat: stepping copies of an environment, or serving external games."""
 
 
 def describe_part(me: Assignment) -> str:
-    """Say what a rank does, in a few words."""
+    """Return a rank's role in a few words."""
     if me.role == "learner":
         return f"learner of player {me.player!r}"
     if me.match is None:
@@ -85,12 +85,12 @@ class Plan(NamedTuple):
       assignments: one for each rank, in rank order.
       matches: all matches: row after row of the table, and in a row replica after replica.
       groups: player -> ranks of its workers (frozen players too), in the order of matches and seats. A worker's
-        position in it does not depend on how many nodes there are, so random streams and checkpoints may use it. A
-        runner is there once for each of the player's seats.
+        position in it does not depend on the number of nodes, so random streams and checkpoints may use it. A runner is
+        listed once for each of the player's seats.
       seating: for each match its ranks: the environment process, then one worker for each seat; or a single one, the
-        worker (of several seats: the runner) that steps the environment itself.
+        worker (with several seats: the runner) that steps the environment itself.
       places: player -> (match, seat) of each of its workers, in the order of ``groups``.
-      learners: player -> ranks of its learners, of players whose workers do not learn themselves.
+      learners: player -> ranks of its learners, for players with learners apart.
     """
 
     assignments: tuple[Assignment, ...]
@@ -101,46 +101,46 @@ class Plan(NamedTuple):
     learners: dict[str, tuple[int, ...]]
 
     def match_ranks(self, match: int) -> tuple[int, tuple[int, ...]]:
-        """Return the rank where the environment of match number ``match`` is, and those of its workers by seat."""
+        """Return the rank of a match's environment, and those of its workers by seat."""
         environment, *workers = self.seating[match]
         return environment, tuple(workers) or (environment,) * len(self.matches[match].seats)
 
     def leader(self, player: str) -> int:
-        """Return the rank that speaks with the root for a player: its first learner, else its first worker."""
+        """Return the rank that reports to the root for a player: its first learner, else its first worker."""
         return (self.learners.get(player) or self.groups[player])[0]
 
     def samplers_of(self, player: str, learner: int) -> range:
-        """Return the numbers of the workers whose experience the player's learner number ``learner`` takes."""
+        """Return the numbers of the workers that send experience to the player's learner number ``learner``."""
         part = even_slices(len(self.groups[player]), len(self.learners[player]))[learner]
         return range(part.start, part.stop)
 
     def learner_of(self, player: str, worker: int) -> int:
-        """Return the number of the learner that takes the experience of the player's worker number ``worker``."""
+        """Return the number of the learner that gets the experience of the player's worker number ``worker``."""
         learners = range(len(self.learners[player]))
         return next(learner for learner in learners if worker in self.samplers_of(player, learner))
 
     def learning(self, players: Collection[str]) -> list[int]:
-        """Return the ranks that compute gradients, where these players learn."""
+        """Return the ranks that compute gradients, if these players learn."""
         return [
-            one.rank
-            for one in self.assignments
-            if one.player in players and (one.role == "learner" or one.player not in self.learners)
+            assignment.rank
+            for assignment in self.assignments
+            if assignment.player in players and (assignment.role == "learner" or assignment.player not in self.learners)
         ]
 
     @property
     def idle(self) -> tuple[int, ...]:
-        """The ranks that have nothing to do."""
+        """Ranks without a role."""
         return tuple(assignment.rank for assignment in self.assignments if assignment.role == "idle")
 
 
 def shares_of_matches(matches: Sequence[Match], rows: Sequence[TableRow]) -> dict[tuple[str, int], float]:
-    """Return how many transition steps a player takes altogether for each one that it takes in one of its matches.
+    """Return the number of a player's transition steps in the run for each one that it takes in one of its matches.
 
-    That is what its entities in all matches make, since workers of a group keep pace.
+    That is the ratio of its entities in all matches, since workers of a group keep pace.
 
     Args:
-      matches: of the round.
-      rows: of the table.
+      matches: matches of the round.
+      rows: rows of the table.
 
     Returns:
       (player, match) -> the factor.
@@ -156,14 +156,14 @@ def shares_of_matches(matches: Sequence[Match], rows: Sequence[TableRow]) -> dic
 
 
 def lanes_of_group(plan_: Plan, rows: Sequence[TableRow], player: str) -> tuple[int, int]:
-    """Return the lanes of all workers of a player together, and how many of them at most belong to one copy."""
+    """Return the lanes of all workers of a player together, and the largest number of them in one copy."""
     seats = [(plan_.matches[match].row, plan_.matches[match].seats[seat]) for match, seat in plan_.places[player]]
     lanes = sum(rows[row].env.num_envs * len(seat.entities) for row, seat in seats)
     return lanes, max(len(seat.entities) for _, seat in seats)
 
 
 def port_number(plan_: Plan, rows: Sequence[TableRow], match: int) -> int:
-    """Return how many matches before this one have games outside on the same node and at the same port."""
+    """Return how many earlier matches have external games on the same node and port."""
 
     def door(index: int) -> tuple[int, int | None]:
         row = rows[plan_.matches[index].row]
@@ -174,36 +174,36 @@ def port_number(plan_: Plan, rows: Sequence[TableRow], match: int) -> int:
 
 
 def ranks_needed(rows: Sequence[TableRow]) -> int:
-    """Return the smallest number of ranks that can play the table; ``auto`` counts as one replica."""
+    """Return the smallest number of ranks for the table; ``auto`` counts as one replica."""
     return 1 + sum(_wanted(rows).values()) + sum(_least(row) * ranks_of_match(row) for row in rows)
 
 
 def _wanted(rows: Sequence[TableRow]) -> dict[str, int]:
-    """Return how many learners each player asks for that asks for any."""
+    """Return the configured number of learners of each player that has any."""
     return {player: count for row in rows for player, count in row.learners.items()}
 
 
 def _learners(rows: Sequence[TableRow], replicas: Sequence[int]) -> dict[str, int]:
-    """Return how many learners each player has: as many as it asks for, at most one for each worker."""
-    wanted = _wanted(rows)
+    """Return the number of learners of each player: as configured, at most one for each worker."""
+    configured = _wanted(rows)
     workers: Counter[str] = Counter()
-    if wanted:
+    if configured:
         for row, times in zip(rows, replicas, strict=True):
             for seat in row.seats:
                 workers[seat.player] += times
-    return {player: min(count, workers[player]) for player, count in wanted.items() if workers[player]}
+    return {player: min(count, workers[player]) for player, count in configured.items() if workers[player]}
 
 
 def ranks_of_run(config: RunConfig) -> int:
-    """Return the smallest number of ranks that can play every round, spare ones among them."""
+    """Return the smallest number of ranks for every round, including spare ones."""
     return max(ranks_needed(each.rows) for each in config.round_list()) + config.spares
 
 
 def reduced(rows: Sequence[TableRow], ranks: int) -> list[int]:
-    """Return how many replicas of each row so few ranks can play: those of the most numerous row go first.
+    """Return how many replicas of each row fit into ``ranks``: the most numerous row is reduced first.
 
     Returns:
-      The replicas of each row, 0 for rows that must go: the last ones, where each has one left.
+      The replicas of each row, 0 for dropped rows: the last ones, if each has one replica left.
     """
     replicas = [_least(row) for row in rows]
     sizes = [ranks_of_match(row) for row in rows]
@@ -221,17 +221,17 @@ def plan(
 ) -> Plan:
     """Assign every rank.
 
-    Rank 0 is the root. A match stays inside one node where one has room for it: larger matches choose first, each
-    takes the first node that fits; those that fit nowhere come last and span nodes in order.
+    Rank 0 is the root. A match stays within a node if one has room for it: larger matches choose first, each takes the
+    first node that fits; those that fit nowhere come last and span nodes in order.
 
     Args:
-      rows: the table.
-      node_of_rank: the number of the node of each rank, from 0; the ranks of a node need not be neighbours.
-      spares: how many ranks stay idle although ``auto`` could use them.
-      replicas: of each row, where they are not those that it asks for (``reduced``).
+      rows: rows of the table.
+      node_of_rank: node number of each rank, from 0; the ranks of a node need not be neighbours.
+      spares: number of ranks that stay idle although ``auto`` could use them.
+      replicas: replicas of each row, if they differ from the configured ones (``reduced``).
 
     Raises:
-      ConfigError: there are too few ranks; the message names the needed number.
+      ConfigError: there are too few ranks; the message states the required number.
     """
     if replicas is None:
         replicas = _affordable(rows, len(node_of_rank), spares)
@@ -270,14 +270,14 @@ def plan(
         groups={player: tuple(ranks) for player, ranks in groups.items()},
         seating=tuple(room[:size] for size, room in zip(sizes, rooms, strict=True)),
         places={player: tuple(where) for player, where in places.items()},
-        learners={player: tuple(found[number] for number in sorted(found)) for player, found in learners.items()},
+        learners={player: tuple(ranks[number] for number in sorted(ranks)) for player, ranks in learners.items()},
     )
 
 
 def _attached(places: dict[str, list[tuple[int, int]]], learners: dict[str, int]) -> dict[int, list[tuple[str, int]]]:
-    """Return the learners (player, number) that take their ranks together with each match: that of their first worker.
+    """Return the learners (player, number) that take ranks along with each match: that of their first worker.
 
-    A learner has a part of the player's workers that are neighbours in the plan, and those are on one node as a rule.
+    A learner serves workers that are neighbours in the plan, and these are on one node as a rule.
     """
     attached: dict[int, list[tuple[str, int]]] = {}
     for player, count in learners.items():
@@ -288,7 +288,7 @@ def _attached(places: dict[str, list[tuple[int, int]]], learners: dict[str, int]
 
 
 def ranks_of_match(row: TableRow) -> int:
-    """Return how many ranks a match of a row takes, without learners."""
+    """Return the number of ranks of a match of a row, without learners."""
     return 1 if row.in_worker else len(row.seats) + 1
 
 
@@ -297,10 +297,10 @@ def _least(row: TableRow) -> int:
 
 
 def _affordable(rows: Sequence[TableRow], ranks: int, spares: int) -> list[int]:
-    """Return the replicas of each row that so many ranks have room for.
+    """Return the replicas of each row that fit into a number of ranks.
 
     Raises:
-      ConfigError: they are too few.
+      ConfigError: there are too few ranks.
     """
     needed = ranks_needed(rows) + spares
     if ranks < needed:
@@ -350,10 +350,10 @@ def _replicas(rows: Sequence[TableRow], spare: int) -> list[int]:
 
 
 def _seat(sizes: Sequence[int], node_of_rank: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the ranks of each match, given how many each needs."""
+    """Return the ranks of each match, given the number that each needs."""
     free: dict[int, list[int]] = {node: [] for node in sorted(set(node_of_rank))}
     for rank in reversed(range(ROOT + 1, len(node_of_rank))):
-        free[node_of_rank[rank]].append(rank)  # lowest rank last, so that pop() gives it first
+        free[node_of_rank[rank]].append(rank)  # lowest rank last, so that pop() returns it first
     nodes = list(free.values())
     seating: list[tuple[int, ...]] = [()] * len(sizes)
     spanning: list[int] = []
@@ -361,7 +361,7 @@ def _seat(sizes: Sequence[int], node_of_rank: Sequence[int]) -> list[tuple[int, 
     for match in sorted(range(len(sizes)), key=lambda match: -sizes[match]):
         if sizes[match] != size:
             size, node = sizes[match], 0
-        # Rooms only shrink: a node that was too small for this size stays so, and is never looked at again.
+        # Rooms only shrink: a node that was too small for this size stays so, and is not tried again.
         while node < len(nodes) and len(nodes[node]) < size:
             node += 1
         if node < len(nodes):

@@ -1,4 +1,4 @@
-"""About how much memory a plan takes: processes, environment copies with their messages, rollouts and replays."""
+"""Memory estimate of a plan: processes, environment copies with their messages, rollouts and replay buffers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,19 +22,19 @@ COPY_APART = 6_400_000
 """Bytes of the process of a copy (``manager: subprocess``) that it shares with no other process."""
 
 PER_LANE = 32
-"""Bytes of a message for each lane beside observation, action and mask."""
+"""Bytes of a message for each lane besides observation, action and mask."""
 
 PER_TRANSITION = 64
-"""Bytes of a rollout for each transition beside these."""
+"""Bytes of a rollout for each transition besides these."""
 
 
 class MemoryNeeds(NamedTuple):
-    """Bytes that a round takes beside its processes.
+    """Bytes of a round besides its processes.
 
     Attributes:
       copies: by row of the table: all copies of one of its matches, with their messages.
       rollouts: by row and seat: the rollouts of one worker.
-      replays: by player: its full replay, of all its workers together.
+      replays: by player: its full replay buffer, of all its workers together.
     """
 
     copies: Mapping[int, int]
@@ -42,16 +42,20 @@ class MemoryNeeds(NamedTuple):
     replays: Mapping[str, int]
 
     def of_nodes(self, plan: Plan) -> Counter[int]:
-        """Return about how many MB the processes on each node take, without networks."""
+        """Return an estimate of the processes' memory on each node in MB, without networks."""
         need = Counter[int]()
-        for one in plan.assignments:
-            need[one.node] += PROCESS[one.role]
-            if one.match is not None:
-                need[one.node] += round(self._of_match(plan, one.match, one.seat, one.in_worker) / 1e6)
-            if one.player is not None and one.player in self.replays:
-                holders = plan.learners.get(one.player)
-                if holders is None or one.role == "learner":
-                    need[one.node] += round(self.replays[one.player] / len(holders or plan.groups[one.player]) / 1e6)
+        for assignment in plan.assignments:
+            need[assignment.node] += PROCESS[assignment.role]
+            if assignment.match is not None:
+                need[assignment.node] += round(
+                    self._of_match(plan, assignment.match, assignment.seat, assignment.in_worker) / 1e6
+                )
+            if assignment.player is not None and assignment.player in self.replays:
+                holders = plan.learners.get(assignment.player)
+                if holders is None or assignment.role == "learner":
+                    need[assignment.node] += round(
+                        self.replays[assignment.player] / len(holders or plan.groups[assignment.player]) / 1e6
+                    )
         return need
 
     def _of_match(self, plan: Plan, match: int, seat: int | None, in_worker: bool) -> int:
@@ -63,20 +67,20 @@ class MemoryNeeds(NamedTuple):
         return copies + sum(self.rollouts.get((row, each), 0) for each in seats)
 
     def totals(self, plan: Plan) -> dict[str, int]:
-        """Return bytes by what they are for, of all nodes together, largest first."""
+        """Return bytes by purpose, of all nodes together, largest first."""
         rows = [match.row for match in plan.matches]
-        found = {"environment copies and their messages": sum(self.copies.get(row, 0) for row in rows)}
-        found["rollouts"] = sum(self.rollouts.get((m.row, s), 0) for m in plan.matches for s in range(len(m.seats)))
-        found |= {f"the full replay of {player}": size for player, size in self.replays.items()}
-        found["processes"] = 1_000_000 * sum(PROCESS[one.role] for one in plan.assignments)
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+        totals = {"environment copies and their messages": sum(self.copies.get(row, 0) for row in rows)}
+        totals["rollouts"] = sum(self.rollouts.get((m.row, s), 0) for m in plan.matches for s in range(len(m.seats)))
+        totals |= {f"the full replay of {player}": size for player, size in self.replays.items()}
+        totals["processes"] = 1_000_000 * sum(PROCESS[assignment.role] for assignment in plan.assignments)
+        return dict(sorted(totals.items(), key=lambda item: -item[1]))
 
     def describe(self, plan: Plan) -> str:
-        """Return the parts in words, largest first."""
-        return ", ".join(f"{_size(bytes_)} for {what}" for what, bytes_ in self.totals(plan).items() if bytes_ >= 5e5)
+        """Return a description of the parts, largest first."""
+        return ", ".join(f"{_size(bytes_)} for {use}" for use, bytes_ in self.totals(plan).items() if bytes_ >= 5e5)
 
     def remedy(self, plan: Plan) -> str:
-        """Return the key that makes the largest part smaller."""
+        """Return the key that reduces the largest part."""
         largest = next(iter(self.totals(plan)))
         if largest.startswith("the full replay"):
             return f"lower capacity (policies.{largest.removeprefix('the full replay of ')}.settings.capacity)"
@@ -84,7 +88,7 @@ class MemoryNeeds(NamedTuple):
 
 
 def bytes_per_copy(row: TableRow, seats: Sequence[Seat], entities: Sequence[EntitySpaces]) -> int:
-    """Return about how many bytes a copy of an environment takes, with its part of the messages to all seats."""
+    """Return an estimate of the bytes of an environment copy, with its part of the messages to all seats."""
     if row.outside:
         return 0
     message = sum(_bytes_of(entities[e]) + PER_LANE for seat in seats for e in seat.entities)
@@ -93,7 +97,7 @@ def bytes_per_copy(row: TableRow, seats: Sequence[Seat], entities: Sequence[Enti
 
 
 def bytes_per_transition(spaces: EntitySpaces) -> int:
-    """Return about how many bytes a transition takes in a rollout."""
+    """Return an estimate of the bytes of a transition in a rollout."""
     return _bytes_of(spaces) + PER_TRANSITION
 
 

@@ -1,8 +1,8 @@
-"""Which core the ranks of a match keep to, where a machine has at least as many matches as cores.
+"""Pinning of matches to cores, on machines with at least as many matches as cores.
 
-A match's ranks take turns anyhow: workers wait for records, and the environment process for actions. On one core they
-hand it to each other in 3 µs (``arena.comms.semaphores``), while waking a rank on another core takes over 20. So where
-all cores have matches enough, each match keeps to one. Where they have not, ranks work side by side, and that is
+A match's ranks alternate anyhow: workers wait for observations, and the environment process for actions. On one core
+they hand it to each other in 3 µs (``arena.comms.semaphores``), while waking a rank on another core takes over 20. So
+where there are enough matches for all cores, each match is pinned to one. Where there are fewer, parallel ranks are
 faster.
 """
 
@@ -16,15 +16,15 @@ from arena.plan.layout import Match, Plan
 from arena.system.cores import Cores
 
 UNEVEN = 1.25
-"""How many times the average the matches of the fullest core may be: its ranks are those that groups wait for."""
+"""Largest ratio of the matches of the fullest core to the average: groups wait for its ranks."""
 
 
 class Place(NamedTuple):
-    """Where the ranks of a match keep to.
+    """Pinning of the ranks of a match.
 
     Attributes:
-      core: the one core; None where that is left to the kernel.
-      neighbours: the ranks of all environment processes that keep to it, that of the match among them.
+      core: the core; None if the kernel schedules them.
+      neighbours: ranks of all environment processes pinned to it, including that of the match.
     """
 
     core: int | None
@@ -35,14 +35,14 @@ ANYWHERE = Place(None)
 
 
 def place_of(match: int, plan: Plan, round_: Round, config: RunConfig, here: Mapping[int, Cores]) -> Place:
-    """Return where the ranks of a match keep to in a round.
+    """Return the pinning of a match's ranks in a round.
 
     Args:
-      match: its number in the plan.
-      plan: who does what.
-      round_: what is played.
-      config: of the run.
-      here: the cores of the ranks of this machine, all of them.
+      match: index of the match in the plan.
+      plan: plan of the round.
+      round_: the round.
+      config: configuration of the run.
+      here: cores of all ranks of this machine.
     """
     if not config.pin_matches or config.threads_per_rank not in ("auto", 1) or not hasattr(os, "sched_setaffinity"):
         return ANYWHERE
@@ -51,7 +51,7 @@ def place_of(match: int, plan: Plan, round_: Round, config: RunConfig, here: Map
         return ANYWHERE  # they would share cores with matches that do not wait for them
 
     def work(match: Match) -> tuple[object, ...]:
-        """What a match costs, as far as one can tell beforehand."""
+        """Return an estimate of a match's cost for comparisons with others."""
         env = round_.rows[match.row].env
         players = [config.players[seat.player] for seat in match.seats]
         return env, sorted((player.use, player.learns) for player in players)
@@ -61,7 +61,7 @@ def place_of(match: int, plan: Plan, round_: Round, config: RunConfig, here: Map
     if env.in_worker or env.manager != "serial" or any(work(other) != first for other in plan.matches):
         return ANYWHERE
     if env.batches not in (None, 1) and not config.deterministic:
-        return ANYWHERE  # a semaphore does not say for which batch; only there are they answered in turn
+        return ANYWHERE  # a semaphore does not identify a batch; only in that case are batches answered in order
     cores = cores_of_matches(plan.seating, here)
     if match not in cores:
         return ANYWHERE
@@ -70,19 +70,19 @@ def place_of(match: int, plan: Plan, round_: Round, config: RunConfig, here: Map
 
 
 def cores_of_matches(seating: Sequence[Sequence[int]], here: Mapping[int, Cores]) -> dict[int, int]:
-    """Return the core that each match of a machine keeps to; nothing where they are better left to the kernel.
+    """Return the core of each match of a machine; an empty dict if the kernel should schedule them.
 
     Args:
-      seating: for each match its ranks, as ``arena.plan.layout.Plan.seating``; the matches must be much alike.
-      here: the cores of the ranks of this machine, all of them.
+      seating: ranks of each match, as in ``arena.plan.layout.Plan.seating``; the matches must be much alike.
+      here: cores of all ranks of this machine.
     """
     matches = [number for number, ranks in enumerate(seating) if not here.keys().isdisjoint(ranks)]
     if not matches or not all(here.keys() >= set(seating[number]) for number in matches):
         return {}
-    given = {here[rank] for number in matches for rank in seating[number]}
-    if len(given) > 1:
+    available = {here[rank] for number in matches for rank in seating[number]}
+    if len(available) > 1:
         return {}
-    allowed, limit = given.pop()
+    allowed, limit = available.pop()
     cores = sorted(allowed)
     average = len(matches) / len(cores)
     if limit < len(cores) or average < 1 or math.ceil(average) > UNEVEN * average:

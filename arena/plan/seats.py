@@ -1,20 +1,20 @@
-"""Whether the seats of a match fit the environment's entities."""
+"""Check of a match's seats against the environment's entities."""
 
 from arena.common.errors import ConfigError
 
 
 def check_seats(where: str, use: str, names: list[str], listed: list[int], remapped: bool) -> None:
-    """Hold the entities that a match's seats play against those that its environment has.
+    """Check that a match's seats play the entities of its environment.
 
     Args:
-      where: how messages call the match.
-      use: how they call the environment.
-      names: of the environment's entities.
-      listed: the entities that the seats play.
-      remapped: whether the match says with ``entities:`` which ones are played.
+      where: name of the match in messages.
+      use: name of the environment in messages.
+      names: names of the environment's entities.
+      listed: indices of the entities that the seats play.
+      remapped: whether the match has the key ``entities``.
 
     Raises:
-      ConfigError: a seat plays an entity that does not exist, or entities are left over by mistake.
+      ConfigError: a seat plays an entity that does not exist, or entities are left over unintentionally.
     """
     count = len(names)
     beyond = [entity for entity in listed if entity >= count]
@@ -26,5 +26,5 @@ def check_seats(where: str, use: str, names: list[str], listed: list[int], remap
     if not remapped and len(listed) != count:
         raise ConfigError(
             f"{where}: its seats play {len(listed)} entities, but {use} has {count} ({', '.join(names)}); "
-            "list one policy for each entity, or say with `entities:` which ones are played"
+            "list one policy for each entity, or set `entities:` to those that are played"
         )

@@ -138,10 +138,10 @@ class ActionMessage:
         """Lay the message out in ``memory`` (aligned bytes, enough of them), or in a buffer of its own."""
         carver = BufferLayout()
         header = carver.want((ACTION_HEADER_WORDS,), np.int64)
-        wanted = [carver.add_leaves(block.spaces.action, copies, len(block.positions)) for block in blocks]
+        fields = [carver.add_leaves(block.spaces.action, copies, len(block.positions)) for block in blocks]
         self.buffer, arrays = carver.allocate(memory)
         self.header = steady_view(arrays[header])
-        self.actions: list[Tree] = [map_tree(lambda i: arrays[i], tree) for tree in wanted]
+        self.actions: list[Tree] = [map_tree(lambda i: arrays[i], tree) for tree in fields]
 
 
 class ObservationMessage(NamedTuple):

@@ -92,13 +92,13 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
     Raises:
       ConfigError: their version is unknown; the message names ``path``.
     """
-    version = found = version_of(connection)
+    version = stored = version_of(connection)
     while version in MIGRATIONS:
         connection.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;")
         version += 1
     if version != SCHEMA_VERSION:
         raise ConfigError(
-            f"{path}: expected records of version {SCHEMA_VERSION}, found version {found}; use the arena that made "
+            f"{path}: expected records of version {SCHEMA_VERSION}, found version {stored}; use the arena that made "
             "them, or start a run under another name (--set name=...)"
         )
 

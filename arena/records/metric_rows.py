@@ -46,10 +46,10 @@ class MetricRows:
         """Return whether an update's metrics are recorded."""
         if self._deterministic:
             return message.updates <= ALL_UPDATES or message.updates % LATER_UPDATES == 0
-        kept, last = self._kept.get(message.player, (0, 0.0))
-        if kept >= ALL_UPDATES and now - last < 1.0:
+        rate, last = self._kept.get(message.player, (0, 0.0))
+        if rate >= ALL_UPDATES and now - last < 1.0:
             return False
-        self._kept[message.player] = (kept + 1, now)
+        self._kept[message.player] = (rate + 1, now)
         return True
 
     def measure(self, player: str, measured: Mapping[str, float]) -> None:

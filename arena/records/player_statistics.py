@@ -247,7 +247,7 @@ def mean_metrics(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean of each name over those entities that have it."""
     names = dict.fromkeys(name for named in metrics for name in named)
     values = {name: [named[name] for named in metrics if name in named] for name in names}
-    return {name: sum(found) / len(found) for name, found in values.items()}
+    return {name: sum(series) / len(series) for name, series in values.items()}
 
 
 @lru_cache(maxsize=1024)

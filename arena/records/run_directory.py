@@ -119,11 +119,11 @@ class RunDirectory:
         return self.path / "players"
 
     def spaces(self, player: str) -> Path:
-        """A player's spaces as JSON, for serving and exporting it without its environment."""
+        """Return the path of a player's spaces as JSON, for serving and exporting it without its environment."""
         return self.players / player / "spaces.json"
 
     def observations(self, player: str) -> Path:
-        """A sample of a player's observations, for checks of exported files."""
+        """Return the path of a sample of a player's observations, for checks of exported files."""
         return self.players / player / "observations.safetensors"
 
     def snapshot(self, player: str, steps: int) -> Path:

@@ -105,7 +105,7 @@ def read_table(connection: sqlite3.Connection) -> League:
         if name in met
     }
     pairs = {pair: PairRecord(*record.counts(), margins[pair] / record.games) for pair, record in records.items()}
-    curves = {name: RatingCurve(*np.array(found).T) for name, found in points.items()}
+    curves = {name: RatingCurve(*np.array(points_).T) for name, points_ in points.items()}
     return League(members, pairs, {name: ratings[name] for name in met}, games, curves)
 
 

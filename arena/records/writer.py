@@ -219,7 +219,7 @@ class RecordWriter:
     def round_returns(self) -> dict[str, float]:
         """Return each player's mean return over the last episodes of this round; minus infinity without any."""
         recent = {name: statistics.round_returns for name, statistics in self.players.items()}
-        return {name: sum(found) / len(found) if found else float("-inf") for name, found in recent.items()}
+        return {name: sum(returns) / len(returns) if returns else float("-inf") for name, returns in recent.items()}
 
     def steps(self, player: str) -> int:
         """Return the transition steps of a player in the run."""
@@ -336,13 +336,13 @@ class RecordWriter:
         """Record that a rank cannot continue."""
         self._fault(failure.rank, failure.host, failure.role, failure.text)
 
-    def lost(self, rank: int, what: str) -> None:
-        """Record the death of a rank, without which the run continues; ``what`` describes its role."""
-        self._fault(rank, None, what, "died")
+    def lost(self, rank: int, text: str) -> None:
+        """Record the death of a rank, without which the run continues; ``text`` describes its role."""
+        self._fault(rank, None, text, "died")
 
-    def _fault(self, rank: int | None, host: str | None, role: str, what: str) -> None:
+    def _fault(self, rank: int | None, host: str | None, role: str, text: str) -> None:
         self.faults += 1
-        row = (self.attempt, time.time(), rank, host, role, what)
+        row = (self.attempt, time.time(), rank, host, role, text)
         self._database.add("INSERT INTO faults VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def environment_steps_per_second(self) -> float:

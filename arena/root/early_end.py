@@ -79,8 +79,10 @@ class EarlyEnd:
         if not stuck:
             return
         for rank, place in stuck.items():
-            who = f"rank {rank} ({self._root.part_of(origins[rank])})"
-            text = f"{who} has not come back from its environment for {self._root.config.waits.stop_after:g} s{place}"
+            blocker = f"rank {rank} ({self._root.part_of(origins[rank])})"
+            text = (
+                f"{blocker} has not come back from its environment for {self._root.config.waits.stop_after:g} s{place}"
+            )
             self._root.records.log_line("WARNING", f"{text}: the run ends without it")
         self._save_whole_states(-1)
         self._root.view.close()

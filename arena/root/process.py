@@ -159,10 +159,10 @@ class Root:
         """Record the ranks that have died since the last call."""
         world = self.world
         for origin in world.dead[self._recorded_deaths :]:
-            what = self.part_of(origin)
-            self.records.lost(origin, what)
+            part = self.part_of(origin)
+            self.records.lost(origin, part)
             left = f"{world.size} ranks are left, and go on"
-            self.records.log_line("WARNING", f"rank {origin} ({what}) has died; {left}")
+            self.records.log_line("WARNING", f"rank {origin} ({part}) has died; {left}")
         self._recorded_deaths = len(world.dead)
         self.ranks = {}  # the survivors have new numbers
 
@@ -186,6 +186,11 @@ class Root:
             self.records.log_line("WARNING", f"ranks.json is left out: {error}")
 
     # Messages -------------------------------------------------------------------------------------------------
+
+    def handle_mail(self) -> None:
+        """Handle all messages that have arrived."""
+        while (mail := self.mailbox.poll()) is not None:
+            self.handle(mail[1])
 
     def handle(self, message: Any) -> None:
         """Handle a message that concerns the records."""
@@ -247,8 +252,7 @@ def polling_waiter(root: Root, waiter: Waiter) -> Waiter:
     """Return a waiter that handles messages and draws the view while the root waits for the other ranks."""
 
     def on_idle() -> None:
-        while (mail := root.mailbox.poll()) is not None:
-            root.handle(mail[1])
+        root.handle_mail()
         root.refresh()
 
     return waiter.like(spin=0, yielding=0, max_sleep=IDLE_PAUSE, on_idle=on_idle)

@@ -25,7 +25,7 @@ def disable_aslr() -> None:
 
     To be called before anything is loaded that the second start would have to load again, and before MPI starts.
     """
-    if sys.platform != "linux" or SETTLED in os.environ or not is_oversubscribed(os.environ, cores.given()):
+    if sys.platform != "linux" or SETTLED in os.environ or not is_oversubscribed(os.environ, cores.available_cores()):
         return
     personality = ctypes.CDLL(None).personality
     now = personality(ctypes.c_ulong(_ASK))
@@ -37,11 +37,11 @@ def disable_aslr() -> None:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def is_oversubscribed(environ: Mapping[str, str], given: cores.Cores) -> bool:
+def is_oversubscribed(environ: Mapping[str, str], available: cores.Cores) -> bool:
     """Return whether a rank's machine has fewer cores than ranks, as far as is known before MPI starts.
 
     Args:
       environ: environment variables of the rank, including its launcher's.
-      given: cores of the rank.
+      available: cores of the rank.
     """
-    return launcher_env.ranks_on_machine(environ) > min(len(given.allowed), given.limit)
+    return launcher_env.ranks_on_machine(environ) > min(len(available.allowed), available.limit)

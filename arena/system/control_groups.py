@@ -33,25 +33,25 @@ def _numbers(path: Path) -> list[int]:
 
 def cpu_quota() -> float | None:
     """Return the smallest CPU quota of the control groups in cores, or None."""
-    found = []
+    quotas = []
     for group in _control_groups("cpu"):
         quota = _numbers(group / "cpu.max")  # version 2: quota and period, or "max" and period
         if len(quota) != 2:
             quota = _numbers(group / "cpu.cfs_quota_us") + _numbers(group / "cpu.cfs_period_us")
         if len(quota) == 2 and quota[0] > 0:
-            found.append(quota[0] / quota[1])
-    return min(found, default=None)
+            quotas.append(quota[0] / quota[1])
+    return min(quotas, default=None)
 
 
 def memory_limit() -> tuple[int | None, int]:
     """Return (bytes that the tightest control group allows or None, bytes that it uses)."""
-    found = []
+    limits = []
     for group in _control_groups("memory"):
         for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-            allowed, taken = _numbers(group / limit), _numbers(group / used)
-            if allowed and taken and allowed[0] < UNLIMITED:
-                found.append((allowed[0], taken[0]))
-    return min(found, default=(None, 0))
+            allowed, used_bytes = _numbers(group / limit), _numbers(group / used)
+            if allowed and used_bytes and allowed[0] < UNLIMITED:
+                limits.append((allowed[0], used_bytes[0]))
+    return min(limits, default=(None, 0))
 
 
 def memory_for_job() -> int:

@@ -23,7 +23,7 @@ class Cores(NamedTuple):
     limit: float
 
 
-def given(environ: Mapping[str, str] = os.environ, groups: Path = Path("/sys/fs/cgroup")) -> Cores:
+def available_cores(environ: Mapping[str, str] = os.environ, groups: Path = Path("/sys/fs/cgroup")) -> Cores:
     """Return the cores that are available to this process."""
     if hasattr(os, "sched_getaffinity"):
         allowed = frozenset(os.sched_getaffinity(0))
@@ -32,7 +32,7 @@ def given(environ: Mapping[str, str] = os.environ, groups: Path = Path("/sys/fs/
     return Cores(allowed, min(_quota(groups), granted_cores(environ)))
 
 
-def shares(ranks: Sequence[Cores], resting: Collection[int] = ()) -> list[float]:
+def core_shares(ranks: Sequence[Cores], resting: Collection[int] = ()) -> list[float]:
     """Return the share of cores of each rank of a node, given the available cores of all its ranks.
 
     A core that several ranks may use counts for each of them in equal parts; a limit scales all of them down. A rank
@@ -64,7 +64,7 @@ def pinned_to(core: int | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def whole(share: float) -> int:
+def threads_in(share: float) -> int:
     """Return the number of threads that fit into a share, at least one."""
     return max(1, int(share + 1e-6))  # three thirds of a core are one
 

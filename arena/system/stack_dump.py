@@ -167,18 +167,18 @@ class StackCollector:
 
     def ask(self, patience: float) -> dict[int, StackReport]:
         """Return the replies of all ranks that arrive within ``patience`` seconds."""
-        asked = {}
+        requested = {}
         for rank, connection in sorted(self._ranks.items()):
             with contextlib.suppress(OSError):
                 connection.sendall(b"?")
-                asked[rank] = connection
+                requested[rank] = connection
         until = time.monotonic() + patience
-        said = {}
-        for rank, connection in asked.items():
+        reports = {}
+        for rank, connection in requested.items():
             with contextlib.suppress(OSError, ValueError, TypeError):
                 connection.settimeout(max(0.05, until - time.monotonic()))
-                said[rank] = StackReport(**json.loads(_line(connection, LARGEST)))
-        return said
+                reports[rank] = StackReport(**json.loads(_line(connection, LARGEST)))
+        return reports
 
     def close(self) -> None:
         """Close all connections."""

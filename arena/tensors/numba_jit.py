@@ -58,11 +58,11 @@ def compiled(signature: str) -> Callable[[Callable], Callable]:
     return compile_now
 
 
-def _folder(module: Path, given: str) -> Path | None:
+def _folder(module: Path, folder: str) -> Path | None:
     """Return the cache folder of a module; None if none is writable."""
     kind = [binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), numba.__version__, sys.version]
     digest = hashlib.sha256("\n".join(kind).encode() + module.read_bytes()).hexdigest()[:16]
-    for place in [Path(given)] if given else [module.parent / "__pycache__", *_user_cache()]:
+    for place in [Path(folder)] if folder else [module.parent / "__pycache__", *_user_cache()]:
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError:

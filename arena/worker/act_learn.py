@@ -112,17 +112,17 @@ class ActLearnWorker(LearningMember):
         over = False
         while not over:
             try:
-                taken = self.collector.collect(rollout)
+                steps = self.collector.collect(rollout)
             except MatchGivenUpError:
                 self._take_part_without_match(rollout)
                 return
             for rank in self._outside:
                 self.context.mailbox.post(rank, Gather(self.updates))
-            if taken or group.size > 1:  # otherwise an order of the root has arrived before any game was far enough
+            if steps or group.size > 1:  # otherwise an order of the root has arrived before any game was far enough
                 complete(self.policy, rollout)
                 self.update(rollout)
                 self.collector.begin(rollout)
-            over = self.after_update(taken)
+            over = self.after_update(steps)
             self._stamp()
 
     def _take_part_without_match(self, rollout: Any) -> None:

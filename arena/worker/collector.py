@@ -204,6 +204,6 @@ class Collector:
                 self._seat.send(batch)
         if self._opponents is not None:
             self._opponents.check(rollout.valid)
-        taken = int(rollout.acting[: rollout.horizon].sum())
-        self.steps += taken
-        return taken
+        steps = int(rollout.acting[: rollout.horizon].sum())
+        self.steps += steps
+        return steps

@@ -81,8 +81,8 @@ class CustomSampler(CustomLoopWorker):
         """Send experience, once the lag allows it."""
         self._experience.wait_for_version(max(0, self._sent - self._lag))
         self._experience.wait_for_buffer(self._sent)
-        taken, self._steps_sent = self.seat.steps - self._steps_sent, self.seat.steps
-        self._experience.post_object(self._sent, (self._sent, self._version_that_acts(), taken, batch))
+        steps, self._steps_sent = self.seat.steps - self._steps_sent, self.seat.steps
+        self._experience.post_object(self._sent, (self._sent, self._version_that_acts(), steps, batch))
         self._sent += 1
 
     def _version_that_acts(self) -> int:

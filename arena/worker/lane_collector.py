@@ -74,9 +74,9 @@ class LaneCollector(Collector):
                 self._exchange(columns)
                 is_called = self._takes_part()
         moved += columns.move_all(rollout, moved)
-        taken = int(rollout.acting[: rollout.horizon, :moved].sum())
-        self.steps += taken
-        return taken
+        steps = int(rollout.acting[: rollout.horizon, :moved].sum())
+        self.steps += steps
+        return steps
 
     def _wait(self) -> bool:
         """Wait for the next message; return False if this worker is called first."""

@@ -120,9 +120,9 @@ class Sampler(PlayerProcess):
             rollout = self._rollouts[place]
             if self.sent:
                 rollout.begin(self._rollouts[(self.sent - 1) % len(self._rollouts)])
-            taken = self._collect(rollout)
+            steps = self._collect(rollout)
             complete(self.policy, rollout)
-            words = self.sent, self._loaded, taken, waited, clock() - began  # named in arena.experience.rollout
+            words = self.sent, self._loaded, steps, waited, clock() - began  # named in arena.experience.rollout
             for number, word in enumerate(words):
                 rollout.header[number] = word
             self._channel.post(self.sent)

@@ -1,1 +1,1 @@
-"""What the arena is measured by: policies, programs under mpirun, and the same patterns in plain MPI."""
+"""Measured programs of the arena: policies, programs under mpirun, and the same patterns in plain MPI."""

@@ -10,10 +10,10 @@ import torch
 from arena.policies.ppo import PPO
 
 TICKET = "ARENA_BENCHMARK_TICKET"
-"""Environment variable: a file whose existence says that the failure has happened."""
+"""Environment variable: a file that exists once the failure has happened."""
 
 AFTER = 12
-"""Updates before it."""
+"""Updates before the failure."""
 
 
 def _due(updates: int) -> bool:

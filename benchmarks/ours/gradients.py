@@ -20,7 +20,7 @@ from arena.common.waiting import Waiter, usual_waits  # noqa: E402
 from arena.comms import GroupChannel  # noqa: E402
 from arena.worker.group import Group  # noqa: E402
 from benchmarks.peers.networks import network  # noqa: E402
-from benchmarks.peers.telling import run_as_program, tell  # noqa: E402
+from benchmarks.peers.output import run_as_program, write_figures  # noqa: E402
 
 
 def _averager(way: str, comm: MPI.Comm, model: nn.Module) -> partial:
@@ -57,7 +57,7 @@ def main(way: str, parameters: str, repeats: str) -> None:
         average()
         times.append(time.perf_counter() - began)
     if comm.rank == 0:
-        tell(us=float(np.median(times[3:])) * 1e6)
+        write_figures(us=float(np.median(times[3:])) * 1e6)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ import numpy as np
 mpi4py.rc.thread_level = "funneled"
 from mpi4py import MPI  # noqa: E402
 
-from benchmarks.peers.telling import run_as_program, tell  # noqa: E402
+from benchmarks.peers.output import run_as_program, write_figures  # noqa: E402
 
 ACTION_BYTES, RECORD_BYTES = 128, 1024
-"""About what a seat of Touchdown with 8 copies in 2 batches sends and gets."""
+"""Approximate bytes that a seat of Touchdown with 8 copies in 2 batches sends and receives."""
 
 
 def main(matches: str, seats: str, seconds: str) -> None:
@@ -55,7 +55,7 @@ def main(matches: str, seats: str, seconds: str) -> None:
     elapsed = time.perf_counter() - start
     if comm.rank == 0:
         assert total is not None
-        tell(**{"exchanges/s": total / elapsed, "first at": first})
+        write_figures(**{"exchanges/s": total / elapsed, "first at": first})
 
 
 if __name__ == "__main__":

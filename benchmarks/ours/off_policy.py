@@ -6,7 +6,7 @@ import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from benchmarks.peers.off_policy import SETTLED, TASKS, WARMUP, keep_to_one_core
-from benchmarks.peers.telling import run_as_program, tell
+from benchmarks.peers.output import run_as_program, write_figures
 
 
 def main(name: str, steps: str, seed: str) -> None:
@@ -35,7 +35,7 @@ def main(name: str, steps: str, seed: str) -> None:
     train(build(task.algorithm, spaces, settings, lanes=1, seed=int(seed)), envs, int(steps), seed=int(seed),
           after_update=after_update)  # fmt: skip
     (first, began), (last, ended) = marks[0], marks[-1]
-    tell(**{"steps/s": (last - first) / (ended - began)})
+    write_figures(**{"steps/s": (last - first) / (ended - began)})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Policies that do next to nothing, so that what is measured is the way between them and their environments."""
+"""Policies with next to no computation, so that the transport between policy and environment is measured."""
 
 import time
 from typing import Any
@@ -11,15 +11,15 @@ from arena.envs.interface import EntitySpaces
 from arena.policies.interface import Decision
 from arena.policies.random import Random
 from arena.policies.settings import Settings
-from benchmarks.peers.telling import tell
+from benchmarks.peers.output import write_figures
 
 ACTIONS = 64
-"""Random actions are drawn beforehand and taken in turns."""
+"""Number of random actions, which are drawn beforehand and used in turn."""
 
 
 def _tell(began: float, taken: int, exchanges: int, first: float) -> None:
     elapsed = time.perf_counter() - began
-    tell(**{"steps/s": taken / elapsed, "us/call": elapsed / exchanges * 1e6, "first at": first})
+    write_figures(**{"steps/s": taken / elapsed, "us/call": elapsed / exchanges * 1e6, "first at": first})
 
 
 class ProxySampler:

@@ -20,17 +20,17 @@ TIMES = 15
 
 
 class Weights:
-    """What is published: one tensor."""
+    """Weights to publish: one tensor."""
 
     def __init__(self, count: int) -> None:
         self.tensor = torch.zeros(count)
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """Return it."""
+        """Return the tensor."""
         return {"all": self.tensor}
 
     def load_weights(self, state: dict[str, torch.Tensor]) -> None:
-        """Load it."""
+        """Load the tensor."""
         self.tensor.copy_(state["all"])
 
 

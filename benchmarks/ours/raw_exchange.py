@@ -15,7 +15,7 @@ from mpi4py import MPI  # noqa: E402
 from arena.envs.interface import EntitySpaces  # noqa: E402
 from arena.protocol.wire import ActionMessage, blocks_of, make_observation_message  # noqa: E402
 from benchmarks.peers.games import make  # noqa: E402
-from benchmarks.peers.telling import run_as_program, tell  # noqa: E402
+from benchmarks.peers.output import run_as_program, write_figures  # noqa: E402
 
 
 def persistent(comm: MPI.Comm, name: str, exchanges: int) -> None:
@@ -66,7 +66,7 @@ def main(pattern: str, name: str, exchanges: str) -> None:
     exchange(comm, name, count)
     elapsed = np.array(time.perf_counter() - began)
     if comm.rank == min(1, comm.size - 1):
-        tell(**{"us/call": float(elapsed) / count * 1e6})
+        write_figures(**{"us/call": float(elapsed) / count * 1e6})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Policies for ``benchmarks.learners``: one whose learner only receives, and one whose updates take their time."""
+"""Policies for ``benchmarks.learners``: one whose learner only receives, and one with slow updates."""
 
 import time
 from typing import Any
@@ -20,9 +20,9 @@ class OnlyReceives(DQN):
 
 
 class SlowLearner(OnlyReceives):
-    """The same, whose updates take longer than its workers' rollouts."""
+    """The same policy, with updates that take longer than its workers' rollouts."""
 
     def learn(self, rollout: Any, group: Any) -> dict[str, float]:
-        """Take two milliseconds."""
+        """Sleep for two milliseconds."""
         time.sleep(0.002)
         return {"received": 1.0}

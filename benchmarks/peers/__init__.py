@@ -1,1 +1,1 @@
-"""What others offer, each measured by a program of its own that needs nothing of the arena: peers bring other pins."""
+"""Programs that measure the peers, none of which needs the arena, because peers pin other versions."""

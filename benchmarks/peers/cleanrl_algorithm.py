@@ -1,4 +1,4 @@
-"""CleanRL's algorithm: PPO in one loop of plain torch, as its single file publishes it, written anew for its settings.
+"""CleanRL's algorithm: PPO in one loop of plain torch, as its single file publishes it, rewritten for these settings.
 
 CleanRL is no library to call (its files pin interpreters and packages of their own). What defines its speed is kept: a
 synchronous vector environment, one torch forward pass for each step, advantages by a Python loop over torch rows, and
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.peers import training as equal
+from benchmarks.peers import settings
 
 
 def _layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
@@ -23,7 +23,7 @@ def _layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
 
 
 class Agent(nn.Module):
-    """Two perceptrons apart."""
+    """Separate perceptrons for actor and critic."""
 
     def __init__(self, inputs: int, actions: int) -> None:
         super().__init__()
@@ -45,19 +45,19 @@ def train(make: Callable[[], gymnasium.Env], steps: int, seed: int) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
-    envs = gymnasium.vector.SyncVectorEnv([make] * equal.COPIES)
+    envs = gymnasium.vector.SyncVectorEnv([make] * settings.COPIES)
     width = int(np.prod(envs.single_observation_space.shape))
     agent = Agent(width, int(envs.single_action_space.n))
-    optimizer = torch.optim.Adam(agent.parameters(), lr=equal.RATE, eps=1e-5)
-    shape = (equal.HORIZON, equal.COPIES)
+    optimizer = torch.optim.Adam(agent.parameters(), lr=settings.RATE, eps=1e-5)
+    shape = (settings.HORIZON, settings.COPIES)
     seen = torch.zeros(*shape, width)
     actions, log_probs, rewards, dones, values = (torch.zeros(shape) for _ in range(5))
     observation = torch.as_tensor(envs.reset(seed=seed)[0])
-    done = torch.zeros(equal.COPIES)
-    updates = -(-steps // (equal.HORIZON * equal.COPIES))
+    done = torch.zeros(settings.COPIES)
+    updates = -(-steps // (settings.HORIZON * settings.COPIES))
     for update in range(updates):
-        optimizer.param_groups[0]["lr"] = equal.RATE * (1 - update / updates)
-        for t in range(equal.HORIZON):
+        optimizer.param_groups[0]["lr"] = settings.RATE * (1 - update / updates)
+        for t in range(settings.HORIZON):
             seen[t], dones[t] = observation, done
             with torch.no_grad():
                 action, log_probs[t], _, values[t] = agent.decide(observation)
@@ -78,14 +78,14 @@ def _advantages(
     dones: torch.Tensor,
     values: torch.Tensor,
 ) -> torch.Tensor:
-    """Return generalised advantage estimates, in which an episode that was cut counts as over."""
+    """Return generalised advantage estimates; a truncated episode counts as terminated."""
     with torch.no_grad():
         following = agent.critic(observation).flatten()
         found, carried = torch.zeros_like(rewards), torch.zeros(rewards.shape[1])
         for t in reversed(range(len(rewards))):
             going = 1 - done
-            delta = rewards[t] + equal.GAMMA * following * going - values[t]
-            found[t] = carried = delta + equal.GAMMA * equal.LAMBDA * going * carried
+            delta = rewards[t] + settings.GAMMA * following * going - values[t]
+            found[t] = carried = delta + settings.GAMMA * settings.LAMBDA * going * carried
             following, done = values[t], dones[t]
         return found
 
@@ -103,17 +103,19 @@ def _learn(
     actions, log_probs, advantages = actions.flatten(), log_probs.flatten(), advantages.flatten()
     returns = advantages + values.flatten()
     everything = np.arange(len(seen))
-    for _ in range(equal.EPOCHS):
+    for _ in range(settings.EPOCHS):
         random.shuffle(everything)
-        for start in range(0, len(seen), equal.BATCH):
-            part = everything[start : start + equal.BATCH]
+        for start in range(0, len(seen), settings.BATCH):
+            part = everything[start : start + settings.BATCH]
             _, log_prob, entropy, value = agent.decide(seen[part], actions[part])
             ratio = (log_prob - log_probs[part]).exp()
             advantage = advantages[part]
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-            policy = torch.max(-advantage * ratio, -advantage * ratio.clamp(1 - equal.CLIP, 1 + equal.CLIP)).mean()
-            loss = policy - 0.0 * entropy.mean() + equal.VALUE * ((value - returns[part]) ** 2).mean()
+            policy = torch.max(
+                -advantage * ratio, -advantage * ratio.clamp(1 - settings.CLIP, 1 + settings.CLIP)
+            ).mean()
+            loss = policy - 0.0 * entropy.mean() + settings.VALUE * ((value - returns[part]) ** 2).mean()
             optimizer.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_(agent.parameters(), equal.CUT)
+            nn.utils.clip_grad_norm_(agent.parameters(), settings.CUT)
             optimizer.step()

@@ -5,11 +5,11 @@ One copy, as its documentation starts it. The greedy return is that of ``evaluat
 
 import time
 
-from benchmarks.peers.telling import run_as_program, tell
+from benchmarks.peers.output import run_as_program, write_figures
 
 
 def main(algorithm: str, environment: str, steps: str, seed: str, episodes: str) -> None:
-    """Train, evaluate, and report what was returned, and when."""
+    """Train, evaluate, and write the returns and their times."""
     import gymnasium
     import numpy as np
     import stable_baselines3
@@ -26,7 +26,7 @@ def main(algorithm: str, environment: str, steps: str, seed: str, episodes: str)
     greedy, _ = evaluate_policy(model, Monitor(gymnasium.make(environment)), n_eval_episodes=int(episodes))
     times = np.array(monitor.get_episode_times()) - (began - monitor.t_start)
     returns = monitor.get_episode_rewards()
-    tell(greedy=float(greedy), returns=returns, times=times.tolist(), **{"steps/s": int(steps) / seconds})
+    write_figures(greedy=float(greedy), returns=returns, times=times.tolist(), **{"steps/s": int(steps) / seconds})
 
 
 if __name__ == "__main__":

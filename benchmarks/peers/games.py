@@ -1,4 +1,4 @@
-"""The environments that ours and theirs are measured on; needs Gymnasium and NumPy only."""
+"""Environments on which the arena and its peers are measured; requires Gymnasium and NumPy only."""
 
 import os
 import time
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Noop(gymnasium.Env):
-    """Does nothing: what a step takes is what its transport takes."""
+    """A no-op environment: the time of a step is the time of its transport."""
 
     def __init__(self, shape: tuple[int, ...] = (8,), dtype: str = "float32") -> None:
         high = 255 if dtype == "uint8" else 1
@@ -27,17 +27,17 @@ class Noop(gymnasium.Env):
 
 
 def noop_vector() -> gymnasium.Env:
-    """Return a no-op environment that shows 8 floats."""
+    """Return a no-op environment with observations of 8 floats."""
     return Noop()
 
 
 def noop_screen() -> gymnasium.Env:
-    """Return a no-op environment that shows four frames of 84 x 84 bytes."""
+    """Return a no-op environment with observations of four frames of 84 x 84 bytes."""
     return Noop((84, 84, 4), "uint8")
 
 
 def make(name: str) -> gymnasium.Env:
-    """Return a no-op environment, or the one that Gymnasium knows by this name."""
+    """Return a no-op environment, or the one that Gymnasium has registered under this name."""
     if name.startswith("noop"):
         return {"noop": noop_vector, "noop_screen": noop_screen}[name]()
     if name.startswith("ALE/"):
@@ -53,9 +53,9 @@ EPISODES = "ARENA_BENCHMARK_EPISODES"
 
 
 class Noted(gymnasium.Wrapper):
-    """Writes a line into a file when it first starts and for each finished episode: time, steps and return.
+    """Wrapper that writes a line into a file at the first start and for each finished episode: time, steps and return.
 
-    So speed and learning are read in the same way for everybody, from what the environments themselves went through.
+    Speed and learning are thus read in the same way for every library, from the environments themselves.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -77,7 +77,7 @@ class Noted(gymnasium.Wrapper):
         return self.env.reset(**keywords)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step, and note the end of an episode."""
+        """Step, and record the end of an episode."""
         found = self.env.step(action)
         self._steps += 1
         self._return += float(found[1])
@@ -99,5 +99,5 @@ def pong_screen() -> gymnasium.Env:
 
 
 def training_game(name: str) -> gymnasium.Env:
-    """Return an environment that notes its episodes: ``pong``, or what Gymnasium knows by this name."""
+    """Return an environment that records its episodes: ``pong``, or one registered with Gymnasium."""
     return Noted(pong_screen() if name == "pong" else make(name))

@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 
-from benchmarks.peers.telling import run_as_program, tell
+from benchmarks.peers.output import run_as_program, write_figures
 
 
 def _work(rank: int, workers: int, parameters: int, repeats: int, place: str) -> None:
@@ -52,7 +52,7 @@ def _work(rank: int, workers: int, parameters: int, repeats: int, place: str) ->
             model.zero_grad(set_to_none=False)
     if rank == 0:
         middle = {kind: sorted(found[3:])[repeats // 2] for kind, found in times.items()}
-        tell(us=(middle[True] - middle[False]) * 1e6, **{"us with backward": middle[True] * 1e6})
+        write_figures(us=(middle[True] - middle[False]) * 1e6, **{"us with backward": middle[True] * 1e6})
     dist.destroy_process_group()
 
 

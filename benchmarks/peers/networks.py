@@ -1,4 +1,4 @@
-"""Networks of a wanted size; needs torch only."""
+"""Networks of a requested size; requires torch only."""
 
 from torch import nn
 

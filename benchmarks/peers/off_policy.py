@@ -9,7 +9,7 @@ import os
 import time
 from typing import NamedTuple
 
-from benchmarks.peers.telling import run_as_program, tell
+from benchmarks.peers.output import run_as_program, write_figures
 
 SETTLED = 1500
 """Steps after which speed is measured: the warm-up is over, and what is compiled has been."""
@@ -18,7 +18,7 @@ WARMUP = 1000
 
 
 class Task(NamedTuple):
-    """What is trained: algorithm, environment, widths of the hidden layers, rows of a gradient step, steps."""
+    """A task: algorithm, environment, widths of the hidden layers, rows of a gradient step, steps."""
 
     algorithm: str
     env: str
@@ -36,7 +36,7 @@ TASKS = {
 
 
 def keep_to_one_core() -> None:
-    """Keep this process to one core, before it loads what starts threads."""
+    """Pin this process to one core, before it loads a library that starts threads."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
@@ -55,7 +55,7 @@ def main(library: str, name: str, steps: str, seed: str) -> None:
     task = TASKS[name]
 
     class Clock(BaseCallback):
-        """Notes when the settled part began."""
+        """Records the time at which the settled part began."""
 
         began = 0.0
 
@@ -75,7 +75,7 @@ def main(library: str, name: str, steps: str, seed: str) -> None:
     )
     clock = Clock()
     model.learn(int(steps), callback=clock)
-    tell(**{"steps/s": (int(steps) - SETTLED) / (time.perf_counter() - clock.began)})
+    write_figures(**{"steps/s": (int(steps) - SETTLED) / (time.perf_counter() - clock.began)})
 
 
 if __name__ == "__main__":

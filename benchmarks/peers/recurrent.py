@@ -15,7 +15,7 @@ import gymnasium
 
 from arena.envs.partially_observed import KeepElements, TMaze
 from benchmarks.peers.games import Noted, make
-from benchmarks.peers.telling import run_as_program, tell
+from benchmarks.peers.output import run_as_program, write_figures
 
 COPIES, HORIZON, BATCH, EPOCHS, WIDTH = 8, 128, 256, 4, 64
 RATE, CLIP, VALUE, CUT = 1e-3, 0.2, 0.5, 0.5
@@ -41,7 +41,7 @@ GAMES = {
 
 
 def noted_game(name: str) -> gymnasium.Env:
-    """Return a task that notes its episodes."""
+    """Return a task that records its episodes."""
     return Noted(GAMES[name].make())
 
 
@@ -71,7 +71,7 @@ def main(name: str, steps: str, seed: str) -> None:
         seed=int(seed),
         device="cpu",
     ).learn(int(steps) or game.steps)
-    tell(**{"seconds with start-up": time.time() - began})
+    write_figures(**{"seconds with start-up": time.time() - began})
 
 
 if __name__ == "__main__":

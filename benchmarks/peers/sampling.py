@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers.games import make
-from benchmarks.peers.telling import run_as_program, tell
+from benchmarks.peers.output import run_as_program, write_figures
 
 Step = Callable[[Any], int]
-"""Takes the copies' actions, steps all of them, and returns how many resets that included."""
+"""Function of the copies' actions that steps all of them, and returns the number of resets among the steps."""
 
 
 def _gymnasium(name: str, copies: int, kind: str) -> tuple[Step, Any]:
@@ -143,10 +143,10 @@ def main(peer: str, name: str, copies: str, seconds: str) -> None:
                 break
         elif now - start > warm_up:
             began = now
-    tell(**{"steps/s": taken / (now - began), "us/call": (now - began) / max(1, taken) * count * 1e6})
+    write_figures(**{"steps/s": taken / (now - began), "us/call": (now - began) / max(1, taken) * count * 1e6})
 
 
 if __name__ == "__main__":
     run_as_program(main)
     sys.stdout.flush()
-    os._exit(0)  # the measuring process ends the workers: PufferLib's go on spinning, and a usual exit waits for them
+    os._exit(0)  # the measuring process ends the workers: PufferLib's spin, and an ordinary exit would wait for them

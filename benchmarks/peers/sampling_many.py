@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.peers.telling import run_as_program, tell
+from benchmarks.peers.output import run_as_program, write_figures
 
 
 class _Copy:
@@ -47,7 +47,7 @@ def main(peer: str, copies: str, seconds: str) -> None:
         step(calls)
         calls += 1
     elapsed = time.perf_counter() - began
-    tell(**{"steps/s": 4 * calls * int(copies) / elapsed, "us/call": elapsed / calls * 1e6})
+    write_figures(**{"steps/s": 4 * calls * int(copies) / elapsed, "us/call": elapsed / calls * 1e6})
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Servers that ours is measured beside: ``python -m benchmarks.peers.serving echo|ray PORT``, until it is ended."""
+"""Servers to compare the arena's with: ``python -m benchmarks.peers.serving echo|ray PORT``, until it is ended."""
 
 import sys
 from typing import Any
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """Answer with the request's body; an ASGI application."""
+    """Send the request's body back; an ASGI application."""
     message = await receive()
     body = message["body"]
     while message.get("more_body"):
@@ -17,7 +17,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 
 def serve_echo(port: int) -> None:
-    """Serve the echo with uvicorn at its fastest."""
+    """Serve the echo with uvicorn in its fastest configuration."""
     import uvicorn
 
     uvicorn.run(

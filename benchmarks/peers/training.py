@@ -13,10 +13,8 @@ from functools import partial
 from typing import Any
 
 from benchmarks.peers.games import training_game
-from benchmarks.peers.telling import run_as_program, tell
-
-COPIES, HORIZON, BATCH, EPOCHS = 8, 128, 256, 4
-RATE, GAMMA, LAMBDA, CLIP, VALUE, CUT = 2e-3, 0.98, 0.9, 0.2, 0.5, 0.5
+from benchmarks.peers.output import run_as_program, write_figures
+from benchmarks.peers.settings import BATCH, CLIP, COPIES, CUT, EPOCHS, GAMMA, HORIZON, LAMBDA, RATE, VALUE
 
 
 def _stable_baselines(game: str, steps: int, seed: int, subprocesses: bool) -> None:
@@ -152,7 +150,7 @@ def main(peer: str, game: str, steps: str, seed: str) -> None:
     """Train."""
     began = time.time()
     PEERS[peer](game, int(steps), int(seed))
-    tell(**{"seconds with start-up": time.time() - began})
+    write_figures(**{"seconds with start-up": time.time() - began})
 
 
 if __name__ == "__main__":

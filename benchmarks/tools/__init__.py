@@ -1,5 +1,1 @@
-"""What benchmarks share: measuring, running, observing processes, and planting faults.
-
-Here belongs what more than one benchmark needs.
-Not here: a question of its own, which is a module beside this folder.
-"""
+"""Shared parts of the benchmarks: measuring, running, observing processes, and injecting faults."""

@@ -5,8 +5,8 @@
       wrappers: [{use: "benchmarks/tools/fault_injection.py:plant", settings: {tickets: /tmp/faults, faults: [[raise,
         100]]}}]
 
-Each fault happens once in a run, to whichever copy comes to it first: who takes its ticket, a file that did not exist,
-suffers it. The files say afterwards what happened, when, and in which process.
+Each fault happens once in a run, to the first copy that creates the fault's ticket, a file. The file records the fault,
+its time and its process.
 """
 
 import ctypes
@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 KINDS = ("raise", "exit", "segfault", "kill", "hang", "leak", "shape", "nan", "nan_reward", "inf_reward")
-"""What can be planted. ``leak`` takes 64 MB at a time, at most 4 GB."""
+"""Kinds of faults. ``leak`` takes 64 MB at a time, at most 4 GB."""
 
 CATCH_UP = 20
-"""Turns back in which a new copy looks for faults that nobody has taken."""
+"""Number of past turns in which a new copy looks for faults that no copy has taken."""
 
 RESET = "reset:"
 """Before a kind: at the first reset after its step, instead of in the step."""
@@ -43,7 +43,7 @@ def plant(
     """Return ``env`` with faults in its ``step`` and ``reset``.
 
     Args:
-      env: what to spoil; its methods are replaced.
+      env: environment to inject faults into; its methods are replaced.
       tickets: the folder of the files; made where it is not there.
       faults: kind, and step (of all that this copy has taken) at which it is due.
       period: seconds between two faults, from the first step of any copy on, ``count`` of them at random copies.
@@ -96,7 +96,7 @@ class _Planted:
         return self._reset(*args, **kwargs)
 
     def _scheduled(self, period: float) -> str | None:
-        """Return a fault that is due now and that nobody else has taken, and look up when the next one is."""
+        """Return a fault that is due now and that no other copy has taken, and schedule the next one."""
         begin = self._begin()
         now = min(int((time.time() - begin) / period), self._count - 1)
         if not self._due:
@@ -129,7 +129,7 @@ class _Planted:
 
 
 def happen(kind: str, go_on: Callable[[], Any]) -> Any:
-    """Have a fault happen, in a call that would otherwise do ``go_on``."""
+    """Make a fault happen, in a call that would otherwise return ``go_on()``."""
     if kind == "raise":
         raise RuntimeError("a planted mistake")
     if kind == "exit":
@@ -150,7 +150,7 @@ def happen(kind: str, go_on: Callable[[], Any]) -> Any:
 
 
 def spoiled(kind: str, returned: Any) -> Any:
-    """Return what an environment returned with something wrong in it, for both interfaces."""
+    """Return an environment's result with an error in it, for both interfaces."""
     timestep = hasattr(returned, "observations")
     items = list(returned)
     observation = np.asarray(items[0][0] if timestep else items[0], np.float32)

@@ -1,4 +1,4 @@
-"""The side of games outside: copies of a Gymnasium environment that are played over HTTP, as JSON."""
+"""Client of external games: copies of a Gymnasium environment that are played over HTTP, as JSON."""
 
 import asyncio
 import json
@@ -14,11 +14,11 @@ import numpy as np
 from arena.gateway.client import Address, Connection, Reply
 
 RETRY = 0.2
-"""Seconds until a game that could not begin tries again."""
+"""Seconds after which a rejected game is tried again."""
 
 
 class Games:
-    """Plays games one after the other, in several places at once, until the server takes no more.
+    """Plays games one after the other, several at once, until the server accepts no more.
 
     Attributes:
       returns: of the episodes that have ended, in their order.
@@ -55,7 +55,7 @@ class Games:
         self._closed = False
 
     async def play(self, places: int) -> None:
-        """Play in so many places at once."""
+        """Play in ``places`` lanes at once."""
         await asyncio.gather(*(self._place(number) for number in range(places)))
 
     async def _place(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""What all benchmarks share: turns that alternate between contestants, medians, tables, and where it was measured.
+"""Comparison of contestants in alternating turns, with medians and tables, and a description of the machine.
 
 A *contestant* is a function that does some work once, in a process of its own, and returns figures by name. Contestants
 take turns (A B A B ...), so that whatever else slows the machine down hits all of them, and medians are compared.
@@ -25,7 +25,7 @@ PEER_PYTHON = "ARENA_PEER_PYTHON"
 """Environment variable: interpreters that have the peers, separated like PATH."""
 
 MOST_A_TURN = 3
-"""How often a contestant is measured in a turn, at most, where those that take less time come more often."""
+"""Maximum number of times that a contestant is measured in a turn; fast contestants come more often."""
 
 QUICK = 45.0
 """Seconds after which a quick benchmark begins no more turns."""
@@ -39,7 +39,7 @@ Contestant = Callable[[], Figures]
 
 
 class MissingPeerError(Exception):
-    """A contestant cannot be measured here; says why."""
+    """A contestant cannot be measured here; the message gives the reason."""
 
 
 class Row(NamedTuple):
@@ -66,10 +66,10 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What one comparison came to.
+    """Result of one comparison.
 
     Attributes:
-      title: what was compared.
+      title: description of the comparison.
       unit: of the figures.
       higher_is_better: which way ratios go.
       rows: ours first.
@@ -104,7 +104,7 @@ def options(name: str, description: str | None) -> argparse.ArgumentParser:
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the parsed command line with all defaults filled in."""
     args = parser.parse_args(argv)
-    # Leave by an exception, so that what was started is ended too: some peers spin until they are told to stop.
+    # Raise an exception, so that all started processes are ended too: some peers spin until they are stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     args.turns = args.turns or (1 if args.quick else 5)
     args.until = time.monotonic() + QUICK if args.quick else None
@@ -115,11 +115,11 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
 
 
 class Measured(NamedTuple):
-    """What contestants came to.
+    """Results of contestants.
 
     Attributes:
-      found: the figures of each one's turns.
-      missing: why those that could not be measured are not there.
+      found: figures of each contestant's turns.
+      missing: reasons why contestants could not be measured.
     """
 
     found: dict[str, list[Figures]]
@@ -181,7 +181,7 @@ def measure(
 
 
 def order_of_turn(names: Iterable[str], seconds: Mapping[str, float]) -> list[str]:
-    """Return who is measured when in a turn: spread evenly over it, and the more often the fewer seconds it takes."""
+    """Return the order of contestants in a turn: each is spread evenly over it, and fast ones come more often."""
     places = []
     for index, name in enumerate(names):
         often = min(MOST_A_TURN, round(max(seconds.values()) / seconds[name])) if name in seconds else 1
@@ -227,7 +227,7 @@ def show(table: Table) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """Say where this is measured."""
+    """Return a description of this machine."""
     model = platform.processor()
     info = Path("/proc/cpuinfo")
     if info.is_file():
@@ -255,7 +255,7 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
 
 
 def conclude(name: str, args: argparse.Namespace, tables: Sequence[Table]) -> int:
-    """Say where this was measured, write the JSON file if one is wanted, and return the exit code."""
+    """Print the machine's description, write the JSON file if one is requested, and return the exit code."""
     where = machine()
     told = ", ".join(f"{package} {version}" for package, version in where["versions"].items())
     print(f"\n{where['cores']} cores ({where['processor']}), Python {where['python']}, {told}, load {where['load']}")

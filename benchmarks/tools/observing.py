@@ -1,4 +1,4 @@
-"""Runs of the arena that are watched from outside: their processes, what these hold, and what they leave behind."""
+"""Observation of runs from outside: their processes, the resources of these, and what outlives them."""
 
 import contextlib
 import os
@@ -24,12 +24,12 @@ PLANT = f"{ROOT / 'benchmarks' / 'tools' / 'fault_injection.py'}:plant"
 
 
 class Held(NamedTuple):
-    """What processes hold.
+    """Resources of a group of processes.
 
     Attributes:
-      megabytes: resident memory, pages that several share counted in each.
+      megabytes: resident memory; a page that several processes share counts in each.
       descriptors: open files, sockets and pipes.
-      processes: how many they are.
+      processes: number of processes.
     """
 
     megabytes: float
@@ -46,7 +46,7 @@ class Observed:
     """
 
     def __init__(self, place: Path, config: Mapping[str, Any], *arguments: str, name: str = "run") -> None:
-        """Start it; ``place`` gets its files."""
+        """Start the run; ``place`` gets its files."""
         self.mark = uuid.uuid4().hex
         self._files: set[Path] = set()
         self._log = place / f"{name}.log"
@@ -64,7 +64,7 @@ class Observed:
             )
 
     def processes(self) -> dict[int, str]:
-        """Return the role of each process of the run that is there: launcher, mpirun, rank <n> or copy."""
+        """Return the role of each process of the run that exists: launcher, mpirun, rank <n> or copy."""
         found = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal() and (role := self._role(entry)) is not None:
@@ -101,7 +101,7 @@ class Observed:
         return found[0]
 
     def held(self) -> dict[str, Held]:
-        """Return what the processes of each role hold together."""
+        """Return the resources of the processes of each role together."""
         totals: dict[str, Held] = {}
         for pid, role in self.processes().items():
             with contextlib.suppress(OSError, ValueError):
@@ -125,23 +125,23 @@ class Observed:
         return code
 
     def look_at_files(self) -> None:
-        """Remember the files in shared memory that the run's processes have mapped."""
+        """Record the files in shared memory that the run's processes have mapped."""
         for pid in self.processes():
             with contextlib.suppress(OSError):
                 lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
                 self._files |= {Path(line[line.index("/dev/shm/") :]) for line in lines if "/dev/shm/" in line}
 
     def files_left(self) -> list[str]:
-        """Return those of them that are still there."""
+        """Return those of the recorded files that still exist."""
         return sorted(str(path) for path in self._files if path.exists())
 
     def stop(self, timeout: float = 120.0) -> int | None:
-        """Have the run checkpoint and end; return the exit code."""
+        """Make the run checkpoint and end; return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.wait(timeout)
 
     def end(self) -> None:
-        """End all of it at once."""
+        """End all processes at once."""
         for pid in self.processes():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -155,12 +155,12 @@ class Observed:
         return left
 
     def updates(self) -> int:
-        """Return how many updates the records know of."""
+        """Return the number of updates in the records."""
         found = self.ask("SELECT max(updates) FROM metrics")
         return (found[0][0] or 0) if found else 0
 
     def ask(self, question: str) -> list[tuple]:
-        """Return what the records answer, nothing while there are none."""
+        """Return the rows of a query of the records; none while there are no records."""
         path = self.directory / "arena.sqlite"
         if not path.exists():
             return []
@@ -174,7 +174,7 @@ class Observed:
         """Return once so many updates were made.
 
         Raises:
-          TimeoutError: they were not.
+          TimeoutError: fewer updates were made in time.
         """
         until = time.monotonic() + timeout
         while self.updates() < number:
@@ -188,7 +188,7 @@ class Observed:
 
 
 def cartpole(steps: int, *, manager: str, wrapper: Mapping[str, Any] | None = None, **env: Any) -> dict[str, Any]:
-    """Return a run of PPO on CartPole, with faults where ``wrapper`` has settings for ``plant``."""
+    """Return a run of PPO on CartPole, with faults if ``wrapper`` has settings for ``plant``."""
     wrappers: Sequence[Any] = [] if wrapper is None else [{"use": PLANT, "settings": dict(wrapper)}]
     return {
         "steps": steps,

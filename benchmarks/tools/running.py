@@ -16,10 +16,10 @@ from arena.launch import mpirun
 from benchmarks.tools.measuring import ROOT, MissingPeerError
 
 MISSING = 3
-"""Exit code of a peer's program where the peer is not installed (see ``benchmarks.peers.telling``)."""
+"""Exit code of a peer's program where the peer is not installed (see ``benchmarks.peers.output``)."""
 
 FAILED_TO_START = "exit code 213"
-"""What mpirun ends with, now and then on a busy machine, before it has started any rank."""
+"""Text with which mpirun ends, now and then on a busy machine, before it has started any rank."""
 
 TIMEOUT = 900
 RESULT = "ARENA_BENCHMARK_RESULT"
@@ -39,7 +39,7 @@ def run(
     counts.
 
     Raises:
-      MissingPeerError: the program says that a package is missing, fails, or takes too long.
+      MissingPeerError: a package is missing, or the program fails or takes too long.
     """
     with tempfile.TemporaryDirectory(prefix="arena-benchmark-") as place:
         result = Path(place) / "figures.json"
@@ -77,7 +77,7 @@ def _together(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _end(process: subprocess.Popen) -> None:
-    """End what is left of a program and its children: some peers leave servers behind."""
+    """End a program's remaining processes and their children: some peers leave servers running."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""A server of trained players in a process of its own, and what it says."""
+"""A server of trained players in a process of its own, and its output."""
 
 import contextlib
 import os
@@ -15,14 +15,14 @@ class Served:
     """``arena serve`` of a run, on a free port.
 
     Attributes:
-      url: where it answers.
+      url: address.
       host, port: of it.
-      line: what it has printed when its port was open.
+      line: line that it printed when its port was open.
       process: the server.
     """
 
     def __init__(self, run: Path | str, *options: str, flags: tuple[str, ...] = (), within: float = 120) -> None:
-        """Start it, and return once its port is open.
+        """Start the server, and return once its port is open.
 
         Args:
           run: the run directory.
@@ -56,7 +56,7 @@ class Served:
         self._errors.extend(self.process.stderr)
 
     def errors(self) -> str:
-        """Return what it has written to standard error so far."""
+        """Return the standard error so far."""
         return "".join(self._errors)
 
     def failures(self) -> str:
@@ -67,7 +67,7 @@ class Served:
         return "".join(line for line in self._errors if line.startswith(("ERROR", "CRITICAL", "Traceback")))
 
     def has_said(self, text: str, within: float = 10) -> bool:
-        """Whether a text comes to standard error in time."""
+        """Return whether a text comes to standard error in time."""
         until = time.monotonic() + within
         while text not in self.errors():
             if time.monotonic() > until:
@@ -76,7 +76,7 @@ class Served:
         return True
 
     def memory(self) -> int:
-        """Return the bytes of its resident memory."""
+        """Return the server's resident memory in bytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert found is not None
@@ -94,7 +94,7 @@ class Served:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
+        """End the server."""
         if self.process.poll() is None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""Games whose observations say where they come from, and a policy that notes what it is given to learn from."""
+"""Games whose observations identify their origin, and a policy that records what it is given to learn from."""
 
 import itertools
 import random
@@ -25,15 +25,15 @@ def action_for(game: Any, tick: Any) -> Any:
 
 
 def reward_of(game: Any, tick: Any) -> Any:
-    """Return what the action of a tick earns."""
+    """Return the reward of a tick's action."""
     return (game % 89) + (tick % 13) / 16
 
 
 class Counting(gymnasium.Env):
-    """A game that counts its ticks: what it sees is its number and the tick's, and no two games have the same number.
+    """A game that counts its ticks: an observation is the game's unique number and the tick's number.
 
     Attributes:
-      wrong: actions that were another tick's.
+      wrong: actions that belonged to another tick.
       ticks: by the number of a game, how many of its actions were carried out, and whether it has ended by its rules.
     """
 
@@ -61,14 +61,14 @@ class Counting(gymnasium.Env):
 
 
 class TallySettings(BaseModel):
-    """Where what was learned from is written: a row of five numbers for each transition."""
+    """File that the learned transitions are written to: a row of five numbers for each."""
 
     path: str
     horizon: int = 32
 
 
 class PlayerResults:
-    """A policy that answers each tick of a counting game with its action, and writes down what it learns from."""
+    """A policy that answers each tick of a counting game with its action, and records what it learns from."""
 
     Settings = TallySettings
     recurrent = False
@@ -131,7 +131,7 @@ class PlayerResults:
 
 
 def what_is_wrong(path: Path, games: list[Counting], *, left: int | None) -> list[str]:
-    """Hold what was learned from against what was played; return what does not agree.
+    """Return the differences between what was learned and what was played.
 
     Args:
       path: that ``PlayerResults`` has written.

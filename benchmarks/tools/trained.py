@@ -1,4 +1,4 @@
-"""Run directories with players who have weights, without a run that has trained them."""
+"""Run directories with players that have weights, without a run that has trained them."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ matches: [{seats: [blue]}]
 
 
 def make_run(root: Path, text: str) -> RunDirectory:
-    """Return the directory of a run with this configuration; ``root`` is where it lies."""
+    """Return the directory of a run with this configuration, below ``root``."""
     name = re.search(r"name: (\w+)", text)
     assert name is not None
     run = RunDirectory(root, name[1])

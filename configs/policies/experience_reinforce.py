@@ -1,4 +1,4 @@
-"""A loop of one's own whose learner is another rank: REINFORCE (Williams, 1992) with a moving baseline."""
+"""A policy with a custom loop whose learner is another rank: REINFORCE (Williams, 1992) with a moving baseline."""
 
 import numpy as np
 import torch
@@ -50,9 +50,9 @@ class Reinforce:
         return {"loss": loss.item()}
 
     def state_dict(self):
-        """What checkpoints keep, and what a learner publishes."""
+        """Return the tensors that checkpoints keep and that a learner publishes."""
         return self.network.state_dict()
 
     def load_state_dict(self, state):
-        """Load it."""
+        """Load the tensors of ``state_dict``."""
         self.network.load_state_dict(state)

@@ -1,4 +1,4 @@
-"""REINFORCE (Williams, 1992): a policy with a loop of its own, in under 30 lines."""
+"""REINFORCE (Williams, 1992): a policy with a custom loop, in under 30 lines."""
 
 import numpy as np
 import torch

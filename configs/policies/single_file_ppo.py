@@ -1,4 +1,4 @@
-"""PPO in one file, written for a plain ``gymnasium.vector.VectorEnv``: nothing in ``train`` knows of the arena.
+"""PPO in one file, written for a plain ``gymnasium.vector.VectorEnv``: ``train`` imports nothing of the arena.
 
 Schulman et al., 2017, https://arxiv.org/abs/1707.06347. An algorithm that was written like this runs behind the open
 door as it stands; only the line with ``average_gradients`` is added where several workers are to learn together.
@@ -19,7 +19,7 @@ def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
 
 
 class Agent(nn.Module):
-    """An actor and a critic, apart."""
+    """Separate actor and critic."""
 
     def __init__(self, observations: int, actions: int) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def train(
 
 
 class SingleFilePPO:
-    """The few lines that hand the seat over."""
+    """Adapter of ``train`` to the arena."""
 
     def __init__(self, env, group, learning_rate=1e-3, **settings):
         """Build the agent; all workers start from the same weights."""
@@ -102,6 +102,6 @@ class SingleFilePPO:
         train(self.env, self.agent, self.optimizer, steps, self.group.average_gradients, **self.settings)
 
     def act(self, observations):
-        """Play on, once the budget is spent, and in evaluations."""
+        """Return an action, after the budget is spent and in evaluations."""
         with torch.no_grad():
             return self.agent.decide(torch.as_tensor(observations))[0].numpy()

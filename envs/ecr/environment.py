@@ -71,9 +71,9 @@ class EmptyContainers:
             raise ConfigError(f"ecr: reward: expected team or own, found {reward!r}")
         self._own, self._masks = reward == "own", bool(masks)
         names, routes = list(self._topology.ports), len(self._topology.routes)
-        seen = spaces.Box(-np.inf, np.inf, (PORTS_SEEN * SEEN + 5 + routes,), np.float32)
+        observation = spaces.Box(-np.inf, np.inf, (PORTS_SEEN * SEEN + 5 + routes,), np.float32)
         self.entities = tuple(
-            EntitySpaces(name, seen, spaces.Discrete(ACTIONS), ACTIONS if masks else 0) for name in names
+            EntitySpaces(name, observation, spaces.Discrete(ACTIONS), ACTIONS if masks else 0) for name in names
         )
         stock = [port.empties for port in self._topology.ports.values()]
         self._unit = max(1.0, sum(stock) / len(stock))
@@ -110,8 +110,8 @@ class EmptyContainers:
     def _timestep(self, trade: Trade, *, first: bool = False) -> Timestep:
         count, over = len(self.entities), trade.calling is None
         rewards, acting, masks = [0.0] * count, [False] * count, [self._any() for _ in range(count)]
-        told = list(range(count)) if trade.calling is None else [trade.port_of(trade.calling)]
-        for entity in told:
+        observing = list(range(count)) if trade.calling is None else [trade.port_of(trade.calling)]
+        for entity in observing:
             vessel = trade.next_due(entity)[0] if trade.calling is None else trade.calling
             self._seen[entity] = self._observe(trade, entity, vessel)
             if not first:
@@ -150,12 +150,12 @@ class EmptyContainers:
         ship, unit = trade.vessels[vessel], self._unit
         route = trade.routes[ship.route]
         place = route.index(port)
-        found: list[float] = []
+        features: list[float] = []
         for ahead in range(PORTS_SEEN):
             other = route[(place + ahead) % len(route)]
             state = trade.ports[other]
             due, ticks = trade.next_due(other)
-            found += [
+            features += [
                 state.empties / unit,
                 sum(state.full.values()) / unit,
                 state.on_shipper / unit,
@@ -166,9 +166,9 @@ class EmptyContainers:
                 ticks / 10,
             ]
         loads, discharges = trade.bounds() if vessel == trade.calling else (0, 0)
-        found += [ship.empties / unit, ship.cargo / unit, ship.room / unit, loads / unit, discharges / unit]
-        found += [float(ship.route == number) for number in range(len(trade.routes))]
-        return np.array(found, np.float32)
+        features += [ship.empties / unit, ship.cargo / unit, ship.room / unit, loads / unit, discharges / unit]
+        features += [float(ship.route == number) for number in range(len(trade.routes))]
+        return np.array(features, np.float32)
 
     # Rendering
 

@@ -159,10 +159,10 @@ class Trade:
         for number, (state, orders) in enumerate(zip(self.ports, self._orders, strict=True)):
             booked = short = 0
             for destination, amount in orders:
-                wanted = draw(amount, self._random)
-                served = min(wanted, state.empties)
+                demand = draw(amount, self._random)
+                served = min(demand, state.empties)
                 state.empties -= served
-                booked, short = booked + wanted, short + wanted - served
+                booked, short = booked + demand, short + demand - served
                 if served:
                     state.on_shipper += served
                     self._return(number, destination, served)

@@ -94,18 +94,18 @@ class Topology(_Model):
         return self
 
 
-def read_topology(given: str) -> Topology:
+def read_topology(name: str) -> Topology:
     """Return a topology by the name of a built-in one, or by the path of a YAML file.
 
     Raises:
       ConfigError: there is none, or it is invalid; the message states where and what was expected.
     """
     known = sorted(path.stem for path in FOLDER.glob("*.yaml"))
-    path = FOLDER / f"{given}.yaml" if given in known else Path(given)
+    path = FOLDER / f"{name}.yaml" if name in known else Path(name)
     if not path.is_file():
         raise ConfigError(
-            f"topology: expected one of {', '.join(known)} or the path of a YAML file, found {given!r}"
-            f"{suggestion(given, known)}"
+            f"topology: expected one of {', '.join(known)} or the path of a YAML file, found {name!r}"
+            f"{suggestion(name, known)}"
         )
     try:
         return Topology(**(yaml.safe_load(path.read_text("utf-8")) or {}))

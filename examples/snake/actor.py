@@ -1,4 +1,4 @@
-"""The actor of Snake: it makes arrays of boards, asks the model and pushes what was played, and it serves."""
+"""The actor of Snake: encodes boards as arrays, calls the model and pushes transitions, in training and in serving."""
 
 import json
 
@@ -36,7 +36,7 @@ class SnakeActor(Actor):
         return json.dumps({"direction": action}).encode()
 
     def end(self, data):
-        """Push what was played, with the discounted sum of the rewards that followed."""
+        """Push the game's transitions, with the discounted sum of the rewards that followed."""
         if data:
             self.reward(self.read(data)["reward"])
         total = 0.0
@@ -47,7 +47,7 @@ class SnakeActor(Actor):
         return b"{}"
 
     def reward(self, value):
-        """Note what the last direction has earned."""
+        """Record the reward of the last direction."""
         if self.played:
             self.played[-1]["reward"] = np.float32(value)
             self.agent.reward(value)
@@ -61,7 +61,7 @@ class SnakeActor(Actor):
         return board
 
     def read(self, data):
-        """Return what the game has sent."""
+        """Return the game's message."""
         try:
             return json.loads(data)
         except ValueError:

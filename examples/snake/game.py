@@ -32,7 +32,7 @@ class Snake:
         self.food = random.choice(free)
 
     def move(self, direction):
-        """Return what a move earns, and whether the game is over."""
+        """Return the reward of a move, and whether the game is over."""
         row, column = (at + by for at, by in zip(self.snake[0], MOVES[direction], strict=True))
         self.hungry += 1
         if not (0 <= row < SIZE and 0 <= column < SIZE) or (row, column) in self.snake or self.hungry > 60:

@@ -7,7 +7,7 @@ SIZE = 6
 
 
 class SnakeModel(nn.Module):
-    """Says how good each direction is, and what the board is worth."""
+    """Network for the logits of the directions and the value of the board."""
 
     def __init__(self, width):
         """Build two layers."""
@@ -28,7 +28,7 @@ class SnakeTrainer:
 
     @classmethod
     def make_model(cls, width=128, **_):
-        """Return the model that the actor asks."""
+        """Return the model that the actor calls."""
         return SnakeModel(width)
 
     def __init__(self, model, buffer, group, learning_rate=1e-3, entropy=0.02, **_):

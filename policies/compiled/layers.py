@@ -50,9 +50,9 @@ def tanh(x: float) -> float:
 
 
 @njit(error_model="numpy")
-def _rows_at_once(layers: np.ndarray, row: int, count: int, few: int) -> int:
-    """Return the number of samples that a layer computes at a time: ``few`` where small products are fastest."""
-    return few if count > few and layers[row, INPUTS] * layers[row, OUTPUTS] <= SMALL_LAYER else max(count, 1)
+def _rows_at_once(layers: np.ndarray, row: int, count: int, small: int) -> int:
+    """Return the number of samples that a layer computes at a time: ``small`` where small products are fastest."""
+    return small if count > small and layers[row, INPUTS] * layers[row, OUTPUTS] <= SMALL_LAYER else max(count, 1)
 
 
 @njit(error_model="numpy")

@@ -50,7 +50,7 @@ class EncodedPerceptron(nn.Module):
         self.layers = perceptron(self.encoder.width, hidden, outputs, activation)
 
     def forward(self, observations: Any) -> torch.Tensor:
-        """A tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, outputs]``."""
+        """Map a tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, outputs]``."""
         return self.layers(self.encoder(observations))
 
 
@@ -74,7 +74,7 @@ class DuelingValues(nn.Module):
         self.advantage = perceptron(width, own, actions, activation)
 
     def forward(self, observations: Any) -> torch.Tensor:
-        """A tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, actions]``."""
+        """Map a tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, actions]``."""
         features = self.encoder(observations)
         if self.shared is not None:
             features = self.activation(self.shared(features))
@@ -119,7 +119,7 @@ class Critic(nn.Module):
         self.layers = perceptron(self.encoder.width + actions, hidden, 1, activation)
 
     def forward(self, observations: Any, actions: torch.Tensor) -> torch.Tensor:
-        """Observations ``[N, ...]`` and actions ``[N, actions]`` ``-> [N]``."""
+        """Map observations ``[N, ...]`` and actions ``[N, actions]`` ``-> [N]``."""
         return self.layers(torch.cat((self.encoder(observations), actions), 1)).squeeze(1)
 
 
@@ -137,5 +137,5 @@ class Critics(nn.Module):
         return [critic.layers for critic in self.each if isinstance(critic, Critic)]
 
     def forward(self, observations: Any, actions: torch.Tensor) -> torch.Tensor:
-        """Observations ``[N, ...]`` and actions ``[N, actions]`` ``-> [critics, N]``."""
+        """Map observations ``[N, ...]`` and actions ``[N, actions]`` ``-> [critics, N]``."""
         return torch.stack([critic(observations, actions) for critic in self.each])

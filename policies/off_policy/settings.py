@@ -93,15 +93,15 @@ class ReplaySettings(EncoderSettings, ABC):
         if isinstance(data, Mapping) and len(names := data.keys() & {"target_every", "target_average"}) == 1:
             (name,) = names
             if data[name] is not None:
-                other = "target_average" if name == "target_every" else "target_every"
-                return {**data, other: None}
+                replaced = "target_average" if name == "target_every" else "target_every"
+                return {**data, replaced: None}
         return data
 
     @model_validator(mode="after")
     def _one_target(self) -> "ReplaySettings":
         if (self.target_every is None) == (self.target_average is None):
-            found = "neither" if self.target_every is None else "both"
-            raise ValueError(f"expected either target_every or target_average, found {found}; set the other to null")
+            actual = "neither" if self.target_every is None else "both"
+            raise ValueError(f"expected either target_every or target_average, found {actual}; set the other to null")
         return self
 
 

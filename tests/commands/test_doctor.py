@@ -130,7 +130,7 @@ def test_launchers_are_told_apart(monkeypatch, variables, kind, fits):
 
 
 def control_group(place: Path, monkeypatch, files: dict[str, str], line: str) -> None:
-    """Lay out the files of a control group as the kernel does, and say that this process is in it."""
+    """Create the files of a control group as the kernel does, with this process in it."""
     for name, text in files.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text)

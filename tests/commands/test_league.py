@@ -132,7 +132,7 @@ def test_a_screen_holds_whoever_learns_and_the_best_snapshots(run: RunDirectory)
 
 
 def test_only_those_that_have_all_met_are_mixed() -> None:
-    """The newest ones first: with who has not met them nothing is known."""
+    """The newest ones first: an opponent that was never met has no result."""
     matrix = np.array([[np.nan, 1, np.nan, 2], [-1, np.nan, 3, 4], [np.nan, -3, np.nan, 5], [-2, -4, -5, np.nan]])
     assert all_met(matrix) == [1, 2, 3]
 

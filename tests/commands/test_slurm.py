@@ -1,4 +1,4 @@
-"""``arena slurm`` tells before the queue does what a job would come to, and writes a script that can be submitted."""
+"""``arena slurm`` computes a job's needs before the queue, and writes a script that can be submitted."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ ROUND_ROBIN = ROOT / "configs/round_robin_2v2.yaml"
 
 @pytest.fixture
 def ask(tmp_path, monkeypatch, capsys):
-    """A function that runs ``arena slurm`` in an empty folder; gives exit code, what it said, and the script."""
+    """A function that runs ``arena slurm`` in an empty folder; returns exit code, output, and the script."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object) -> tuple[int, str, str]:

@@ -1,4 +1,4 @@
-"""A rank that waits does so politely, says what it waits for when that takes long, and does not wait for ever."""
+"""A waiting rank yields its core, reports what it waits for after some time, and gives up in the end."""
 
 import subprocess
 import sys

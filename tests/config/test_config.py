@@ -1,4 +1,4 @@
-"""What a configuration file may say, and what its author is told when it cannot be."""
+"""Contents of a configuration file, and the message about each mistake in one."""
 
 import copy
 import pickle

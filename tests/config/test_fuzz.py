@@ -1,4 +1,4 @@
-"""Whatever a file or a table says: it is refused with one clear message, or planned as it says."""
+"""Any file or table is refused with one clear message, or planned as written."""
 
 import tempfile
 from collections import Counter

@@ -585,7 +585,7 @@ manager.step([LEFT] * 2)
 
 
 def test_nothing_is_left_when_the_manager_is_killed(tmp_path):
-    """One of its copies hangs, and hears of nothing: the kernel must end it."""
+    """One of the copies hangs and receives nothing: the kernel must end it."""
     code = LIVES_ON.format(path=[str(Path(__file__).parent)], tickets=str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as killed:
         fork_server = int(killed.stdout.readline())

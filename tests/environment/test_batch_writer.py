@@ -1,4 +1,4 @@
-"""What seats are told of a step: a wrong flag or a missed infinity would be learned from, and nobody would notice."""
+"""Observation messages of a step: a wrong flag or a missed infinity would be learned from, without a symptom."""
 
 import numpy as np
 import pytest

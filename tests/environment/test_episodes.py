@@ -1,4 +1,4 @@
-"""Episodes of a match: what the root is told of them, and how far their players were at their ends."""
+"""Episodes of a match: reports to the root, and the players' steps at their ends."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def timestep(acting, over=False):
 
 
 def play(episodes, lengths, begin=lambda copy: None):
-    """Play an episode of each length in a copy of its own, side by side; entities act by turns."""
+    """Play an episode of each length in a copy of its own, side by side; entities act in turn."""
     for copy, running in enumerate(episodes.by_env):
         begin(copy)
         running.begin(timestep((True, False)))

@@ -1,4 +1,4 @@
-"""Steps that are told without a timestep: whoever learns from them must not be able to tell."""
+"""Steps that are written without a timestep: the messages must be the same as with one."""
 
 import gymnasium
 import numpy as np
@@ -59,7 +59,7 @@ class Told:
 
 
 def same(one, other):
-    """Whether two timesteps say the same."""
+    """Return whether two timesteps are equal."""
     return all(
         np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
         for mine, its in zip(one[:-1], other[:-1], strict=True)
@@ -97,7 +97,7 @@ def test_steps_of_an_episode_that_goes_on_are_reported_once():
 
 
 class Script(gymnasium.Env):
-    """Returns what it is told to."""
+    """Returns the values that it is set to."""
 
     observation_space = spaces.Box(-9, 9, (2,), np.float32)
     action_space = spaces.Discrete(2)
@@ -110,7 +110,7 @@ class Script(gymnasium.Env):
         return np.zeros(2, np.float32), {}
 
     def step(self, action):
-        """Say it."""
+        """Return the values."""
         return (
             self.says.get("seen", np.ones(2, np.float32)),
             self.says.get("paid", 1.0),

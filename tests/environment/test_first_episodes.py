@@ -1,4 +1,4 @@
-"""An environment that has never worked ends the run at once; one that has worked is restarted as ever."""
+"""An environment that has never worked ends the run immediately; one that has worked is restarted."""
 
 import pytest
 

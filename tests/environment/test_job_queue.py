@@ -1,4 +1,4 @@
-"""Who plays which episode of a league's match: jobs in order, sides in turn, and only what was asked for counts."""
+"""Players of the episodes of a league's match: jobs in order, sides in turn, and only requested episodes count."""
 
 from collections import Counter
 

@@ -20,7 +20,7 @@ from arena.protocol.wire import blocks_of, make_observation_message
 
 
 class Masked(gymnasium.Env):
-    """Allows nothing in the third step of the episodes that ``stuck`` says."""
+    """Allows no action in the third step of the episodes that ``stuck`` names."""
 
     metadata: ClassVar = {"action_mask": True}
     observation_space = spaces.Box(-1, 1, (2,), np.float32)

@@ -64,7 +64,7 @@ class Line:
 
 
 class DonePerEntity(Line):
-    """Says done for each entity, which is not the convention."""
+    """Returns a done flag for each entity, which is not the convention."""
 
     def step(self, actions: list[Any]) -> Any:
         """Return a list of done."""

@@ -61,7 +61,7 @@ class Nested(gymnasium.Env):
 
 
 class Masked(gymnasium.Env):
-    """Counts; only the action that equals the time modulo the number of actions is allowed, said in three ways."""
+    """Counts; only the action that equals the time modulo the number of actions is allowed, marked in three ways."""
 
     def __init__(self, how: str = "method", render_mode: str | None = None) -> None:
         """Choose how the mask is stated: ``method``, ``info`` or ``observation``."""
@@ -130,7 +130,7 @@ def broken(size: int) -> gymnasium.Env:
 
 
 def needs_absent_package() -> gymnasium.Env:
-    """Import what nobody has installed."""
+    """Import a package that is not installed."""
     import package_that_nobody_installs  # noqa: F401
 
     raise AssertionError

@@ -17,7 +17,7 @@ class Shift(ParallelEnv):
     render_mode = None
 
     def __init__(self, masks: bool = False) -> None:
-        """Build spaces; with ``masks``, action 0 is forbidden in odd steps, and infos say so."""
+        """Build spaces; with ``masks``, action 0 is forbidden in odd steps, and infos have the mask."""
         self.possible_agents = ["early", "late", "silent", "steady"]
         self.agents: list[str] = []
         self.masks = masks
@@ -48,7 +48,7 @@ class Shift(ParallelEnv):
         return {"action_mask": mask}
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
-        """Everybody but ``late`` is there."""
+        """All agents but ``late`` are there."""
         self.time = 0
         self.agents = ["early", "silent", "steady"]
         return {a: self._observe(a, 0) for a in self.agents}, {a: self._info(a) for a in self.agents}
@@ -70,7 +70,7 @@ class Shift(ParallelEnv):
 
 
 class Doubled:
-    """What a wrapper by a plain function may return: the environment itself, with another reward."""
+    """Result of a wrapper that is a plain function: the environment itself, with another reward."""
 
     @staticmethod
     def wrap(env: Shift, factor: float) -> Shift:

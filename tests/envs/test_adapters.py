@@ -1,4 +1,4 @@
-"""What an entity gets through an adapter is what the environment's own library would have given it."""
+"""An entity gets through an adapter what the environment's own library would have returned."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -103,7 +103,7 @@ def test_a_mask_in_a_dict_observation_is_taken_out_of_it() -> None:
 
 
 def by_hand(env: object, seed: int, rng: np.random.Generator) -> tuple[dict, list]:
-    """Play with PettingZoo's own loop; return what each agent is told, turn by turn, and the moves."""
+    """Play with PettingZoo's own loop; return the results of each agent, turn by turn, and the moves."""
     told, moves = defaultdict(list), []
     env.reset(seed=seed)
     for agent in env.agent_iter():
@@ -120,7 +120,7 @@ def by_hand(env: object, seed: int, rng: np.random.Generator) -> tuple[dict, lis
 
 
 def through_adapter(environment: object, seed: int, moves: list) -> dict:
-    """Make the same moves; return what each entity is told when it acts or is done."""
+    """Make the same moves; return the results of each entity whenever it acts or is done."""
     told = defaultdict(list)
     timestep = environment.reset(seed=seed)
     moves = iter(moves)

@@ -206,7 +206,7 @@ def test_the_contract_catches_an_environment_that_breaks_it(fault: str, test: st
 
 def test_the_contract_catches_an_environment_that_keeps_its_actions() -> None:
     class Keeper:
-        """Pendulum, told the torque of the step before."""
+        """Pendulum that applies the torque of the step before."""
 
         def __init__(self) -> None:
             self.inner = make_environment("gymnasium:Pendulum-v1")

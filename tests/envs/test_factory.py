@@ -1,4 +1,4 @@
-"""Every way of naming an environment works, and every wrong one says what to write instead."""
+"""Every way of naming an environment works, and the message about a wrong name shows the right one."""
 
 import subprocess
 import sys
@@ -136,7 +136,7 @@ def test_a_fault_in_the_code_of_an_environment_is_not_blamed_on_the_settings() -
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    """Let Python find these packages as little as if nobody had installed them."""
+    """Hide these packages from Python, as if they were not installed."""
 
     class Finder:
         @staticmethod

@@ -1,4 +1,4 @@
-"""If these fail, a matrix game pays what its matrix does not say."""
+"""If these fail, a matrix game pays other rewards than those of its matrix."""
 
 import numpy as np
 import pyspiel
@@ -48,7 +48,7 @@ def test_an_episode_lasts_as_many_rounds_and_pays_each() -> None:
 
 
 def test_both_sides_look_alike_only_where_the_game_does() -> None:
-    """A player that sits on either side must be able to tell them apart where they differ."""
+    """A player that plays either side must be able to distinguish them if they differ."""
     row, column = MatrixGame("biased_rock_paper_scissors").reset().observations
     assert row.tolist() == column.tolist() == [1.0]
     row, column = MatrixGame("matching_pennies").reset().observations

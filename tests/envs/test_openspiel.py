@@ -47,7 +47,7 @@ def test_what_is_seen_is_what_openspiel_tells_the_mover() -> None:
 
 
 def matches(state, card: int, player: int, timestep: Timestep) -> bool:
-    """Whether a player that is dealt this card would see what it was shown."""
+    """Return whether a player that is dealt this card would get this observation."""
     dealt = state.child(card)
     while dealt.is_chance_node():
         dealt.apply_action(dealt.legal_actions()[0])

@@ -1,4 +1,4 @@
-"""If these fail, a task that is said to need memory can be solved without, or cannot be solved at all."""
+"""If these fail, a task that is documented to need memory can be solved without, or cannot be solved at all."""
 
 import gymnasium
 import numpy as np

@@ -135,7 +135,7 @@ def test_standing_on_the_line_is_not_crossing_it() -> None:
 
 @pytest.mark.parametrize("wobble", [(RIGHT, LEFT), (FORWARD, BACK), (LEFT, RIGHT)])
 def test_a_long_way_to_the_line_ends_on_it_too(wobble: tuple[int, int]) -> None:
-    """Rounding errors of many moves must not decide whether somebody scored."""
+    """Rounding errors of many moves must not decide whether a team scored."""
     game = Touchdown(team_size=1)
     game.reset()
     play(game, [STAY, RIGHT], times=6)
@@ -315,7 +315,7 @@ def test_image_shows_oneself_over_allies_over_opponents() -> None:
 
 
 def test_image_of_red_is_blues_turned_by_half() -> None:
-    """What blue sees in a position, red must see in the mirrored one: one policy can play both sides."""
+    """Blue's image of a position is red's of the mirrored one: one policy can play both sides."""
     game = Touchdown(team_size=2, observations="image")
     game.reset()
     timestep = game.step([RIGHT, FORWARD, RIGHT, FORWARD])

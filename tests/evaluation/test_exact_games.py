@@ -1,4 +1,4 @@
-"""If these fail, what is said about a league's strength is wrong: the truths here are published or follow by hand."""
+"""If these fail, reports of a league's strength are wrong: the values here are published or follow by hand."""
 
 from types import SimpleNamespace
 
@@ -109,7 +109,7 @@ def test_a_mixture_of_whole_policies_is_that_of_openspiel(name: str) -> None:
 
 
 def test_a_mixture_says_something_where_none_of_its_strategies_leads() -> None:
-    """Who never bets is never called: what they would do then must still be a distribution."""
+    """A strategy that never bets is never called: its answer to a call must still be a distribution."""
     of = game("openspiel:kuhn_poker")
     mixed = of.mixture([always(of, 0), always(of, 0)], np.array([1.0, 3.0]))
     np.testing.assert_allclose(mixed.sum(1), 1)

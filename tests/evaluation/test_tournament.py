@@ -10,7 +10,7 @@ import torch
 from arena.common.errors import ConfigError
 from arena.common.registry import make_environment
 from arena.config.run import RunConfig, load_config
-from arena.evaluation.tournament import Game, find_contestants, judge, play_tournament, sides_of
+from arena.evaluation.tournament import Game, find_contestants, play_tournament, rate, sides_of
 from arena.launch import main
 from arena.policies.loader import build
 from arena.records.run_directory import RunDirectory
@@ -77,10 +77,10 @@ def test_every_two_meet_equally_often_from_both_sides(run: RunDirectory) -> None
 
 
 def test_steps_choose_the_snapshot_and_a_bare_name_the_newest(run: RunDirectory) -> None:
-    """Who always bets takes the ante of 1 from who always folds."""
+    """A player that always bets takes the ante of 1 from one that always folds."""
     games = played(run, ["left", "left@100"], games=20)
     assert {dict(zip(game.players, game.returns, strict=True))["left"] for game in games} == {1.0}
-    outcome = judge(["left@100", "left"], games)
+    outcome = rate(["left@100", "left"], games)
     assert outcome.players == ("left", "left@100") and outcome.win_rates[0, 1] == 1.0
     assert outcome.counts.tolist() == [[20, 0, 0], [0, 0, 20]] and np.isnan(outcome.win_rates[0, 0])
 
@@ -101,7 +101,7 @@ def test_three_sides_are_rotated_through_all_seats(tmp_path: Path) -> None:
         ("right", "noise", "left"),
         ("noise", "left", "right"),
     }
-    assert judge(["left", "right", "noise"], games).games.tolist() == [30, 30, 30]
+    assert rate(["left", "right", "noise"], games).games.tolist() == [30, 30, 30]
 
 
 def test_sides_are_the_players_of_the_table_or_each_seat(run: RunDirectory, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_ratings_find_the_true_order() -> None:
             for _ in range(100):
                 wins = rng.random() < 1 / (1 + np.exp(strength[other] - strength[one]))
                 games.append(Game((one, other), (1.0, -1.0), ("win", "loss") if wins else ("loss", "win")))
-    outcome = judge(names, games)
+    outcome = rate(names, games)
     assert "".join(outcome.players) == "fedcba"
     assert all(rating.sigma < 3 for rating in outcome.ratings)
     assert (np.diff([rating.elo for rating in outcome.ratings]) < 0).all()

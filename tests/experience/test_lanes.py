@@ -1,4 +1,4 @@
-"""Lanes at their own pace: they collect what a plain list of transitions says, and the columns of a Collector."""
+"""Lanes that act on request collect the transitions of a plain list, and the columns of a Collector."""
 
 from typing import Any, NamedTuple
 
@@ -144,7 +144,7 @@ class Expected(NamedTuple):
 
 
 class PlainList:
-    """What becomes of the events of one lane, as a list of transitions: the oracle."""
+    """Transitions of the events of one lane, as a list: the oracle."""
 
     def __init__(self, horizon: int) -> None:
         self.horizon, self.rows = horizon, 0
@@ -172,7 +172,7 @@ class PlainList:
         self.rows += 1
 
     def withdraw(self, *, cut: bool) -> None:
-        """Take back the last action; what it completed goes on, unless its column is full and gone, or it is cut."""
+        """Undo the last action; what it completed stays open unless its column is full and sent, or it is truncated."""
         if self.taken_back is not None:
             self.done += [self.taken_back] if cut else []
             self.open = None if cut else self.open

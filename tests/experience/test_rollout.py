@@ -192,7 +192,7 @@ def test_nested_spaces_and_masks_are_stored_leaf_by_leaf():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_reward_is_lost_or_counted_twice(seed):
-    """Over several rollouts of a game in which everybody always acts, stored rewards add up to those received."""
+    """Over several rollouts of a game in which every entity always acts, stored rewards add up to those received."""
     rng = np.random.default_rng(seed)
     rollout, over, received, stored = make(7, 3), np.zeros(3, bool), 0.0, 0.0
     no = np.zeros(3, bool)

@@ -18,7 +18,7 @@ GAMMA = 0.5
 
 
 class Slot(NamedTuple):
-    """What arrives for one lane in one slot."""
+    """Data of one lane in one slot."""
 
     reward: float = 0.0
     over: bool = False
@@ -131,7 +131,7 @@ def test_the_value_of_a_chain_that_is_cut_every_five_steps_is_that_of_the_endles
 
 
 def test_what_is_open_is_forgotten_where_a_rollout_begins_with_an_episode():
-    """As after a change of matches: the old episode's actions have no outcome, and the new one's are its own."""
+    """After a change of matches, the old episode's actions have no outcome, and the new one's are its own."""
     transitions = Transitions(SPACES, EXTRAS, lanes=1, gamma=GAMMA, n_step=3)
     no, yes = np.zeros(1, bool), np.ones(1, bool)
     for number in range(3):

@@ -1,4 +1,4 @@
-"""What a player has seen last, kept in sequence and within its bounds."""
+"""The newest observations of a player, kept in sequence and within their bounds."""
 
 import numpy as np
 import pytest

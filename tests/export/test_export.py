@@ -1,4 +1,4 @@
-"""An exported file says what its policy says, or it is refused."""
+"""An exported file computes what its policy computes, or it is refused."""
 
 import functools
 import hashlib
@@ -50,7 +50,7 @@ def about_of(case: Case, inference, **others) -> ExportMetadata:
 
 @functools.cache
 def prepared(name: str):
-    """Return a case's module, what its file says of itself, a sample, and what the policy says of that."""
+    """Return a case's module, its file's metadata, a sample, and the policy's outputs for it."""
     case = CASES[name]
     policy = trained(case)
     inference, sample = policy.inference(), sample_for(case)
@@ -204,7 +204,7 @@ def _move_a_weight(model: onnx.ModelProto) -> None:
 
 
 def _reseal(path: Path) -> None:
-    """Make the check file believe in the file, as somebody who knows how could."""
+    """Change the check file so that it agrees with a wrong model."""
     tensors = read_tensors(check_file(path))
     write_tensors(check_file(path), tensors, {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
 

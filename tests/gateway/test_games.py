@@ -1,4 +1,4 @@
-"""Whole games: the built-in actor, thousands of games of which some vanish, and a server that is told to close."""
+"""Whole games: the built-in actor, thousands of games of which some vanish, and a server that is closed."""
 
 import ast
 import asyncio

@@ -1,4 +1,4 @@
-"""What a server withstands: lying and slow clients, garbage, too many connections; and who may ask at all."""
+"""Resistance of a server to lying and slow clients, garbage and too many connections, and access control."""
 
 import asyncio
 import contextlib

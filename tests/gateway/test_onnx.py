@@ -1,4 +1,4 @@
-"""Players that onnxruntime computes: what they say, newer versions, files alone, and what is refused."""
+"""Players that onnxruntime computes: their outputs, newer versions, files alone, and errors."""
 
 import json
 import time
@@ -47,7 +47,7 @@ def pole(tmp_path_factory):
 
 
 def ask(served: Served, rows: np.ndarray, **parameters: Any) -> dict[str, Any]:
-    """Return what the server says of observations."""
+    """Return the server's actions for observations."""
     tensor = {"name": "observation", "shape": list(rows.shape), "datatype": "FP32", "data": rows.ravel().tolist()}
     body = json.dumps({"inputs": [tensor], "parameters": parameters}).encode()
     with urllib.request.urlopen(f"{served.url}/v2/models/blue/infer", body, timeout=10) as answer:

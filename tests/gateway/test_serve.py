@@ -1,4 +1,4 @@
-"""``arena serve``: what a player has learned is asked over HTTP, and acts as ``arena eval`` has it act."""
+"""``arena serve``: trained players act over HTTP as they do in ``arena eval``."""
 
 import json
 import signal
@@ -95,9 +95,9 @@ def eval_plays(run, decisions, row=0):
     while len(played) < decisions:
         actions = [None] * len(environment.entities)
         for agent in agents:
-            agent.see(0, timestep, started)
+            agent.observe(0, timestep, started)
             agent.decide()
-            agent.put(0, actions)
+            agent.assign(0, actions)
         if timestep.acting[0]:
             observed.append(map_tree(np.copy, timestep.observations[0]))
             masks.append(None if timestep.action_masks[0] is None else np.copy(timestep.action_masks[0]))

@@ -141,7 +141,7 @@ class Game:
         return other
 
     def ended_as(self):
-        """Return why the actor was told that this game ends."""
+        """Return the reason for the game's end that the actor received."""
         other = self.another()
         other("start").is_(200)
         told = other("tick", body=f"ended {self.id}").is_(200).body.decode()

@@ -1,4 +1,4 @@
-"""Newer weights while games go on: each answer is by one whole version, which a game keeps, or which rises."""
+"""Newer weights during games: each response is of one whole version, which a game keeps, or which rises."""
 
 import asyncio
 import json

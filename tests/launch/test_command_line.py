@@ -1,4 +1,4 @@
-"""The help of the ``arena`` command: a command that it does not name is one that nobody finds."""
+"""The help of the ``arena`` command names every command: a user finds no other one."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What ranks share in memory is their run's alone, and is not left behind."""
+"""Shared memory of ranks belongs to their run alone, and does not outlive it."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What ranks write to standard error arrives whole; what mpirun adds to it and says nothing new does not."""
+"""Standard error of ranks arrives complete, without the lines of mpirun that add nothing."""
 
 import contextlib
 import io
@@ -107,7 +107,7 @@ def test_an_mpirun_that_cannot_start_is_started_again_but_not_for_ever(tmp_path,
 
 
 def test_an_mpirun_that_outlives_its_ranks_is_ended():
-    """Open MPI 5.0's sometimes waits for a lock of its own when several ranks have failed at once."""
+    """Open MPI 5.0's sometimes waits for a lock of its own when several ranks have failed together."""
     # What it started ends, and stays as a zombie: it does not look.
     stuck = "import subprocess, time; rank = subprocess.Popen(['sleep', '0.5']); time.sleep(600)"
     runs = (
@@ -115,7 +115,7 @@ def test_an_mpirun_that_outlives_its_ranks_is_ended():
         f"print(mpirun.run([sys.executable, '-c', {stuck!r}], stuck_after=0.5))"
     )
     done = subprocess.run([sys.executable, "-c", runs], capture_output=True, text=True, timeout=60, check=False)
-    assert "Ended(code=1, asked=False, stuck=True, early=False)" in done.stdout
+    assert "Ended(code=1, stop_requested=False, stuck=True, early=False)" in done.stdout
     assert "mpirun has not ended 0.5 s after its last rank" in done.stderr
 
 
@@ -126,4 +126,4 @@ def test_an_mpirun_whose_ranks_play_on_here_or_elsewhere_is_left_alone():
         f"print(mpirun.run([sys.executable, '-c', {busy!r}], stuck_after=0.5))"
     )
     done = subprocess.run([sys.executable, "-c", runs], capture_output=True, text=True, timeout=60, check=False)
-    assert "Ended(code=0, asked=False, stuck=False, early=False)" in done.stdout, done.stderr
+    assert "Ended(code=0, stop_requested=False, stuck=False, early=False)" in done.stdout, done.stderr

@@ -1,4 +1,4 @@
-"""What each rank passes through before it is forked is light, and connects to a parent of its own user and job."""
+"""The code that a rank passes through before it is forked is light and finds a parent of its own user and job."""
 
 import os
 import shlex
@@ -152,7 +152,7 @@ def test_a_forked_command_outlives_its_shell_and_obeys_signals(parent, tmp_path)
 
 
 def until(condition):
-    """Whether a condition comes true within 20 s."""
+    """Return whether a condition comes true within 20 s."""
     deadline = time.monotonic() + 20
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)

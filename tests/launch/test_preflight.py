@@ -1,4 +1,4 @@
-"""What a dry run says of updates that are too large: a user would find out from a curve that does not rise."""
+"""Warnings of a dry run about updates that are too large: a user would find out from a curve that does not rise."""
 
 import subprocess
 import sys

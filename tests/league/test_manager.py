@@ -18,7 +18,7 @@ PHASE = 100
 
 
 class World:
-    """What a league's callbacks act on: weights files and jobs, kept as a log."""
+    """Targets of a league's callbacks: weights files and jobs, kept as a log."""
 
     def __init__(self, launch=None, **cfg):
         self.log = []

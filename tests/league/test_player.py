@@ -1,4 +1,4 @@
-"""The players of a league: when they are frozen, whom they meet, when they are reset, what their jobs say."""
+"""The players of a league: when they are frozen and reset, their opponents, and their jobs."""
 
 import json
 import math
@@ -44,7 +44,7 @@ def opponents(player, draws=DRAWS):
 
 
 def near(count, probability, draws=DRAWS):
-    """Whether a frequency is within four standard deviations."""
+    """Return whether a frequency is within four standard deviations."""
     return abs(count - draws * probability) <= 4 * math.sqrt(draws * probability * (1 - probability)) + 1e-9
 
 
@@ -108,7 +108,7 @@ def test_an_empty_yardstick_is_no_yes():
 
 
 def test_in_a_long_league_those_that_it_met_last_decide():
-    """Nobody meets hundreds of snapshots in one phase."""
+    """No player meets hundreds of snapshots in one phase."""
     league = League()
     main = league.add("main_player", "main", one_phase_step=100)
     history = {frozen.player_id: frozen for frozen in (league.freeze(main, step) for step in range(300))}

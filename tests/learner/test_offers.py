@@ -1,4 +1,4 @@
-"""What a learner is told before anything is learned."""
+"""Offers to a learner, before anything is learned."""
 
 import pytest
 from gymnasium import spaces as gym_spaces

@@ -48,7 +48,7 @@ Host *
 
 
 class Hosts:
-    """Hosts ``host1`` to ``hostN``, joined by a switch; ssh between them asks for nothing."""
+    """Hosts ``host1`` to ``hostN``, joined by a switch, with ssh between them without a password."""
 
     def __init__(self, place: Path, count: int) -> None:
         self.place = place
@@ -131,11 +131,11 @@ class Hosts:
         }
 
     def cut(self, name: str) -> None:
-        """Pull a host's cable out: nothing arrives any more, and nobody is told."""
+        """Disconnect a host: nothing arrives any more, and no process is notified."""
         self._in_switch("ip", "link", "set", name, "down")
 
     def kill(self, name: str) -> None:
-        """End all processes of a host at once."""
+        """Kill all processes of a host."""
         os.kill(self.first_process(name), signal.SIGKILL)
 
     def processes(self, name: str, word: str) -> list[int]:

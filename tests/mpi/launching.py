@@ -34,7 +34,7 @@ PLAYERS = Path(__file__).parent / "players"
 
 
 class Outcome(NamedTuple):
-    """How a run ended."""
+    """End of a run."""
 
     code: int
     output: str
@@ -109,7 +109,7 @@ def ask_workers(place: Path, expression: str) -> list[str]:
 
 
 def succeed(outcome: Outcome) -> Outcome:
-    """Assert that a run ended well, showing what it said if it did not."""
+    """Assert that a run succeeded, showing its output if it did not."""
     assert outcome.code == 0, f"exit code {outcome.code}\n{outcome.output[-4000:]}\n{outcome.errors[-6000:]}"
     return outcome
 
@@ -124,5 +124,5 @@ def run_mpirun(line: Sequence[str], **options: Any) -> subprocess.CompletedProce
 
 
 def failed_to_start(errors: str) -> bool:
-    """Whether Open MPI's mpirun says what it says once in some hundred starts, on a busy machine."""
+    """Return whether Open MPI's mpirun failed as it does once in some hundred starts, on a busy machine."""
     return FAILED_TO_START.decode() in errors

@@ -1,4 +1,4 @@
-"""Where ranks take turns on a core, their memory is laid out alike, unless someone wants it at random."""
+"""Ranks that take turns on a core have the same memory layout, unless the user asks for a random one."""
 
 import sys
 from pathlib import Path

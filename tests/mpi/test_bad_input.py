@@ -1,4 +1,4 @@
-"""What a user gets wrong is refused with one clear message, exit code 2 and no traceback, before any learning."""
+"""A user's mistake gives one clear message, exit code 2 and no traceback, before any learning."""
 
 import os
 import subprocess
@@ -184,7 +184,7 @@ def test_tasks_of_a_bare_srun_do_not_start_an_mpirun_each(tmp_path):
 
 
 def test_under_an_mpirun_of_ones_own_the_checks_are_made_too(tmp_path):
-    """As the launcher makes them: before any rank takes memory, and before there is a run directory."""
+    """The launcher's checks, before any rank takes memory and before there is a run directory."""
     done = under_mpirun(tmp_path, changed(env={**GOOD["env"], "num_envs": 100_000_000}), 4)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("expected a run that fits into the ") == 1

@@ -28,7 +28,7 @@ SHORT = {
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels keep nobody to a core")
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_ends_alike_however_often_it_is_killed_and_wherever_its_ranks_are(tmp_path, kind, keep_to_one_core):
-    """Only whole runs can tell: killed twice, resumed on one core and unpinned, one ends as the undisturbed one."""
+    """Needs whole runs: killed twice, resumed on one core and unpinned, one ends as the undisturbed one."""
     short = SHORT[kind]
     config = {**KINDS[kind], "deterministic": True, "steps": short["steps"]}
     config["checkpoint"] = {**config["checkpoint"], "updates": short.get("updates", 2), "keep": 50}

@@ -19,7 +19,7 @@ OPEN_MPI = [MPIRUN, "--oversubscribe", "--bind-to", "none"]
 
 
 class Report(NamedTuple):
-    """What the doctor said.
+    """Report of the doctor.
 
     Attributes:
       code: its exit code.
@@ -33,7 +33,7 @@ class Report(NamedTuple):
 
 
 def doctor(place: Path, *launcher: str, arguments: tuple[str, ...] = (), timeout: float = 100) -> Report:
-    """Run ``arena doctor`` behind the words of a launcher, and read what it said."""
+    """Run ``arena doctor`` behind a launcher's command line, and read its report."""
     answer = place / "findings.json"
     line = [*launcher, sys.executable, "-m", "arena.launch", "doctor", "--json", str(answer)]
     done = run_mpirun(

@@ -1,4 +1,4 @@
-"""Environments that fail do not end a run: their copies are replaced, and nobody learns from what a fault touched."""
+"""Environments that fail do not end a run: their copies are replaced, and nothing is learned from the fault."""
 
 import json
 import sqlite3

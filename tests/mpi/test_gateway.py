@@ -60,7 +60,7 @@ class Run:
         raise AssertionError(f"no gateway has opened:\n{self.process.communicate()[0]}")
 
     def end(self, code: int = 0, within: float = 60) -> str:
-        """Wait for its end, and return what it has said."""
+        """Wait for the end of the run, and return its output."""
         try:
             said = self.process.communicate(timeout=within)[0]
         except subprocess.TimeoutExpired:

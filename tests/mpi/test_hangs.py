@@ -1,4 +1,4 @@
-"""A run in which somebody hangs ends, and says who hung and where."""
+"""A run in which a rank hangs ends, and reports the rank and the place."""
 
 from pathlib import Path
 

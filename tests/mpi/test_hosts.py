@@ -57,7 +57,7 @@ def await_learning(run: subprocess.Popen[str], place: Path) -> None:
 
 
 def end(run: subprocess.Popen[str], began: float) -> str:
-    """Return what a run that must fail within the bound has said."""
+    """Return the output of a run that must fail within the bound."""
     try:
         said, _ = run.communicate(timeout=3 * BOUND)
     finally:
@@ -69,7 +69,7 @@ def end(run: subprocess.Popen[str], began: float) -> str:
 
 
 def gone(hosts: Hosts, *names: str) -> bool:
-    """Whether these hosts' ranks have ended, or do so in time."""
+    """Return whether these hosts' ranks have ended, or do so in time."""
     until = time.monotonic() + BOUND
     while any(hosts.processes(name, "arena.launch") for name in names):
         if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""A league in the run: jobs reach environments and policies, results reach the payoff once each, resume goes on."""
+"""A league in the run: jobs reach environments and policies, results reach the payoff once each; a resume continues."""
 
 import json
 import re
@@ -66,7 +66,7 @@ def check_totals(directory):
 
 
 def logged_episodes(directory):
-    """Return how many episodes the environment processes of the last attempt say they have played for jobs."""
+    """Return the number of job episodes that the environment processes of the last attempt report."""
     total = 0
     for path in directory.glob("log/rank-*.log"):
         attempts = path.read_text("utf-8").split("environment process of match")
@@ -191,7 +191,7 @@ def test_whoever_has_spent_its_budget_rests_and_learns_again_when_the_run_goes_o
 
 
 def check_learning(directory, name, attempt):
-    """Hold that a best responder learned in an attempt: its schedule began anew, and no snapshot is like another."""
+    """Check that a best responder learned in an attempt: its schedule began again, and no snapshot is like another."""
     question = f"SELECT value FROM metrics WHERE player = '{name}' AND name = 'learning_rate' AND attempt = {attempt}"
     rates = [rate for (rate,) in told(directory, question)]
     assert max(rates) > 0.008, rates

@@ -284,7 +284,7 @@ def test_a_loop_that_acts_with_older_weights_than_allowed_is_told_so(tmp_path):
 
 
 def test_an_agent_that_was_written_for_one_process_learns_apart(tmp_path):
-    """What acts has the learner's numbers, and what learns sees whole transitions of all workers."""
+    """The acting copy has the learner's weights, and the learning one gets whole transitions of all workers."""
     config = {
         "steps": 4_000,
         "env": {"use": CARTPOLE, "num_envs": 3},

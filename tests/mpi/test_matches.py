@@ -1,4 +1,4 @@
-"""What goes wrong elsewhere in matches: early resets and stops, odd actions, remaps, settings per match, failures."""
+"""Common failures of matches: early resets and stops, odd actions, remaps, settings per match."""
 
 import json
 import re

@@ -28,7 +28,7 @@ def start(mpi: str, place: Path, config: str, *overrides: str) -> subprocess.Pop
 
 @pytest.mark.parametrize("mpi", OTHER_MPIS)
 def test_a_run_comes_to_its_end_and_the_library_has_nothing_to_say(tmp_path: Path, mpi: str) -> None:
-    """MPICH tells at the end of requests that nobody freed: each of them is memory that a long run would lose."""
+    """MPICH reports unfreed requests at the end: each of them is memory that a long run would lose."""
     said, errors = start(mpi, tmp_path, "cartpole", "steps=1_000").communicate(timeout=280)
     assert f"+ {other_mpi(mpi)}" in said, "its own mpirun"
     assert "100%" in said

@@ -1,4 +1,4 @@
-"""What a run writes is text, also through a pipe; what a failed run writes ends with its error."""
+"""The output of a run is text, also through a pipe; that of a failed run ends with its error."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Matches that keep to a core play as others do, wait for nobody for ever, and leave nothing behind."""
+"""Matches pinned to a core play as others do, never deadlock, and leave nothing behind."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The proxies are true Gymnasium and PettingZoo environments: each library's own checks say so, across processes."""
+"""The proxies are true Gymnasium and PettingZoo environments: they pass each library's checks, across processes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An interrupted run loses nothing that a checkpoint holds, and goes on where it was."""
+"""An interrupted run loses nothing that a checkpoint holds, and continues from there."""
 
 import contextlib
 import json
@@ -115,7 +115,7 @@ def test_whatever_stops_a_run_it_goes_on_where_it_was_and_finishes_its_budget(tm
 
 @pytest.mark.parametrize("in_worker", [False, True])
 def test_policies_that_run_themselves_end_in_good_order_wherever_a_signal_meets_them(tmp_path, in_worker):
-    """One worker hears of it from its environment, the other one from the first, in the midst of an average."""
+    """One worker learns of the signal from its environment, the other from the first one, during an average."""
     policy = {"use": player("groups:Averages"), "settings": {"updates": 10**9, "early": 10**9}}
     config = {**cartpole(), "policies": {"p": policy}}
     config["env"] = {"use": "gymnasium:CartPole-v1", "in_worker": in_worker}
@@ -144,7 +144,7 @@ def test_everything_killed_goes_on_from_the_newest_whole_checkpoint(tmp_path):
 
 
 def test_a_replay_goes_on_with_new_episodes_and_another_number_of_copies(tmp_path):
-    """What was open when the run stopped has no outcome: a resumed run neither waits for one nor makes one up.
+    """Episodes that were open when the run stopped have no outcome; a resumed run does not wait for one or invent one.
 
     Nor does it take a default in place of what it began with, where the file does not say.
     """

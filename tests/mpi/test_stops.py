@@ -47,7 +47,7 @@ class Slow(gymnasium.Env):
 
 
 def start(place, where, *arguments):
-    """Start a run and return once its environment is busy for ever."""
+    """Start a run and return once its environment blocks."""
     (place / "slow.py").write_text(f"from pathlib import Path\nPLACE = {str(place)!r}\n{SLOW}")
     config = {
         "steps": 10**9,

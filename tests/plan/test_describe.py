@@ -1,4 +1,4 @@
-"""What --dry-run prints: people decide on a large job by it, so its counts are exact."""
+"""Output of --dry-run: people decide on a large job by it, so its counts are exact."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who does what: every rank has one role, every seat one worker, matches stay inside nodes where they fit."""
+"""Roles of ranks: every rank has one role, every seat one worker, matches stay inside nodes where they fit."""
 
 from collections import Counter, defaultdict
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Built-in policies with spaces of every kind, and what they are asked."""
+"""Built-in policies with spaces of every kind, and inputs for them."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""A policy as a module for others says what the policy itself does: actions, masks, memory."""
+"""A policy as a module for other libraries computes what the policy itself does: actions, masks, states."""
 
 import numpy as np
 import pytest

@@ -394,7 +394,7 @@ def test_the_actor_and_its_moments_rest_between_its_steps(use, delay):
 
 @pytest.mark.parametrize(("target", "rises"), [(-1.0, False), (2.0, True)])
 def test_the_temperature_follows_the_entropy(target, rises):
-    """Where nothing is earned the entropy goes to its most, 2 log 2: above a target of -1, below one of 2."""
+    """Without rewards the entropy goes to its maximum, 2 log 2: above a target of -1, below one of 2."""
     policy = make("sac", learning_rate=1e-2, ratio=1.0, target_entropy=target, gamma=0.0)
     rollout = rollout_for(policy, SPACES["sac"], 4)
     for number in range(20):

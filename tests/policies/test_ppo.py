@@ -163,7 +163,7 @@ def test_replicas_stay_bit_identical_over_many_updates_with_their_own_experience
 
 
 def test_the_whole_group_stops_an_update_by_the_kl_of_all():
-    """One worker's experience alone would have gone on, the other's would have stopped: nobody may wait for ever."""
+    """One worker's experience alone would have continued, the other's would have stopped: no worker may deadlock."""
     weights = make().weights()
 
     def work(member):
@@ -294,7 +294,7 @@ def test_the_first_pass_of_an_update_finds_the_probabilities_that_acted(settings
 
 
 def test_burn_in_brings_the_memory_up_to_date():
-    """What the lanes remember after an update is what the new weights would have remembered of the last slots."""
+    """The lanes' states after an update are those of the new weights after the last slots."""
     policy = make(lstm=6, learning_rate=0.05)
     rollout = play(policy, rollout_for(policy), seed=0)
     stale = policy.worker_state()["memory"]
@@ -501,7 +501,7 @@ def test_a_memory_remembers_what_a_perceptron_cannot(memory, solves):
 
 
 class Target(gymnasium.Env):
-    """One step: say the two numbers that are seen, within bounds that are not -1 and 1."""
+    """One step: the best action is the two numbers of the observation, within bounds that are not -1 and 1."""
 
     observation_space = gym_spaces.Dict(target=gym_spaces.Box(0, 4, (2,)))
     action_space = gym_spaces.Box(0, 4, (2,))

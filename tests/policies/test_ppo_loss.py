@@ -15,7 +15,7 @@ ACTIONS = [gym_spaces.Discrete(3), gym_spaces.MultiDiscrete([2, 4]), gym_spaces.
 
 
 def sample(found, count, seed=0):
-    """Return what the networks said of a random batch, and the batch: far enough from what acted to be clipped."""
+    """Return the network outputs for a random batch, and the batch: far from the one that acted, to be clipped."""
     rng = np.random.default_rng(seed)
 
     def normal(*shape):

@@ -1,4 +1,4 @@
-"""If these fail, a typo in a config file trains something else than was asked for, or the root loads torch."""
+"""If these fail, a typo in a config file trains something other than intended, or the root loads torch."""
 
 import subprocess
 import sys

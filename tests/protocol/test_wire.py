@@ -1,4 +1,4 @@
-"""What one end of a seat writes, the other end reads: both derive the same bytes from the same spaces."""
+"""One end of a seat reads what the other writes: both derive the same bytes from the same spaces."""
 
 import os
 import pickle

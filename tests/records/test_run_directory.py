@@ -117,7 +117,7 @@ def test_a_file_in_the_way_is_named(tmp_path, in_the_way):
 
 
 def test_a_place_that_cannot_be_written_is_refused_for_root_too():
-    """The proc file system takes no files from anybody, whatever its permissions say."""
+    """The proc file system accepts no files, whatever its permissions are."""
     with pytest.raises(
         ConfigError, match=r"/proc/quickstart: expected a directory that can be written, found: .*run_root"
     ):

@@ -62,7 +62,7 @@ def trained(run: RunDirectory, updates: int = 300) -> RecordWriter:
 
 
 def has_color(picture: Path, color: str) -> bool:
-    """Whether a picture shows pixels of very nearly a colour."""
+    """Return whether a picture has pixels of very nearly a colour."""
     wanted = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
     return bool((np.abs(imread(picture)[..., :3] - wanted).max(axis=-1) < 0.02).any())
 

@@ -55,7 +55,7 @@ def what_is_missing() -> str | None:
 
 
 class Job(NamedTuple):
-    """What the controller knows of a job."""
+    """A job as the controller reports it."""
 
     state: str
     restarts: int
@@ -178,7 +178,7 @@ class Cluster:
             time.sleep(every)
 
     def logs(self) -> str:
-        """Return what the daemons have said."""
+        """Return the daemons' logs."""
         return "\n".join(f"{p.name}: {p.read_text(errors='replace')[-1500:]}" for p in self.place.glob("*.out"))
 
 

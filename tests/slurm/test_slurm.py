@@ -1,4 +1,4 @@
-"""Under a real SLURM the scripts in launch/ place, checkpoint, requeue, resume and give up as the guide says."""
+"""Under a real SLURM the scripts in launch/ place, checkpoint, requeue, resume and give up as documented."""
 
 import itertools
 import json

@@ -17,7 +17,7 @@ view[{SIZE} - 1] = 7
 
 
 def files() -> set[Path]:
-    """What lies where machines keep shared memory that has a name."""
+    """Return the files where machines keep named shared memory."""
     return set(Path("/dev/shm").glob("arena*"))
 
 
@@ -41,7 +41,7 @@ def test_what_is_no_longer_offered_is_not_found_and_stays_with_those_who_have_it
 
 
 def test_something_else_under_the_same_number_is_not_taken_for_it(tmp_path):
-    """As a process of another container may have it: its numbers mean something else there."""
+    """In another container a process number has another meaning."""
     path = tmp_path / "something"
     path.write_bytes(bytes(SIZE))
     with path.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""Every rank can be asked what it is doing while its main thread is stuck, and nobody else is listened to."""
+"""Every rank can report its stack while its main thread is blocked, and only to the run's root."""
 
 import json
 import socket
@@ -18,7 +18,7 @@ def stack_collector():
 
 
 def asked(stack_collector, ranks, patience=5.0):
-    """Ask until so many ranks have had the time to connect."""
+    """Request reports until so many ranks have had the time to connect."""
     until = time.monotonic() + 10
     while len(stack_collector._ranks) < ranks and time.monotonic() < until:
         time.sleep(0.01)

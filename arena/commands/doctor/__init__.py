@@ -1,1 +1,1 @@
-"""``arena doctor``: says before a run what of MPI, the cores, the memory and the disk would get in its way."""
+"""``arena doctor``: check MPI, cores, memory and disk before a run."""

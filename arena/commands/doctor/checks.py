@@ -1,4 +1,4 @@
-"""From facts to findings: what is good enough, what is not, and what to do then; pure."""
+"""Checks of measured facts: verdict and remedy; pure functions."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,27 +11,27 @@ from arena.common.text import count_of, ranges
 from arena.plan.memory import PROCESS
 
 SHARED_MEMORY_OF_A_RANK = 8e6
-"""Bytes of /dev/shm that an MPI takes for a rank and its queues, with room to spare."""
+"""Bytes of /dev/shm that an MPI takes for a rank and its queues, with a margin."""
 
 LOCAL_ROUND_TRIP, LOCAL_BANDWIDTH = 50e-6, 500e6
 REMOTE_ROUND_TRIP, REMOTE_BANDWIDTH = 300e-6, 100e6
-"""Seconds and bytes per second that are worth a word: shared memory takes 1 to 10 us, gigabit Ethernet 50 to 100 us."""
+"""Seconds and bytes per second worth a warning: shared memory takes 1 to 10 us, gigabit Ethernet 50 to 100 us."""
 
 CLOCK = 0.5
-"""Seconds that clocks may differ before log lines of several machines can no longer be put in order."""
+"""Seconds that clocks may differ before log lines of several machines can no longer be ordered."""
 
 SLOW_COMMIT, SLOW_WRITING, LITTLE_SPACE = 0.1, 20e6, 1e9
 """Seconds for a small file, bytes per second, and bytes."""
 
 
 def software(machines: Sequence[Machine], libraries: Sequence[Library]) -> list[Finding]:
-    """Judge whether all ranks run the same versions."""
+    """Check that all ranks run the same versions."""
     first, library = machines[0].software, libraries[0]
     findings = [ok("software", first)]
     others = sorted({m.host for m in machines if m.software != first})
     if others:
-        found = next(m.software for m in machines if m.software != first)
-        text = f"{first} on {machines[0].host}, but {found} on {', '.join(others)}"
+        other_software = next(m.software for m in machines if m.software != first)
+        text = f"{first} on {machines[0].host}, but {other_software} on {', '.join(others)}"
         findings = [problem("software", text, "give every machine the same checkout and .venv, on a shared path")]
     others = sorted({m.host for m, lib in zip(machines, libraries, strict=True) if lib[:2] != library[:2]})
     text = f"{library.name} ({library.path}), mpi4py {library.mpi4py}"
@@ -56,14 +56,14 @@ def mismatch(launcher: str, size: int, library: Library) -> Finding:
 
 
 def threads(level: str) -> Finding:
-    """Judge the thread level that MPI gave."""
+    """Check the thread level of MPI."""
     if level == "single":
         return problem("thread level", level, "the arena needs funneled: use an MPI that was built with threads")
     return ok("thread level", level)
 
 
 def cores(by_node: Sequence[Sequence[Machine]]) -> list[Finding]:
-    """Judge for each node whether its ranks have cores of their own."""
+    """Check for each node that its ranks have cores of their own."""
     findings = [finding for node in by_node if (finding := _cores_of(node)) is not None]
     if findings:
         return findings
@@ -73,7 +73,7 @@ def cores(by_node: Sequence[Sequence[Machine]]) -> list[Finding]:
 
 
 def _available(node: Sequence[Machine]) -> float:
-    """Return the cores' worth of time that the ranks of a node have together."""
+    """Return the total CPU time of the ranks of a node in cores."""
     allowed = len({core for machine in node for core in machine.cores})
     return min([allowed, *(machine.quota for machine in node if machine.quota is not None)])
 
@@ -92,7 +92,7 @@ def _cores_of(node: Sequence[Machine]) -> Finding | None:
             f"{here}: {count_of(count, 'rank')} bound to {count_of(len(bound), 'core')} ({ranges(bound)}) "
             f"of {machine.all_cores}",
             "mpirun --bind-to none (Open MPI), -bind-to none (MPICH), I_MPI_PIN=0 (Intel MPI), srun --cpu-bind=none; "
-            "or ask the queue for more tasks or --cpus-per-task",
+            "or request more tasks or --cpus-per-task",
         )
     available = _available(node)
     if ranks > available:
@@ -107,12 +107,12 @@ def _cores_of(node: Sequence[Machine]) -> Finding | None:
 
 
 def load(by_node: Sequence[Sequence[Machine]]) -> list[Finding]:
-    """Judge whether other programs use the nodes' cores; the ranks themselves have only just started."""
+    """Check that no other programs use the nodes' cores; the ranks themselves have only just started."""
     return [
         warning(
             "load",
             f"{node[0].host}: {node[0].load:.1f} threads shared its {node[0].all_cores} cores over the last minute",
-            "something else is running there: end it, or ask the queue for whole nodes (--exclusive)",
+            "something else is running there: end it, or request whole nodes (--exclusive)",
         )
         for node in by_node
         if node[0].load > node[0].all_cores + 1
@@ -120,7 +120,7 @@ def load(by_node: Sequence[Sequence[Machine]]) -> list[Finding]:
 
 
 def memory(by_node: Sequence[Sequence[Machine]]) -> list[Finding]:
-    """Judge whether the ranks of each node fit into its memory, and their queues into /dev/shm."""
+    """Check that the ranks of each node fit into its memory, and their queues into /dev/shm."""
     findings = []
     for node in by_node:
         machine, needed = node[0], 1e6 * PROCESS["worker"] * len(node)
@@ -128,7 +128,7 @@ def memory(by_node: Sequence[Sequence[Machine]]) -> list[Finding]:
         text = f"{machine.host}: {machine.memory / 1e9:.1f} GB free"
         text += "" if limit is None else f" of the {limit / 1e9:.1f} GB that the control group allows"
         text += f", {needed / 1e9:.1f} GB for {count_of(len(node), 'rank')} that learn"
-        remedy = "take fewer ranks on a node, or ask the queue for more (--mem, --mem-per-cpu)"
+        remedy = "take fewer ranks on a node, or request more (--mem, --mem-per-cpu)"
         if machine.memory < 1e6 * PROCESS["environment"] * len(node):
             findings.append(problem("memory", text, remedy))
         elif machine.memory < needed:
@@ -146,14 +146,14 @@ def memory(by_node: Sequence[Sequence[Machine]]) -> list[Finding]:
 
 
 def graphics(nodes: Sequence[tuple[str, Graphics]], gpu_aware: bool | None) -> list[Finding]:
-    """Judge whether PyTorch can use the cards that are there."""
-    cards = sum(len(found.cards) for _, found in nodes)
+    """Check that PyTorch can use the graphics cards."""
+    cards = sum(len(node_cards.cards) for _, node_cards in nodes)
     if not cards:
         return [ok("GPUs", "none: policies learn on the cores")]
-    blind = [host for host, found in nodes if found.usable < len(found.cards)]
-    names = ", ".join(sorted({card for _, found in nodes for card in found.cards}))
+    blind = [host for host, node_cards in nodes if node_cards.usable < len(node_cards.cards)]
+    names = ", ".join(sorted({card for _, node_cards in nodes for card in node_cards.cards}))
     if blind:
-        built_for = next(found.torch for host, found in nodes if host in blind)
+        built_for = next(node_cards.torch for host, node_cards in nodes if host in blind)
         return [
             warning(
                 "GPUs",
@@ -166,14 +166,14 @@ def graphics(nodes: Sequence[tuple[str, Graphics]], gpu_aware: bool | None) -> l
         True: "MPI sends from their memory",
         False: "MPI is not CUDA-aware, gradients go through the host's memory",
     }
-    says = "MPI does not say whether it is CUDA-aware" if gpu_aware is None else aware[gpu_aware]
+    says = "MPI does not report whether it is CUDA-aware" if gpu_aware is None else aware[gpu_aware]
     return [ok("GPUs", f"{count_of(cards, 'card')} ({names}); {says}")]
 
 
 def messages(
     local: Sequence[tuple[str, Pings]], remote: Sequence[tuple[str, Pings]], is_oversubscribed: bool
 ) -> list[Finding]:
-    """Judge round trips and bandwidths inside nodes and between them; the texts name who was measured."""
+    """Check round trips and bandwidths inside nodes and between them; the texts name the measured ranks."""
     findings = []
     if local:
         findings.append(
@@ -208,7 +208,7 @@ def _worst(subject: str, measured: Sequence[tuple[str, Pings]], good: Callable[[
 
 
 def clocks(remote: Sequence[tuple[str, Pings]]) -> list[Finding]:
-    """Judge how far the nodes' clocks are apart."""
+    """Check the differences of the nodes' clocks."""
     if not remote:
         return []
     where, pings = max(remote, key=lambda pair: abs(pair[1].offset))
@@ -220,21 +220,21 @@ def clocks(remote: Sequence[tuple[str, Pings]]) -> list[Finding]:
     return [ok("clocks", text)]
 
 
-def storage(root: str, found: Storage) -> Finding:
-    """Judge the place of the run directories."""
+def storage(root: str, measured: Storage) -> Finding:
+    """Check the location of the run directories."""
     text = (
-        f"{root} ({found.kind}): {found.speed / 1e6:,.0f} MB/s to the disk, {1e3 * found.commit:.1f} ms for a small "
-        f"file, {1e3 * found.records:.1f} ms for a transaction, {found.free / 1e9:,.1f} GB free"
+        f"{root} ({measured.kind}): {measured.speed / 1e6:,.0f} MB/s to the disk, {1e3 * measured.commit:.1f} ms for a "
+        f"small file, {1e3 * measured.records:.1f} ms for a transaction, {measured.free / 1e9:,.1f} GB free"
     )
-    if found.free < LITTLE_SPACE:
+    if measured.free < LITTLE_SPACE:
         return warning("run directory", text, "delete old runs, or choose another place: --set run_root=...")
-    if found.speed < SLOW_WRITING or max(found.commit, found.records) > SLOW_COMMIT:
+    if measured.speed < SLOW_WRITING or max(measured.commit, measured.records) > SLOW_COMMIT:
         return warning("run directory", text, "choose a faster place, such as scratch rather than home: run_root")
     return ok("run directory", text)
 
 
 def no_storage(root: str, error: Exception) -> Finding:
-    """Return the problem of a place where nothing can be written."""
+    """Return the problem of a location that is not writable."""
     return problem(
         "run directory",
         f"{root} cannot be written: {error}",
@@ -243,7 +243,7 @@ def no_storage(root: str, error: Exception) -> Finding:
 
 
 def not_shared(root: str, hosts: Sequence[str]) -> Finding:
-    """Return the problem of machines that do not see what the first one writes."""
+    """Return the problem of machines that do not see the first one's files."""
     return problem(
         "run directory",
         f"{', '.join(hosts)} cannot see files that were made in {root}",
@@ -252,12 +252,12 @@ def not_shared(root: str, hosts: Sequence[str]) -> Finding:
 
 
 def fault_tolerance(library: str, flag: bool | None, survived: float | None, tested: bool) -> Finding:
-    """Judge whether a run could go on without a rank that died.
+    """Check whether a run could continue without a dead rank.
 
     Args:
       library: name of the MPI library.
-      flag: whether mpirun was told to; None where it was the doctor that started it.
-      survived: seconds from the death of a rank until the others were at work again, in a test; None if never.
+      flag: whether mpirun has fault tolerance switched on; None if the doctor started it.
+      survived: seconds from the death of a rank until the others continued, in a test; None if they never did.
       tested: whether there was such a test.
     """
     subject = "fault tolerance"

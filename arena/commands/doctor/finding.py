@@ -1,4 +1,4 @@
-"""What the doctor says of one subject: a verdict, what was found, and what to do about it."""
+"""Findings of the doctor: verdict, observation and remedy for one subject."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -17,10 +17,10 @@ class Finding(NamedTuple):
     """One line of the report.
 
     Attributes:
-      verdict: ok; warning: a run works, but slower or less safely than it could; problem: it fails or gives nonsense.
-      subject: what was looked at.
-      found: what was found.
-      remedy: what to do; empty where nothing needs to be done.
+      verdict: ok; warning: a run works, but slower or less safely than it could; problem: it fails or is wrong.
+      subject: subject of the check.
+      found: observation.
+      remedy: remedy; empty if none is needed.
     """
 
     verdict: Verdict
@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
 
 def ok(subject: str, found: str) -> Finding:
-    """Return a finding that needs nothing."""
+    """Return a finding without a remedy."""
     return Finding("ok", subject, found)
 
 
@@ -50,12 +50,12 @@ def exit_code(findings: Sequence[Finding]) -> int:
 
 
 def show(findings: Sequence[Finding], console: Console) -> None:
-    """Print a line for each finding, its remedy below it, and the sum of it all."""
+    """Print a line for each finding, its remedy below it, and a summary."""
     width = max(len(finding.subject) for finding in findings)
     for verdict, subject, found, remedy in findings:
         console.print(Text.assemble((f"{verdict:<9}", _STYLES[verdict]), f"{subject:<{width}}  {found}"))
         if remedy:
             console.print(Text(f"{'':<{11 + width}}-> {remedy}"))
     counts = {verdict: sum(finding.verdict == verdict for finding in findings) for verdict in _STYLES}
-    said = (f"{counts['ok']} ok", count_of(counts["warning"], "warning"), count_of(counts["problem"], "problem"))
-    console.print(Text(f"\n{', '.join(said)}"))
+    counts_text = (f"{counts['ok']} ok", count_of(counts["warning"], "warning"), count_of(counts["problem"], "problem"))
+    console.print(Text(f"\n{', '.join(counts_text)}"))

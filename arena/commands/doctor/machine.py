@@ -1,4 +1,4 @@
-"""What a rank sees of its machine: cores, memory, graphics cards; needs no MPI."""
+"""A rank's machine: cores, memory, graphics cards; needs no MPI."""
 
 import os
 import platform
@@ -13,19 +13,19 @@ from arena.system.control_groups import cpu_quota, memory_limit
 
 
 class Machine(NamedTuple):
-    """One rank's view of its machine.
+    """A machine as seen by one rank.
 
     Attributes:
-      rank: of the process.
+      rank: rank of the process.
       host: name of the machine.
       software: versions of Python and of the arena.
       cores: numbers of the cores that the process may run on.
-      all_cores: how many the machine has.
-      quota: cores' worth of time that a control group grants; None for no limit.
-      memory: bytes that are free for this job: the machine's, or what is left of the control group's limit.
+      all_cores: number of cores of the machine.
+      quota: CPU time in cores that a control group grants; None for no limit.
+      memory: free bytes for this job: those of the machine, or the rest of the control group's limit.
       memory_limit: bytes of the control group's limit; None for no limit.
-      shared_memory: bytes that are free in /dev/shm, through which the ranks of a machine talk.
-      load: how many threads wanted a core, on average over the last minute.
+      shared_memory: free bytes in /dev/shm, which the ranks of a machine communicate through.
+      load: average number of runnable threads over the last minute.
     """
 
     rank: int
@@ -40,8 +40,8 @@ class Machine(NamedTuple):
     load: float
 
 
-def look(rank: int) -> Machine:
-    """Return what this process sees."""
+def inspect(rank: int) -> Machine:
+    """Return the machine as seen by this process."""
     limit, used = memory_limit()
     free = _free_memory()
     return Machine(
@@ -69,9 +69,9 @@ class Graphics(NamedTuple):
     """The graphics cards of one machine.
 
     Attributes:
-      cards: their names.
-      usable: how many PyTorch can use.
-      torch: what PyTorch was built for, as it says: a version of CUDA, or None.
+      cards: names of the cards.
+      usable: number of cards that PyTorch can use.
+      torch: version of CUDA that PyTorch was built for, or None.
     """
 
     cards: tuple[str, ...]
@@ -80,7 +80,7 @@ class Graphics(NamedTuple):
 
 
 def graphics() -> Graphics:
-    """Return the NVIDIA cards of this machine; PyTorch is asked in a process of its own, and only if there are any."""
+    """Return the NVIDIA cards of this machine; PyTorch is queried in a process of its own, if there are any."""
     cards = _output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]).splitlines()
     if not cards:
         return Graphics((), 0, "")

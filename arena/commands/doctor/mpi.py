@@ -1,4 +1,4 @@
-"""The doctor's own calls of MPI: what a run never needs, and what must be known before MPI starts."""
+"""The doctor's own MPI calls: those that a run never makes, and those before MPI is initialised."""
 
 import contextlib
 import ctypes
@@ -15,7 +15,7 @@ import numpy as np
 from arena.commands.doctor.measured import Library, Pings
 from arena.common.waiting import Waiter
 
-# Started by the wrong launcher, a library may end the process when MPI starts: look before.
+# A library started by the wrong launcher may end the process when MPI starts: check before.
 mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
 from mpi4py import MPI  # noqa: E402 (see above)
 
@@ -23,17 +23,17 @@ _PING, _ECHO = 11, 12
 _LARGE = 1 << 20
 _REPEATS, _FEW_REPEATS = 300, 30
 _LOSE_WITHIN = 20
-"""Seconds until the kernel ends a rank that waits for news of a dead one."""
+"""Seconds until the kernel ends a rank that waits for the notice of a death."""
 
 
 def library() -> Library:
-    """Return what mpi4py has loaded; MPI need not have started."""
+    """Return the library that mpi4py has loaded; MPI need not be initialised."""
     first = re.split(r"[,\n\0]", MPI.Get_library_version().strip())[0]
     return Library(_short(first), mpi4py.__version__, _library_path())
 
 
 def _short(name: str) -> str:
-    """Return ``Open MPI 5.0.11``, ``MPICH 5.0.2`` or ``Intel MPI 2021.18`` for what they call themselves."""
+    """Return ``Open MPI 5.0.11``, ``MPICH 5.0.2`` or ``Intel MPI 2021.18`` for a library's own version string."""
     name = re.sub(r"Intel\(R\) MPI Library (\S+).*", r"Intel MPI \1", name)
     return re.sub(r"(Version:\s*|\bv(?=\d))", "", name).strip()
 
@@ -48,17 +48,17 @@ def _library_path() -> str:
 
 
 def initialize() -> None:
-    """Start MPI as the arena does."""
+    """Initialise MPI as the arena does."""
     MPI.Init_thread(MPI.THREAD_FUNNELED)
 
 
 def world_size() -> int:
-    """Return how many ranks MPI counts."""
+    """Return the number of ranks according to MPI."""
     return MPI.COMM_WORLD.size
 
 
 def thread_level() -> str:
-    """Return the name of the thread level that MPI gave."""
+    """Return the name of MPI's thread level."""
     levels = {
         MPI.THREAD_SINGLE: "single",
         MPI.THREAD_FUNNELED: "funneled",
@@ -69,7 +69,7 @@ def thread_level() -> str:
 
 
 def gpu_aware() -> bool | None:
-    """Return whether MPI sends from a GPU's memory; None where the library does not say."""
+    """Return whether MPI sends from a GPU's memory; None if the library does not report it."""
     try:
         ask = ctypes.CDLL(_library_path()).MPIX_Query_cuda_support
     except (OSError, AttributeError):
@@ -86,7 +86,7 @@ def _receive(comm: MPI.Comm, buffer: np.ndarray, other: int, tag: int, waiter: W
 
 
 def _round_trip(comm: MPI.Comm, buffer: np.ndarray, other: int, waiter: Waiter) -> float:
-    """Send and get back, as a run does: by asking again and again, and not for ever. Returns seconds."""
+    """Send and receive as a run does, by bounded polling; return the seconds."""
     began = time.perf_counter()
     _send(comm, buffer, other, _PING, waiter)
     _receive(comm, buffer, other, _ECHO, waiter)
@@ -94,10 +94,10 @@ def _round_trip(comm: MPI.Comm, buffer: np.ndarray, other: int, waiter: Waiter) 
 
 
 def ping(comm: MPI.Comm, other: int, waiter: Waiter) -> Pings:
-    """Measure with ``other``, which calls ``echo`` meanwhile.
+    """Measure messages with ``other``, which calls ``echo`` meanwhile.
 
     Raises:
-      HangError: it does not answer.
+      HangError: it does not reply.
     """
     small, large, clock = np.zeros(64, np.uint8), np.zeros(_LARGE, np.uint8), np.zeros(1, np.float64)
     round_trip = median(_round_trip(comm, small, other, waiter) for _ in range(_REPEATS))
@@ -111,10 +111,10 @@ def ping(comm: MPI.Comm, other: int, waiter: Waiter) -> Pings:
 
 
 def echo(comm: MPI.Comm, other: int, waiter: Waiter) -> None:
-    """Answer what ``ping`` sends.
+    """Reply to the messages of ``ping``.
 
     Raises:
-      HangError: nothing more comes.
+      HangError: no more messages arrive.
     """
     small, large, clock = np.zeros(64, np.uint8), np.zeros(_LARGE, np.uint8), np.zeros(1, np.float64)
     for buffer, count in ((small, _REPEATS), (large, _FEW_REPEATS), (clock, _REPEATS)):
@@ -125,21 +125,21 @@ def echo(comm: MPI.Comm, other: int, waiter: Waiter) -> None:
 
 
 def lose_a_rank() -> None:
-    """Be one of several ranks of which the last dies; the first prints how long until the others were at work again.
+    """Run as one of several ranks of which the last dies; the first prints the seconds until the others continued.
 
-    Where fault tolerance is a dummy, nobody learns of the death: each then ends by itself.
+    If fault tolerance is a dummy, no rank detects the death: each then ends by itself.
     """
     signal.alarm(_LOSE_WITHIN)
     initialize()
     comm = MPI.COMM_WORLD
     comm.Set_errhandler(MPI.ERRORS_RETURN)
-    with contextlib.suppress(MPI.Exception):  # a slow rank may learn of the death in here
+    with contextlib.suppress(MPI.Exception):  # a slow rank may detect the death in here
         comm.Barrier()
     if comm.rank == comm.size - 1:
         os.kill(os.getpid(), signal.SIGKILL)
     began = time.perf_counter()
     while comm.Get_failed().size == 0 and not comm.Is_revoked():
-        with contextlib.suppress(MPI.Exception):  # the calling rank learns of the death by an error
+        with contextlib.suppress(MPI.Exception):  # the calling rank detects the death by an error
             comm.Iprobe(MPI.ANY_SOURCE, _PING)
         time.sleep(0.001)
     comm.Revoke()
@@ -148,4 +148,4 @@ def lose_a_rank() -> None:
     if survivors.rank == 0:
         print(f"survived: {total} of {comm.size} ranks after {time.perf_counter() - began:.3f} s", flush=True)
     survivors.Barrier()
-    os._exit(0)  # MPI_Finalize may wait for the dead one
+    os._exit(0)  # MPI_Finalize may wait for the dead rank

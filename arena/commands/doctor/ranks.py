@@ -1,4 +1,4 @@
-"""The examination as all ranks of a job go through it together; the first one comes to the findings."""
+"""The examination by all ranks of a job together; the first rank makes the findings."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ from arena.commands.doctor.finding import Finding, problem
 from arena.commands.doctor.measured import Library, Pings
 from arena.common.waiting import HangError, Waiter
 from arena.launch import mpirun_probe
-from arena.launch.fault_tolerance_probe import survived
+from arena.launch.fault_tolerance_probe import survives_rank_loss
 from arena.launch.mpirun_probe import Launcher
 from arena.system.launcher_env import is_fault_tolerant
 
 PATIENCE = 45.0
-"""Seconds that the first rank waits for another one; the others wait twice as long, so that it is the one to report."""
+"""Seconds that the first rank waits for another one; the others wait twice as long, so that the first one reports."""
 
 
 class _Facts(NamedTuple):
-    """What each rank tells the first one."""
+    """Facts that each rank sends to the first one."""
 
     machine: machine.Machine
     library: Library
@@ -27,7 +27,7 @@ class _Facts(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """What the first rank of each node tells."""
+    """Facts that the first rank of each node sends."""
 
     sees_files: bool
     graphics: machine.Graphics
@@ -37,7 +37,7 @@ def examine(root: Path, started_by: Launcher | None, *, by_doctor: bool) -> list
     """Examine the job that this process is a rank of.
 
     Args:
-      root: where run directories are made.
+      root: directory of run directories.
       started_by: the launcher of the job; None for a process on its own.
       by_doctor: whether the doctor started the job, rather than the user.
 
@@ -61,7 +61,7 @@ def examine(root: Path, started_by: Launcher | None, *, by_doctor: bool) -> list
 
 
 class _Examination:
-    """This rank's part in it, once all ranks know of each other."""
+    """This rank's part of the examination, once MPI is initialised."""
 
     def __init__(self, root: Path, library: Library, started_by: Launcher | None, by_doctor: bool) -> None:
         from arena.comms import Mailbox, World
@@ -71,7 +71,7 @@ class _Examination:
         self.mailbox = Mailbox(self.world)
         self.first = self.world.rank == 0
         patience = PATIENCE if self.first else 2 * PATIENCE
-        # It gives its core away between any two looks, as if it were shared: it may be.
+        # It yields its core between any two polls, as if it were shared: it may be.
         self.waiter = Waiter(
             spin=0, yielding=0.02, max_sleep=0.002, warn_after=patience, abort_after=patience, on_warn=lambda _: None
         )
@@ -79,7 +79,7 @@ class _Examination:
         self.findings: list[Finding] = []
 
     def run(self) -> list[Finding] | None:
-        """Go through it; one rank that does not answer ends it, and the job."""
+        """Examine the job; a rank that does not reply ends the examination, and the job."""
         try:
             self._examine()
             self.world.barrier(self.waiter, "all ranks at the end")
@@ -100,7 +100,7 @@ class _Examination:
     def _examine(self) -> None:
         from arena.commands.doctor import mpi
 
-        facts = self._gather(_Facts(machine.look(self.world.rank), self.library, mpi.thread_level()))
+        facts = self._gather(_Facts(machine.inspect(self.world.rank), self.library, mpi.thread_level()))
         by_node = [
             [f.machine for f, node in zip(facts, self.world.nodes, strict=False) if node == number]
             for number in range(len(self.leaders))
@@ -112,24 +112,24 @@ class _Examination:
         self._disk(mpi.gpu_aware())
         self._messages()
 
-    def _gather(self, mine: Any, ranks: Sequence[int] | None = None) -> list[Any]:
-        """Return on the first rank what the given ones (None for all) have; nothing on the others."""
+    def _gather(self, own: Any, ranks: Sequence[int] | None = None) -> list[Any]:
+        """Return on the first rank the values of the given ranks (None for all); an empty list on the others."""
         ranks = range(self.world.size) if ranks is None else ranks
         if not self.first:
             if self.world.rank in ranks:
-                self.mailbox.deliver(0, mine)
+                self.mailbox.deliver(0, own)
                 self.mailbox.flush(self.waiter)
             return []
-        return [mine if rank == 0 else self.mailbox.collect(rank, self.waiter, "an answer") for rank in ranks]
+        return [own if rank == 0 else self.mailbox.collect(rank, self.waiter, "an answer") for rank in ranks]
 
     def _fault_tolerance(self) -> Finding:
         flag = None if self.by_doctor or self.started_by is None else is_fault_tolerant()
         if not self.library.name.startswith("Open MPI"):
             return checks.fault_tolerance(self.library.name, flag, None, tested=False)
-        return checks.fault_tolerance(self.library.name, flag, *survived())
+        return checks.fault_tolerance(self.library.name, flag, *survives_rank_loss())
 
     def _disk(self, gpu_aware: bool | None) -> None:
-        """Measure on the first rank, and have the first rank of each node look for what it wrote."""
+        """Measure on the first rank, and let the first rank of each node look for its file."""
         leads = self.world.rank in self.leaders
         if self.first:
             try:

@@ -1,4 +1,4 @@
-"""Whether runs can be written where they should be, how fast, and whether every machine sees the same files."""
+"""Checks of the run root: whether it is writable, its speed, and whether every machine sees the same files."""
 
 import contextlib
 import os
@@ -17,14 +17,14 @@ SEEN_WITHIN = 10.0
 
 
 class Storage(NamedTuple):
-    """What was measured where runs are written.
+    """Measurements of the run root.
 
     Attributes:
-      kind: of the file system, as the kernel calls it.
-      free: bytes that are left.
+      kind: kind of the file system, as named by the kernel.
+      free: free bytes.
       speed: bytes per second, until they are on the disk.
-      commit: seconds that a small file takes to be there for good: written, synced, renamed; the median.
-      records: seconds of a transaction of SQLite; the median.
+      commit: median seconds to write, sync and rename a small file.
+      records: median seconds of an SQLite transaction.
     """
 
     kind: str
@@ -36,10 +36,10 @@ class Storage(NamedTuple):
 
 @contextlib.contextmanager
 def trial_folder(root: Path) -> Iterator[Path]:
-    """Make a folder in the run root, and the run root if need be; leave nothing of it behind.
+    """Create a folder in the run root, and the run root if needed; leave nothing behind.
 
     Raises:
-      OSError: it cannot be made.
+      OSError: it cannot be created.
     """
     root = root.absolute()
     missing = [path for path in (root, *root.parents) if not path.exists()]
@@ -52,15 +52,15 @@ def trial_folder(root: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
     finally:
         for path in missing:
-            with contextlib.suppress(OSError):  # somebody else has begun to use it
+            with contextlib.suppress(OSError):  # another process has begun to use it
                 path.rmdir()
 
 
 def measure(folder: Path) -> Storage:
-    """Write, sync and rename in this folder.
+    """Measure writing, syncing and renaming in this folder.
 
     Raises:
-      OSError, sqlite3.Error: something of it is not possible.
+      OSError, sqlite3.Error: one of them is not possible.
     """
     block = os.urandom(_BLOCK)
     began = time.perf_counter()
@@ -84,7 +84,7 @@ def _timed_commit(folder: Path, content: bytes) -> float:
 
 
 def _records(folder: Path) -> float:
-    """Return the seconds of a transaction with the journal that the records use."""
+    """Return the seconds of a transaction with the journal mode of the records."""
     times = []
     with contextlib.closing(sqlite3.connect(folder / "records.sqlite", timeout=5, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = TRUNCATE")
@@ -101,19 +101,19 @@ def kind_of(path: Path) -> str:
     best, kind = "", "unknown"
     with contextlib.suppress(OSError):
         for line in Path("/proc/mounts").read_text().splitlines():
-            _, mounted, found, *_ = line.split()
+            _, mounted, file_system, *_ = line.split()
             mounted = mounted.replace("\\040", " ")
             if path.resolve().is_relative_to(mounted) and len(mounted) >= len(best):
-                best, kind = mounted, found
+                best, kind = mounted, file_system
     return kind
 
 
 def appears(file: Path) -> bool:
-    """Whether a file that another machine has made shows here in time."""
+    """Return whether a file of another machine becomes visible here in time."""
     until = time.monotonic() + SEEN_WITHIN
     while time.monotonic() < until:
         with contextlib.suppress(OSError):
-            os.listdir(file.parent)  # a network file system looks anew when the folder is read
+            os.listdir(file.parent)  # makes a network file system refresh the folder
         if file.exists():
             return True
         time.sleep(0.2)

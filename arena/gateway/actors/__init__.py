@@ -1,1 +1,1 @@
-"""What plays a game: users' actors, the built-in one, the agents that they call, and how they are called."""
+"""Actors: users' classes, the built-in one, their agents, and their execution."""

@@ -63,4 +63,4 @@ class Actor:
         raise NotImplementedError(f"{type(self).__name__} needs a method tick(data)")
 
     def end(self, data: bytes) -> "bytes | Awaitable[bytes] | None":
-        """Handle the last bytes of the game, empty for a game that has vanished; ``agents.ending`` has the reason."""
+        """Handle the last bytes of the game, empty for a game that was abandoned; ``agents.ending`` has the reason."""

@@ -12,7 +12,7 @@ from arena.gateway.batcher import ForwardResult
 from arena.gateway.values import SpaceError, first_row
 
 Ending = Literal["end", "stop", "idle", "age", "drain", "error"]
-"""Why a game has ended: the client said so (end, stop), or the server did."""
+"""Reasons for the end of a game: requested by the client (end, stop), or decided by the server."""
 
 NO_MASKS: Mapping[str, Any] = {}
 
@@ -33,7 +33,7 @@ class Agent:
     """One agent of a game.
 
     Attributes:
-      name: of the agent.
+      name: name of the agent.
       learning: whether the player learns from the actions of this agent.
       episode_return: sum of the rewards of its current episode, or of the last one.
     """
@@ -41,12 +41,12 @@ class Agent:
     learning = False
 
     def __init__(self, name: str, model: Any, lane: int = -1) -> None:
-        """Seat the agent.
+        """Create the agent.
 
         Args:
-          name: of the agent.
-          model: its player.
-          lane: where its memory lies, for a player with memory.
+          name: name of the agent.
+          model: model of its player.
+          lane: index of its recurrent state, for a recurrent player.
         """
         model.users += 1
         self.name = name
@@ -67,7 +67,7 @@ class Agent:
 
     @property
     def stamp(self) -> bytes:
-        """``player@version``, the header ``version`` of answers."""
+        """``player@version``, the header ``version`` of responses."""
         version = self.version
         if version is not self._stamped_by:
             self._stamp, self._stamped_by = f"{self.player}@{version}".encode(), version
@@ -85,8 +85,8 @@ class Agent:
           SpaceError: see there.
           TimeoutError: the actor's call has taken too long.
         """
-        seen = self.read(observation, mask)
-        return self.take(wait_for(lambda: self.ask(seen)))
+        checked = self.read(observation, mask)
+        return self.take(wait_for(lambda: self.request(checked)))
 
     async def act_async(self, observation: Any, mask: Any = None) -> Any:
         """Return an action for an observation, nested as the action space.
@@ -96,12 +96,12 @@ class Agent:
           mask: flags of the actions, nonzero is allowed; None allows everything.
 
         Raises:
-          SpaceError: (a ``ValueError``) the observation or the mask is not of the space.
+          SpaceError: (a ``ValueError``) the observation or the mask does not belong to its space.
         """
-        return self.take(await self.ask(self.read(observation, mask)))
+        return self.take(await self.request(self.read(observation, mask)))
 
     def read(self, observation: Any, mask: Any = None) -> CheckedObservation:
-        """Return an observation and a mask as the player reads them.
+        """Return an observation and a mask as rows for the player.
 
         Raises:
           SpaceError: see ``act_async``.
@@ -110,20 +110,20 @@ class Agent:
             self._model.read_observation(observation), None if mask is None else self._read_mask(mask)
         )
 
-    def ask(self, seen: CheckedObservation) -> "asyncio.Future[ForwardResult]":
-        """Ask for the action for what ``read`` has returned; ``take`` takes it."""
+    def request(self, observation: CheckedObservation) -> "asyncio.Future[ForwardResult]":
+        """Request the action for the result of ``read``; ``take`` converts it."""
         if self._fresh:
             self.episode_return = 0.0
         start, self._fresh = self._fresh, False
-        return self._model.ask(seen.observation, seen.mask, start=start, lane=self._lane)
+        return self._model.request(observation.observation, observation.mask, start=start, lane=self._lane)
 
-    def take(self, answered: ForwardResult) -> Any:
-        """Return the action that was answered, and note by which version."""
-        self._acted_by = answered.by
-        return first_row(answered.rows)
+    def take(self, result: ForwardResult) -> Any:
+        """Return the action of a result, and record its version."""
+        self._acted_by = result.by
+        return first_row(result.rows)
 
     def release(self) -> None:
-        """Let go of its player's version, when the game is over."""
+        """Release the reference to the player's version when the game ends."""
         self._model.users -= 1
 
     def _read_mask(self, mask: Any) -> np.ndarray:
@@ -140,18 +140,18 @@ class Agent:
         observation: Any = None,
         outcome: str | int | None = None,
     ) -> None:
-        """Say what the last action has earned; after an end of the episode the next action begins another one.
+        """Add to the reward of the last action; after an end of the episode the next action begins another one.
 
         Args:
-          value: is added to what the action has earned already.
+          value: added to the reward so far.
           terminated: whether the episode has ended by the rules of the game.
-          truncated: whether it was cut for another reason.
-          observation: the last one of an episode that was cut.
-          outcome: how the episode has ended: win, draw, loss or a rank, 0 for the best.
+          truncated: whether it was truncated for another reason.
+          observation: final observation of a truncated episode.
+          outcome: outcome of the episode: win, draw, loss or a rank, 0 for the best.
 
         Raises:
-          ValueError: something was earned before the first action.
-          SpaceError: (a ``ValueError``) the last observation is not of the space.
+          ValueError: there was no action before.
+          SpaceError: (a ``ValueError``) the final observation does not belong to its space.
         """
         if not np.isfinite(value):
             raise ValueError(f"reward: expected a finite number, found {value}")
@@ -167,24 +167,24 @@ class Agents(dict[str, Agent]):
     """The agents of a game by name.
 
     Attributes:
-      game_id: what the client calls the game; empty where it has not said.
-      ending: why the game ends, while ``Actor.end`` runs; None before.
+      game_id: the client's id of the game; empty if it has none.
+      ending: the reason of the end, while ``Actor.end`` runs; None before.
     """
 
     def __init__(self, agents: Mapping[str, Agent], game_id: str = "") -> None:
-        """Seat them."""
+        """Combine the agents."""
         super().__init__(agents)
         self.game_id = game_id
         self.ending: Ending | None = None
 
-    def keep(self) -> None:
-        """Keep what a call of the actor has done: it has gone well."""
+    def commit(self) -> None:
+        """Commit the effects of a call of the actor that has succeeded."""
 
     def roll_back(self) -> None:
-        """Take back what a call of the actor has done: it has failed, and is made again."""
+        """Roll back the effects of a call of the actor that has failed, and is repeated."""
 
     def release(self) -> None:
-        """Let go of the players' versions, when the game is over."""
+        """Release the players' versions, when the game is over."""
         for agent in self.values():
             agent.release()
 
@@ -195,27 +195,27 @@ class Agents(dict[str, Agent]):
           SpaceError: see there.
           TimeoutError: the actor's call has taken too long.
         """
-        seen = {name: self[name].read(value, masks.get(name)) for name, value in observations.items()}
-        actions = wait_for(lambda: asyncio.gather(*(self[name].ask(each) for name, each in seen.items())))
-        return {name: self[name].take(action) for name, action in zip(seen, actions, strict=True)}
+        checked = {name: self[name].read(value, masks.get(name)) for name, value in observations.items()}
+        actions = wait_for(lambda: asyncio.gather(*(self[name].request(each) for name, each in checked.items())))
+        return {name: self[name].take(action) for name, action in zip(checked, actions, strict=True)}
 
     async def act_async(self, observations: Mapping[str, Any], masks: Mapping[str, Any] = NO_MASKS) -> dict[str, Any]:
-        """Return the actions of several agents, which are asked in one batch.
+        """Return the actions of several agents, computed in one batch.
 
         Args:
-          observations: of each agent that acts.
-          masks: the action masks of those that have one.
+          observations: observation of each agent that acts.
+          masks: action masks of those that have one.
 
         Raises:
-          SpaceError: (a ``ValueError``) an observation or a mask is not of its space; then nobody has acted.
+          SpaceError: (a ``ValueError``) an observation or a mask does not belong to its space; then no agent has acted.
         """
-        seen = {name: self[name].read(value, masks.get(name)) for name, value in observations.items()}
-        return await self.act_on(seen)
+        checked = {name: self[name].read(value, masks.get(name)) for name, value in observations.items()}
+        return await self.act_on(checked)
 
-    async def act_on(self, seen: Mapping[str, CheckedObservation]) -> dict[str, Any]:
-        """Return the actions of several agents for what they have read."""
-        asked = [self[name].ask(each) for name, each in seen.items()]
-        if len(asked) == 1:  # as most have it
-            return {name: self[name].take(await asked[0]) for name in seen}
-        actions = await asyncio.gather(*asked)
-        return {name: self[name].take(action) for name, action in zip(seen, actions, strict=True)}
+    async def act_on(self, observations: Mapping[str, CheckedObservation]) -> dict[str, Any]:
+        """Return the actions of several agents for checked observations."""
+        pending = [self[name].request(each) for name, each in observations.items()]
+        if len(pending) == 1:  # the most frequent case
+            return {name: self[name].take(await pending[0]) for name in observations}
+        actions = await asyncio.gather(*pending)
+        return {name: self[name].take(action) for name, action in zip(observations, actions, strict=True)}

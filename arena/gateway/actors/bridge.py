@@ -1,4 +1,4 @@
-"""Lets plain methods wait for the event loop: ``agent.act`` is a call, in a greenlet of the loop or in a thread."""
+"""Waits of plain methods for the event loop: ``agent.act`` is a call, in a greenlet of the loop or in a thread."""
 
 import asyncio
 import contextvars
@@ -11,24 +11,24 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 _PATIENCE = 3
-"""How often a method that is too late, and waits again, is told so before it is ended."""
+"""Number of timeouts that a late method gets, if it waits again, before it is ended."""
 
 
 class _Bridge(greenlet):
-    """A plain method that runs inside a task of the loop, and hands it what it waits for."""
+    """A plain method that runs inside a task of the loop, and passes it the futures that it waits for."""
 
 
-_here = threading.local()  # of an actor's thread: its loop, and until when its call may wait
+_here = threading.local()  # of an actor's thread: its loop, and the deadline of its call
 
 
 def wait_for(ask: Callable[[], "asyncio.Future[Any]"]) -> Any:
-    """Return the result of what is asked of the event loop, from a plain method of an actor.
+    """Return the result of a request to the event loop, from a plain method of an actor.
 
     Args:
-      ask: asks, and returns the future of the answer; it is called in the loop.
+      ask: makes the request and returns its future; called in the loop.
 
     Raises:
-      RuntimeError: this is no plain method of an actor.
+      RuntimeError: the caller is not a plain method of an actor.
       TimeoutError: the method has taken too long.
     """
     current = getcurrent()
@@ -43,50 +43,50 @@ def wait_for(ask: Callable[[], "asyncio.Future[Any]"]) -> Any:
     async def answered() -> Any:
         return await ask()
 
-    asked = asyncio.run_coroutine_threadsafe(answered(), loop)
+    future = asyncio.run_coroutine_threadsafe(answered(), loop)
     try:
-        return asked.result(max(0.0, _here.until - time.monotonic()))
+        return future.result(max(0.0, _here.until - time.monotonic()))
     except LateError as error:
-        asked.cancel()
+        future.cancel()
         raise TimeoutError("the call has taken too long") from error
 
 
 def can_wait() -> bool:
-    """Whether this is a plain method of an actor."""
+    """Return whether the caller is a plain method of an actor."""
     return isinstance(getcurrent(), _Bridge) or getattr(_here, "loop", None) is not None
 
 
 async def in_greenlet(is_late: Callable[[], bool], function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a plain function returns, which may wait for the loop.
+    """Return the result of a plain function that may wait for the loop.
 
     Args:
-      is_late: whether its time is over: then it gets a TimeoutError where it waits.
+      is_late: whether its deadline has passed: then its waits raise a TimeoutError.
       function: the function.
-      arguments: of it.
+      arguments: its arguments.
     """
     bridge = _Bridge(function)
     bridge.gr_context = contextvars.copy_context()
-    asked = bridge.switch(*arguments)
-    told = 0
+    future = bridge.switch(*arguments)
+    timeouts = 0
     while not bridge.dead:
         try:
-            answer = await asked
+            answer = await future
         except BaseException as error:
             if not is_late():
-                asked = bridge.throw(error)
+                future = bridge.throw(error)
                 continue
         else:
             if not is_late():
-                asked = bridge.switch(answer)
+                future = bridge.switch(answer)
                 continue
-        told += 1
+        timeouts += 1
         late = TimeoutError("the call has taken too long")
-        asked = bridge.throw(late if told <= _PATIENCE else GreenletExit())
-    return asked
+        future = bridge.throw(late if timeouts <= _PATIENCE else GreenletExit())
+    return future
 
 
 def in_thread(loop: asyncio.AbstractEventLoop, seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a plain function returns, in a thread from which it may wait for the loop."""
+    """Return the result of a plain function in a thread, from which it may wait for the loop."""
     _here.loop, _here.until = loop, time.monotonic() + seconds
     try:
         return function(*arguments)

@@ -1,4 +1,4 @@
-"""The built-in actor: observations, rewards and actions as JSON, so that a game needs no line of Python."""
+"""The built-in actor: observations, rewards and actions as JSON, so that a game needs no Python."""
 
 import json
 import math
@@ -7,80 +7,80 @@ from typing import Any
 
 from arena.gateway.actors.actor import Actor
 from arena.gateway.actors.agent import Agents
-from arena.gateway.answers import BadRequest
+from arena.gateway.responses import BadRequest
 from arena.gateway.values import SpaceError, to_json
 
 _TICK = {"observation": "observations", "reward": "rewards", "action_mask": "action_masks"}
 _END = {"reward": "rewards", "terminated": "terminated", "observation": "observations", "outcome": "outcomes"}
-"""What a request may say, for a lone agent and for several: ``terminated`` holds for the whole game."""
+"""Keys of a request with a single agent, and with several: ``terminated`` holds for the whole game."""
 
 
 class JsonActor(Actor):
-    """See the guide "Serve a game" for what is exchanged."""
+    """An actor that exchanges JSON; the guide "Serve a game" describes the messages."""
 
     content_type = "application/json"
 
     def __init__(self, agents: Agents, config: Mapping[str, Any], game_id: str, data: bytes) -> None:
-        """See ``Actor``. What a start brings is not read."""
+        """See ``Actor``. The body of a start is ignored."""
         self._agents = agents
         self._lone = next(iter(agents)) if len(agents) == 1 else None
 
     async def tick(self, data: bytes) -> bytes:
-        """Return the actions of the agents whose observations came."""
+        """Return the actions of the agents with observations in the request."""
         parsed = self._parsed(data)
         if self._lone is not None and parsed.get("observation") is not None and parsed.keys() <= _TICK.keys():
-            return await self._tick_of_the_lone(parsed)  # as most ask: the same in fewer steps
-        said = self._read(parsed, _TICK)
-        observations = said["observations"]
+            return await self._tick_of_the_lone(parsed)  # the most frequent case: the same in fewer steps
+        message = self._read(parsed, _TICK)
+        observations = message["observations"]
         if not observations:
             word = "observation" if self._lone is not None else "observations"
             raise BadRequest(f"expected {word}, found none")
-        unasked = [name for name in said["action_masks"] if name not in observations]
+        unasked = [name for name in message["action_masks"] if name not in observations]
         if unasked:
             raise BadRequest(f"action_masks: expected agents that have an observation, found {unasked[0]}")
-        masks = said["action_masks"]
+        masks = message["action_masks"]
         try:
-            seen = {name: self._agents[name].read(value, masks.get(name)) for name, value in observations.items()}
+            checked = {name: self._agents[name].read(value, masks.get(name)) for name, value in observations.items()}
         except SpaceError as error:
             raise BadRequest(str(error)) from None
-        self._reward(said["rewards"])
-        actions = await self._agents.act_on(seen)
+        self._reward(message["rewards"])
+        actions = await self._agents.act_on(checked)
         plain = {name: to_json(action) for name, action in actions.items()}
-        return _written({"actions": plain} if said["several"] else {"action": plain[str(self._lone)]})
+        return _written({"actions": plain} if message["several"] else {"action": plain[str(self._lone)]})
 
-    async def _tick_of_the_lone(self, said: Mapping[str, Any]) -> bytes:
+    async def _tick_of_the_lone(self, message: Mapping[str, Any]) -> bytes:
         assert self._lone is not None
         agent = self._agents[self._lone]
         try:
-            seen = agent.read(said["observation"], said.get("action_mask"))
+            checked = agent.read(message["observation"], message.get("action_mask"))
         except SpaceError as error:
             raise BadRequest(str(error)) from None
-        reward = said.get("reward")
+        reward = message.get("reward")
         if reward is not None:
             self._reward({self._lone: reward})
-        action = to_json(agent.take(await agent.ask(seen)))
+        action = to_json(agent.take(await agent.request(checked)))
         return b'{"action":%d}' % action if type(action) is int else _written({"action": action})
 
     async def end(self, data: bytes) -> bytes:
-        """Return what the agents have earned in their last episodes."""
+        """Return the agents' returns of their last episodes."""
         if data:
             self._close(self._read(self._parsed(data), _END))
         returns = {name: agent.episode_return for name, agent in self._agents.items()}
         return _written({"returns": returns} if self._lone is None else {"return": returns[self._lone]})
 
-    def _close(self, said: dict[str, Any]) -> None:
-        """End the episodes of all agents as the game says."""
-        terminated = said["terminated"]
+    def _close(self, message: dict[str, Any]) -> None:
+        """End the episodes of all agents as requested."""
+        terminated = message["terminated"]
         if terminated is None:
             terminated = self._agents.ending != "stop"
         if not isinstance(terminated, bool):
-            raise BadRequest(f"terminated: expected true or false, found {_told(terminated)}")
-        for name, outcome in said["outcomes"].items():
+            raise BadRequest(f"terminated: expected true or false, found {_shown(terminated)}")
+        for name, outcome in message["outcomes"].items():
             if isinstance(outcome, bool) or not isinstance(outcome, (str, int)):
-                raise BadRequest(f"outcome: expected win, draw, loss or a rank, found {_told(outcome)} for {name}")
-        rewards = {name: _number(value) for name, value in said["rewards"].items()}
+                raise BadRequest(f"outcome: expected win, draw, loss or a rank, found {_shown(outcome)} for {name}")
+        rewards = {name: _number(value) for name, value in message["rewards"].items()}
         try:
-            for name, observation in said["observations"].items():
+            for name, observation in message["observations"].items():
                 self._agents[name].read(observation)
             self._check_first(rewards)
             for name, agent in self._agents.items():
@@ -88,14 +88,14 @@ class JsonActor(Actor):
                     rewards.get(name, 0.0),
                     terminated=terminated,
                     truncated=not terminated,
-                    observation=said["observations"].get(name),
-                    outcome=said["outcomes"].get(name),
+                    observation=message["observations"].get(name),
+                    outcome=message["outcomes"].get(name),
                 )
         except SpaceError as error:
             raise BadRequest(str(error)) from None
 
-    def _reward(self, said: Mapping[str, Any]) -> None:
-        rewards = {name: _number(value) for name, value in said.items()}
+    def _reward(self, message: Mapping[str, Any]) -> None:
+        rewards = {name: _number(value) for name, value in message.items()}
         self._check_first(rewards)
         for name, reward in rewards.items():
             self._agents[name].reward(reward)
@@ -105,65 +105,65 @@ class JsonActor(Actor):
             if reward and not self._agents[name].acted:
                 raise BadRequest(f"reward: expected 0 before the first action, found {reward:g}")
 
-    def _read(self, said: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
-        """Return what a request says, by agent.
+    def _read(self, message: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+        """Return the items of a request by agent.
 
         Raises:
           BadRequest: it has unknown keys or agents.
         """
         plural = [key for key in keys.values() if key != "terminated"]
-        several = self._lone is None or any(key in said for key in plural)
+        several = self._lone is None or any(key in message for key in plural)
         allowed = keys.values() if several else keys.keys()
-        unknown = [key for key in said if key not in allowed]
+        unknown = [key for key in message if key not in allowed]
         if unknown:
-            raise BadRequest(f"expected the keys {', '.join(allowed)}, found {_told(unknown[0])}")
-        found: dict[str, Any] = {"several": several, "terminated": said.get("terminated")}
-        for one, many in keys.items():
+            raise BadRequest(f"expected the keys {', '.join(allowed)}, found {_shown(unknown[0])}")
+        fields: dict[str, Any] = {"several": several, "terminated": message.get("terminated")}
+        for singular, many in keys.items():
             if many != "terminated":
-                found[many] = self._by_agent(said, many) if several else self._of_the_lone(said, one)
-        return found
+                fields[many] = self._by_agent(message, many) if several else self._of_the_lone(message, singular)
+        return fields
 
-    def _of_the_lone(self, said: Mapping[str, Any], key: str) -> dict[str, Any]:
-        return {str(self._lone): said[key]} if said.get(key) is not None else {}
+    def _of_the_lone(self, message: Mapping[str, Any], key: str) -> dict[str, Any]:
+        return {str(self._lone): message[key]} if message.get(key) is not None else {}
 
-    def _by_agent(self, said: Mapping[str, Any], key: str) -> dict[str, Any]:
-        value = said.get(key)
+    def _by_agent(self, message: Mapping[str, Any], key: str) -> dict[str, Any]:
+        value = message.get(key)
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise BadRequest(f"{key}: expected an object with agents as keys, found {_told(value)}")
+            raise BadRequest(f"{key}: expected an object with agents as keys, found {_shown(value)}")
         for name in value:
             if name not in self._agents:
-                raise BadRequest(f"{key}: there is no agent {_told(name)}; agents: {', '.join(self._agents)}")
+                raise BadRequest(f"{key}: there is no agent {_shown(name)}; agents: {', '.join(self._agents)}")
         return {name: item for name, item in value.items() if item is not None}
 
     @staticmethod
     def _parsed(data: bytes) -> dict[str, Any]:
         try:
             text = data.decode()
-            said, end = _DECODER.raw_decode(text) if text.startswith("{") else (None, -1)
-            if end != len(text):  # there is white space around it, or something else
-                said = _DECODER.decode(text)
+            message, end = _DECODER.raw_decode(text) if text.startswith("{") else (None, -1)
+            if end != len(text):  # white space around it, or an error
+                message = _DECODER.decode(text)
         except BadRequest:
             raise
         except (ValueError, RecursionError):
             raise BadRequest("expected one JSON object, found something else") from None
-        if not isinstance(said, dict):
-            raise BadRequest(f"expected one JSON object, found {_told(said)}")
-        return said
+        if not isinstance(message, dict):
+            raise BadRequest(f"expected one JSON object, found {_shown(message)}")
+        return message
 
 
-def _refuse_constant(name: str) -> Any:
+def _raise_constant(name: str) -> Any:
     raise BadRequest(f"expected finite numbers, found {name}")
 
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise BadRequest(f"reward: expected a finite number, found {_told(value)}")
+        raise BadRequest(f"reward: expected a finite number, found {_shown(value)}")
     return float(value)
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 40 else text[:37] + "..."
 
@@ -172,5 +172,5 @@ def _written(answer: Mapping[str, Any]) -> bytes:
     return _ENCODER.encode(answer).encode()
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(parse_constant=_raise_constant)
 _ENCODER = json.JSONEncoder(separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Calls an actor within its time, and says how that has gone wrong where it has."""
+"""Execution of actors within their time limits, and the classification of their failures."""
 
 import asyncio
 import inspect
@@ -9,12 +9,12 @@ from typing import Any
 
 from arena.config.gateway import GatewayConfig
 from arena.gateway.actors.bridge import in_greenlet, in_thread
-from arena.gateway.answers import BadRequest, Refusal
+from arena.gateway.responses import BadRequest, Refusal
 
 logger = logging.getLogger(__name__)
 
 HELD = 1.0
-"""Seconds by which calls get more time, again and again, while they are held."""
+"""Seconds by which the deadlines of held calls are extended."""
 
 
 class ActorError(Refusal):
@@ -22,56 +22,56 @@ class ActorError(Refusal):
 
 
 class ActorRunner:
-    """Calls actors: plain methods in greenlets of the event loop or in threads, async ones as they are.
+    """Calls actors: plain methods in greenlets of the event loop or in threads, async ones as tasks.
 
     Attributes:
-      is_held: whether calls wait for something that is not their fault; that time counts for none of them.
+      is_held: whether calls wait for something that is not their fault; that time does not count.
     """
 
     def __init__(self, config: GatewayConfig, on_error: Callable[[], None]) -> None:
         """Prepare to call.
 
         Args:
-          config: says how long a call may take, how much it may answer, and how many threads there are.
-          on_error: is called when an actor has failed.
+          config: time limits, sizes of responses, and number of threads.
+          on_error: called when an actor has failed.
         """
         self._seconds, self._max_answer, self._on_error = config.tick_timeout, config.max_answer, on_error
         self._threads = ThreadPoolExecutor(config.actor_threads, "actor") if config.actor_threads else None
         self._deadlines: _Deadlines | None = None
         self.is_held: Callable[[], bool] = lambda: False
-        self._is_async: dict[Any, bool] = {}  # of functions: to find out takes as long as to answer
-        self._late: dict[int, tuple[Any, Future[Any]]] = {}  # actors whose thread goes on after its time was over
+        self._is_async: dict[Any, bool] = {}  # of functions: finding out takes as long as a call
+        self._late: dict[int, tuple[Any, Future[Any]]] = {}  # actors with a thread that continues after its deadline
 
     async def make(self, cls: Callable[..., Any], *arguments: Any) -> Any:
         """Return a new actor.
 
         Raises:
-          Refusal: it cannot read what the client has sent.
+          Refusal: it cannot read the client's bytes.
           ActorError: it has failed, or has taken too long.
         """
         return await self._within(f"{cls.__name__}(...)", cls, *arguments)
 
-    async def ask(self, method: Callable[[bytes], Any], data: bytes) -> bytes:
-        """Return what a method of an actor answers; None is empty.
+    async def call(self, method: Callable[[bytes], Any], data: bytes) -> bytes:
+        """Return the result of an actor's method; None is empty.
 
         Raises:
-          Refusal: it cannot read what the client has sent.
-          ActorError: it has failed, has taken too long, or has answered with something else than bytes.
+          Refusal: it cannot read the client's bytes.
+          ActorError: it has failed, has taken too long, or has returned something else than bytes.
         """
-        said = await self._within(method.__qualname__, method, data)
-        if said is None:
+        result = await self._within(method.__qualname__, method, data)
+        if result is None:
             return b""
-        if not isinstance(said, bytes):
-            logger.error("%s: expected bytes or None, found %s", method.__qualname__, type(said).__name__)
+        if not isinstance(result, bytes):
+            logger.error("%s: expected bytes or None, found %s", method.__qualname__, type(result).__name__)
             raise self._failed()
-        if len(said) > self._max_answer:
-            text = f"the actor's answer has {len(said)} bytes, expected at most {self._max_answer}"
+        if len(result) > self._max_answer:
+            text = f"the actor's answer has {len(result)} bytes, expected at most {self._max_answer}"
             raise self._error(500, "answer_too_large", text)
-        return said
+        return result
 
     async def _within(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         deadlines = self._deadlines
-        if deadlines is None:  # to ask which loop runs costs a system call
+        if deadlines is None:  # looking up the running loop costs a system call
             deadlines = self._deadlines = _Deadlines(asyncio.get_running_loop(), self._seconds, self.is_held)
         limit = deadlines.begin()
         try:
@@ -79,13 +79,13 @@ class ActorRunner:
                 if self._is_coroutine_function(function):
                     return await function(*arguments)
                 if self._threads is not None:
-                    said = await self._in_thread(self._threads, function, *arguments)
+                    result = await self._in_thread(self._threads, function, *arguments)
                 else:
-                    said = await in_greenlet(limit.is_over, function, *arguments)
-                return await said if inspect.isawaitable(said) else said
+                    result = await in_greenlet(limit.is_over, function, *arguments)
+                return await result if inspect.isawaitable(result) else result
         except BadRequest as error:
             raise Refusal(400, "bad_body", str(error)) from None
-        except Refusal:  # of what the actor has asked for
+        except Refusal:  # raised by requests of the actor
             raise
         except Exception as error:
             if limit.over:
@@ -95,13 +95,13 @@ class ActorRunner:
 
     def _is_coroutine_function(self, function: Callable[..., Any]) -> bool:
         plain = getattr(function, "__func__", function)
-        found = self._is_async.get(plain)
-        if found is None:
-            found = self._is_async[plain] = inspect.iscoroutinefunction(plain)
-        return found
+        is_async = self._is_async.get(plain)
+        if is_async is None:
+            is_async = self._is_async[plain] = inspect.iscoroutinefunction(plain)
+        return is_async
 
     async def _in_thread(self, threads: ThreadPoolExecutor, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a plain function in a thread, after the one that is still busy with the same actor."""
+        """Call a plain function in a thread, after one that is still busy with the same actor."""
         owner = getattr(function, "__self__", None)
         if owner is not None and id(owner) in self._late:
             await asyncio.wait([asyncio.wrap_future(self._late[id(owner)][1])])
@@ -123,11 +123,11 @@ class ActorRunner:
 
 
 class _Deadlines:
-    """Ends calls that take too long. All may take as long, so that one timer, for the oldest, is enough for all."""
+    """Ends calls that take too long. All have the same limit, so that one timer, for the oldest, suffices."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, is_held: Callable[[], bool]) -> None:
         self._loop, self._seconds, self._is_held = loop, seconds, is_held
-        self.running: dict[_Limit, None] = {}  # in the order in which they end
+        self.running: dict[_Limit, None] = {}  # in the order of their deadlines
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> "_Limit":
@@ -135,10 +135,10 @@ class _Deadlines:
         limit = _Limit(self, asyncio.current_task(self._loop), self._loop.time() + self._seconds)
         self.running[limit] = None
         if self._timer is None:
-            self._timer = self._loop.call_at(limit.until, self._look)
+            self._timer = self._loop.call_at(limit.until, self._check_deadlines)
         return limit
 
-    def _look(self) -> None:
+    def _check_deadlines(self) -> None:
         self._timer = None
         now = self._loop.time()
         if self._is_held():
@@ -146,7 +146,7 @@ class _Deadlines:
                 limit.until = max(limit.until, now + HELD)
         for limit in list(self.running):
             if limit.until > now:
-                self._timer = self._loop.call_at(limit.until, self._look)
+                self._timer = self._loop.call_at(limit.until, self._check_deadlines)
                 return
             limit.end()
 
@@ -155,15 +155,15 @@ class _Limit:
     """Raises TimeoutError after some seconds in the task that is in it (Python 3.10 has no ``asyncio.timeout``).
 
     Attributes:
-      until: when, by the loop's time.
-      over: whether they are over.
+      until: the deadline, on the loop's clock.
+      over: whether it has passed.
     """
 
     def __init__(self, deadlines: _Deadlines, task: "asyncio.Task[Any] | None", until: float) -> None:
         self._deadlines, self._task, self.until, self.over = deadlines, task, until, False
 
     def is_over(self) -> bool:
-        """Whether they are over."""
+        """Return whether the deadline has passed."""
         return self.over
 
     def __enter__(self) -> None:
@@ -178,7 +178,7 @@ class _Limit:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._deadlines.running.pop(self, None)
-        if self.over:  # also where the actor has kept the news to itself
+        if self.over:  # even if the actor has caught the cancellation
             if self._task is not None and hasattr(self._task, "uncancel"):
                 self._task.uncancel()
             raise TimeoutError from error

@@ -1,1 +1,1 @@
-"""Games and their requests: turns, retries, places, time limits."""
+"""Games and their requests: order, retries, places, time limits."""

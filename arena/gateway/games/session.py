@@ -1,62 +1,62 @@
-"""One game: its actor, who has its turn, the last answer for retries, and how it has ended."""
+"""One game: its actor, its queue of requests, the last response for retries, and its end."""
 
 import asyncio
 from collections import deque
 from typing import Any, NamedTuple
 
 from arena.gateway.actors.agent import Agents, Ending
-from arena.gateway.answers import Answer, Headers
+from arena.gateway.responses import Headers, Response
 
 REPLAYED: Headers = ((b"replayed", b"1"),)
 
 
 class Stored(NamedTuple):
-    """An answer that is sent again where its request comes again.
+    """A response that is sent again for a retry of its request.
 
     Attributes:
       tick_id, kind: of the request.
-      answer: to it.
+      answer: the response.
     """
 
     tick_id: int
     kind: str
-    answer: Answer
+    answer: Response
 
 
 class Call:
-    """A request of a game that runs, or waits for its turn."""
+    """A request of a game that runs, or waits in the game's queue."""
 
     def __init__(self, tick_id: int | None, kind: str) -> None:
-        """Note what is asked."""
+        """Store the identity of the request."""
         self.tick_id, self.kind = tick_id, kind
         self.turn: asyncio.Future[None] | None = None
-        self._joined: list[asyncio.Future[Answer]] = []
+        self._joined: list[asyncio.Future[Response]] = []
 
-    async def join(self) -> Answer:
-        """Wait for the answer to the same request, and return it as one that is sent again.
+    async def join(self) -> Response:
+        """Wait for the response to the same request, and return it as a replayed one.
 
         Raises:
           Refusal: the request was refused.
         """
-        told: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._joined.append(told)
-        return replayed(await told)
+        response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._joined.append(response)
+        return replayed(await response)
 
-    def tell(self, answer: Answer | None, error: BaseException | None) -> None:
-        """Tell those who have joined."""
-        for told in self._joined:
-            if told.done():
+    def resolve(self, answer: Response | None, error: BaseException | None) -> None:
+        """Resolve the requests that have joined this one."""
+        for waiting in self._joined:
+            if waiting.done():
                 continue
             if answer is not None:
-                told.set_result(answer)
+                waiting.set_result(answer)
             else:
-                told.set_exception(
+                waiting.set_exception(
                     error if isinstance(error, Exception) else ConnectionError("the connection to the game was closed")
                 )
 
 
-def replayed(answer: Answer) -> Answer:
-    """Return an answer as one that is sent again."""
+def replayed(answer: Response) -> Response:
+    """Return a response as a replayed one."""
     return answer._replace(headers=answer.headers + REPLAYED, replayed=True)
 
 
@@ -64,24 +64,24 @@ class Session:
     """One game.
 
     Attributes:
-      game_id: what its client calls it.
-      place: among those that can be open at once; its agents' memories lie there.
-      agents: by name.
+      game_id: the client's id of the game.
+      place: index among the games that can be open; identifies its agents' recurrent states.
+      agents: agents by name.
       actor: None until it is built.
-      start_tick: the ``tick_id`` of its start, if it had one.
-      started: when it began, by ``time.monotonic``.
-      answered: when it last answered.
-      last: the last answer with 200, for its retry.
-      greatest: the greatest ``tick_id`` that was answered with 200.
-      errors: of the actor, in a row.
-      closing: why the server ends it; None where it does not.
-      ended: how it has ended, as clients are told; None while it is open.
-      ended_at: when.
+      start_tick: ``tick_id`` of its start, if it had one.
+      started: time of its start, by ``time.monotonic``.
+      answered: time of its last response.
+      last: last response with status 200, for its retry.
+      greatest: greatest ``tick_id`` with a response of status 200.
+      errors: number of consecutive errors of the actor.
+      closing: reason for which the server ends it; None otherwise.
+      ended: description of its end for clients; None while it is open.
+      ended_at: time of its end.
       failed: whether its actor could never be built.
     """
 
     def __init__(self, game_id: str, place: int, agents: Agents, start_tick: int | None, now: float) -> None:
-        """Begin it."""
+        """Begin the game."""
         self.game_id, self.place, self.agents = game_id, place, agents
         self.actor: Any = None
         self.start_tick = start_tick
@@ -103,18 +103,18 @@ class Session:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for their turn."""
+        """Number of requests in the queue."""
         return len(self._waiting)
 
     def find(self, tick_id: int | None, kind: str) -> Call | None:
-        """Return the request with this id and kind that runs or waits."""
+        """Return the running or queued request with this id and kind."""
         if tick_id is None:
             return None
         calls = self._waiting if self._running is None else (self._running, *self._waiting)
         return next((call for call in calls if call.tick_id == tick_id and call.kind == kind), None)
 
     async def enter(self, call: Call) -> None:
-        """Return when the turn has come; ``leave`` must follow."""
+        """Return when the request may run; ``leave`` must follow."""
         if self._running is None:
             self._running = call
             return
@@ -123,7 +123,7 @@ class Session:
         await call.turn
 
     def leave(self, now: float) -> None:
-        """Give the turn to the next one."""
+        """Let the next request run."""
         self.answered = now
         self._running = None
         while self._waiting:
@@ -134,8 +134,8 @@ class Session:
                 call.turn.set_result(None)
                 return
 
-    def store(self, call: Call, answer: Answer) -> None:
-        """Keep an answer with 200 for the request's retry."""
+    def store(self, call: Call, answer: Response) -> None:
+        """Keep a response with status 200 for the request's retry."""
         if call.tick_id is None:
             self.last = None
             return
@@ -143,6 +143,6 @@ class Session:
         self.greatest = call.tick_id
 
     def stamps(self) -> bytes:
-        """Return the versions of its players, as answers are marked."""
+        """Return the versions of its players, the mark of responses."""
         stamps = [agent.stamp for agent in self.agents.values()]
         return stamps[0] if len(stamps) == 1 else b",".join(dict.fromkeys(stamps))

@@ -1,4 +1,4 @@
-"""All games: places, time limits, and those that have ended, which are remembered for a while."""
+"""All games of a server: places, time limits, and recently ended games."""
 
 import asyncio
 import logging
@@ -9,26 +9,26 @@ from collections.abc import Callable
 from arena.config.gateway import GatewayConfig
 from arena.gateway.actors.agent import Agents, Ending
 from arena.gateway.actors.runner import ActorRunner
-from arena.gateway.answers import Refusal
 from arena.gateway.games.session import Call, Session
+from arena.gateway.responses import Refusal
 
 logger = logging.getLogger(__name__)
 
 REMEMBERED = 60.0
-"""Seconds for which a game that has ended is remembered."""
+"""Seconds for which an ended game is remembered."""
 
 SWEEP = 1.0
-"""Seconds between two looks at the time limits."""
+"""Seconds between two checks of the time limits."""
 
 
 class Sessions:
     """The games of a server.
 
     Attributes:
-      open: by ``game_id``.
-      ended: those that are remembered, the oldest first.
-      ready: whether games may begin yet: a server that learns waits for its first weights.
-      draining: whether no more games begin.
+      open: open games by ``game_id``.
+      ended: remembered games, oldest first.
+      ready: whether games may begin: a server that learns waits for its first weights.
+      draining: whether new games are refused.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Sessions:
           config: the limits.
           runner: calls the actors.
           seat: (game_id, place) -> the agents of a game.
-          on_end: is told why a game has ended.
+          on_end: called with the reason of a game's end.
         """
         self._config, self._runner, self._seat, self._on_end = config, runner, seat, on_end
         self._places = list(reversed(range(config.sessions)))
@@ -53,17 +53,17 @@ class Sessions:
         self.ready, self.draining = True, False
 
     def closed(self) -> Refusal | None:
-        """Return what a client is told that wants to begin a game where none begins; None where it may."""
+        """Return the refusal of new games; None if they may begin."""
         if not self.draining:
             text = "no weights have arrived yet; try again"
             return None if self.ready else Refusal(503, "not_ready", text, (b"retry-after", b"1"))
         return Refusal(503, "draining", "the server is closing; no new games", (b"retry-after", b"5"))
 
     def begin(self, game_id: str, start_tick: int | None) -> Session:
-        """Return a new game, which has its place.
+        """Return a new game, with its place.
 
         Raises:
-          Refusal: none is free, or no more games begin.
+          Refusal: no place is free, or new games are refused.
         """
         closing = self.closed()
         if closing is not None:
@@ -77,16 +77,16 @@ class Sessions:
         return session
 
     def discard(self, session: Session) -> None:
-        """Forget a game whose actor could not be built."""
+        """Remove a game after its actor could not be built."""
         session.failed = True
         session.agents.release()
         del self.open[session.game_id]
         self._places.append(session.place)
 
     def end(self, session: Session, ending: Ending) -> None:
-        """Note that a game has ended, and why, and give its place back."""
+        """Record the end of a game and its reason, and free its place."""
         self._on_end(ending)
-        session.ended, session.ended_at = self._told(ending), time.monotonic()
+        session.ended, session.ended_at = self._described_end(ending), time.monotonic()
         session.actor = None
         session.agents.release()
         del self.open[session.game_id]
@@ -97,12 +97,12 @@ class Sessions:
             self.ended.popitem(last=False)
 
     async def close(self, session: Session, ending: Ending) -> None:
-        """End a game as the server decides, when its turn has come; waiting requests are told that it has ended."""
+        """End a game by decision of the server, after the running request; waiting requests are refused."""
         if session.closing is not None or session.ended is not None:
             return
         session.closing = ending
         if session.busy:
-            return  # the request that has the turn does it when it leaves
+            return  # the running request does it when it leaves
         await session.enter(Call(None, "close"))
         try:
             await self.close_now(session, ending)
@@ -110,17 +110,17 @@ class Sessions:
             session.leave(time.monotonic())
 
     async def close_now(self, session: Session, ending: Ending) -> None:
-        """End a game whose turn the caller has."""
+        """End a game while the caller's request is the running one."""
         if session.ended is not None or session.failed:
             return
         session.agents.ending = ending
         try:
-            await self._runner.ask(session.actor.end, b"")
+            await self._runner.call(session.actor.end, b"")
         except Refusal as error:
             logger.warning("game %r ends (%s), and its actor's end has failed: %s", session.game_id, ending, error.text)
         self.end(session, ending)
 
-    def _told(self, ending: Ending) -> str:
+    def _described_end(self, ending: Ending) -> str:
         config = self._config
         return {
             "idle": f"idle for {config.idle_timeout:g} s",
@@ -130,22 +130,22 @@ class Sessions:
         }.get(ending, f"by {ending}")
 
     def due(self) -> list[tuple[Session, Ending]]:
-        """Return the games whose time is over, and forget those that ended long ago."""
+        """Return the games at their time limits, and forget those that ended long ago."""
         now, config = time.monotonic(), self._config
-        found: list[tuple[Session, Ending]] = []
+        ending: list[tuple[Session, Ending]] = []
         for session in self.open.values():
             if session.closing is not None:
                 continue
             if now - session.started > config.session_timeout:
-                found.append((session, "age"))
+                ending.append((session, "age"))
             elif not session.busy and now - session.answered > config.idle_timeout:
-                found.append((session, "idle"))
+                ending.append((session, "idle"))
         while self.ended and now - next(iter(self.ended.values())).ended_at > REMEMBERED:
             self.ended.popitem(last=False)
-        return found
+        return ending
 
     async def sweep(self) -> None:
-        """Look after the time limits until the task is cancelled."""
+        """Check the time limits until the task is cancelled."""
         closing: set[asyncio.Task[None]] = set()
         while True:
             await asyncio.sleep(SWEEP)
@@ -155,11 +155,11 @@ class Sessions:
                 task.add_done_callback(closing.discard)
 
     async def drain(self, seconds: float) -> None:
-        """Let no more games begin, wait for those that are open, and end the rest after so many seconds."""
+        """Refuse new games, wait up to ``seconds`` for open games to finish, then end the remaining ones."""
         self.draining = True
         until = time.monotonic() + seconds
         while self.open and time.monotonic() < until:
             await asyncio.sleep(0.02)
         await asyncio.gather(*(self.close(session, "drain") for session in list(self.open.values())))
-        while self.open:  # calls that run are answered first
+        while self.open:  # running calls complete first
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""``POST /step``: requests of games, in the order of the guide's table: the first case that fits answers."""
+"""``POST /step``: requests of games, in the order of the guide's table: the first case that fits responds."""
 
 import re
 import time
@@ -9,15 +9,15 @@ from arena.config.gateway import GatewayConfig
 from arena.gateway.actors.actor import Actor
 from arena.gateway.actors.runner import ActorError, ActorRunner
 from arena.gateway.actors.seats import SeatAssigner
-from arena.gateway.answers import Answer, Headers, Refusal, shown
 from arena.gateway.games.session import Call, Session, replayed
 from arena.gateway.games.sessions import Sessions
 from arena.gateway.metrics import Metrics
 from arena.gateway.request import Request
+from arena.gateway.responses import Headers, Refusal, Response, shown
 
 KINDS = {b"start": "start", b"tick": "tick", b"end": "end", b"stop": "stop", b"auto": "auto"}
 WAITING = 4
-"""How many requests of a game may wait while another one runs."""
+"""Largest number of requests of a game that wait while another one runs."""
 
 DEFAULT_TYPE = b"application/octet-stream"
 MAX_TICK_ID = 2**63 - 1
@@ -25,7 +25,7 @@ _GAME_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
 class Steps:
-    """Answers requests of games.
+    """Handles requests of games.
 
     Attributes:
       sessions: the games.
@@ -40,22 +40,22 @@ class Steps:
         settings: Mapping[str, Any],
         metrics: Metrics,
     ) -> None:
-        """Prepare to answer.
+        """Store the arguments.
 
         Args:
-          seats: gives games their agents.
+          seats: assigns agents to games.
           config: the limits.
-          actor: what plays a game.
-          settings: what it is given as its ``config``.
-          metrics: counts games and failures.
+          actor: class of the actors.
+          settings: the actors' ``config``.
+          metrics: counters of games and failures.
         """
         self._seats, self._config, self._actor, self._settings = seats, config, actor, settings
         self.runner = ActorRunner(config, metrics.actor_errors.inc)
-        self._alone = 0  # requests for a lone answer that are under way
+        self._alone = 0  # number of running requests without a session
         self.sessions = Sessions(config, self.runner, seats.seat, metrics.ended)
 
-    async def answer(self, request: Request) -> Answer:
-        """Return the actor's answer.
+    async def respond(self, request: Request) -> Response:
+        """Return the actor's response.
 
         Raises:
           Refusal: see the table of the guide "Serve a game".
@@ -72,7 +72,7 @@ class Steps:
 
     # Games ------------------------------------------------------------------------------------------------------
 
-    async def _start(self, game_id: str, tick_id: int | None, body: bytes) -> Answer:
+    async def _start(self, game_id: str, tick_id: int | None, body: bytes) -> Response:
         session = self.sessions.open.get(game_id)
         if session is not None:
             if tick_id is None or session.start_tick != tick_id:
@@ -83,12 +83,12 @@ class Steps:
             return replayed(_answer(session, b"", None))
         before = self.sessions.ended.get(game_id)
         if before is not None:
-            _refuse_stale(before, tick_id)
+            _check_stale(before, tick_id)
         session, call = self.sessions.begin(game_id, tick_id), Call(tick_id, "start")
         await session.enter(call)
         return await self._have_turn(session, call, body)
 
-    async def _go_on(self, kind: str, game_id: str, tick_id: int | None, body: bytes) -> Answer:
+    async def _go_on(self, kind: str, game_id: str, tick_id: int | None, body: bytes) -> Response:
         session = self.sessions.open.get(game_id) or self.sessions.ended.get(game_id)
         if session is None:
             raise _unknown(game_id)
@@ -102,24 +102,24 @@ class Steps:
         await session.enter(call)
         return await self._have_turn(session, call, body)
 
-    async def _have_turn(self, session: Session, call: Call, body: bytes) -> Answer:
-        """Answer a request whose turn has come, tell those who have joined it, and leave."""
+    async def _have_turn(self, session: Session, call: Call, body: bytes) -> Response:
+        """Respond to a request that may run, resolve those that have joined it, and leave."""
         answer, error = None, None
         try:
             answer = await self._take_turn(session, call, body)
             return answer
         except BaseException as raised:
             error = raised
-            if not isinstance(raised, Refusal):  # a fault of ours
+            if not isinstance(raised, Refusal):  # a fault of the arena
                 session.closing = session.closing or "error"
             raise
         finally:
             if session.closing is not None:
                 await self.sessions.close_now(session, session.closing)
-            call.tell(answer, error)
+            call.resolve(answer, error)
             session.leave(time.monotonic())
 
-    async def _take_turn(self, session: Session, call: Call, body: bytes) -> Answer:
+    async def _take_turn(self, session: Session, call: Call, body: bytes) -> Response:
         if call.kind == "start":
             answer = await self._build(session, body)
         else:
@@ -128,26 +128,26 @@ class Steps:
                 return replayed(last.answer)
             if session.failed:
                 raise _unknown(session.game_id)
-            _refuse_stale(session, call.tick_id)
+            _check_stale(session, call.tick_id)
             if session.ended is not None:
                 raise Refusal(410, "ended", f"game {session.game_id!r} has ended ({session.ended}); start another")
             answer = await (self._tick(session, body) if call.kind == "tick" else self._end(session, call.kind, body))
         session.store(call, answer)
         return answer
 
-    async def _build(self, session: Session, body: bytes) -> Answer:
-        """Build the actor of a game, or give its place back."""
+    async def _build(self, session: Session, body: bytes) -> Response:
+        """Build the actor of a game, or free its place."""
         try:
             session.actor = await self.runner.make(self._actor, session.agents, self._settings, session.game_id, body)
         except BaseException:
             self.sessions.discard(session)
             raise
-        session.agents.keep()
+        session.agents.commit()
         return _answer(session, b"", None)
 
-    async def _tick(self, session: Session, body: bytes) -> Answer:
+    async def _tick(self, session: Session, body: bytes) -> Response:
         try:
-            said = await self.runner.ask(session.actor.tick, body)
+            value = await self.runner.call(session.actor.tick, body)
         except ActorError as error:
             session.agents.roll_back()
             session.errors += 1
@@ -159,28 +159,28 @@ class Steps:
             session.agents.roll_back()
             raise
         session.errors = 0
-        session.agents.keep()
-        return _answer(session, said, session.actor.content_type)
+        session.agents.commit()
+        return _answer(session, value, session.actor.content_type)
 
-    async def _end(self, session: Session, kind: Any, body: bytes) -> Answer:
+    async def _end(self, session: Session, kind: Any, body: bytes) -> Response:
         session.agents.ending = kind
         try:
-            said = await self.runner.ask(session.actor.end, body)
+            value = await self.runner.call(session.actor.end, body)
         except ActorError:
             self.sessions.end(session, kind)
             raise
-        except Refusal:  # of bytes that it cannot read: the game goes on
+        except Refusal:  # bytes that it cannot read: the game continues
             session.agents.ending = None
             session.agents.roll_back()
             raise
-        answer = _answer(session, said, session.actor.content_type)
+        answer = _answer(session, value, session.actor.content_type)
         self.sessions.end(session, kind)
         return answer
 
-    # Lone answers -----------------------------------------------------------------------------------------------
+    # Requests without a session ---------------------------------------------------------------------------------
 
-    async def _auto(self, game_id: str, body: bytes) -> Answer:
-        """Answer one tick of a game that begins and ends with it."""
+    async def _auto(self, game_id: str, body: bytes) -> Response:
+        """Respond to one tick of a game that begins and ends with it."""
         if self._seats.memory is not None:
             raise self._seats.memory.needs_session()
         if self._alone >= self._config.sessions:
@@ -190,52 +190,52 @@ class Steps:
         self._alone += 1
         try:
             session.actor = await self.runner.make(self._actor, session.agents, self._settings, game_id, b"")
-            said = await self.runner.ask(session.actor.tick, body)
-            return _answer(session, said, session.actor.content_type)
+            value = await self.runner.call(session.actor.tick, body)
+            return _answer(session, value, session.actor.content_type)
         finally:
             self._alone -= 1
             session.agents.release()
 
 
-def _answer(session: Session, said: bytes, content_type: str | None) -> Answer:
+def _answer(session: Session, value: bytes, content_type: str | None) -> Response:
     headers: Headers = ((b"version", session.stamps()),)
-    return Answer(said, content_type.encode() if said and content_type else DEFAULT_TYPE, headers)
+    return Response(value, content_type.encode() if value and content_type else DEFAULT_TYPE, headers)
 
 
 def kind_of(request: Request) -> str:
-    """Return the kind of a step, ``other`` where it is none, for those who count."""
+    """Return the kind of a step for counters, ``other`` if it is invalid."""
     return KINDS.get(request.first(b"step_kind") or b"", "other") if request.path == "/step" else "other"
 
 
 def _kind_of(request: Request) -> str:
-    said = request.header(b"step_kind")
-    kind = KINDS.get(said or b"")
+    value = request.header(b"step_kind")
+    kind = KINDS.get(value or b"")
     if kind is None:
-        raise Refusal(400, "bad_step_kind", f"step_kind: expected start, tick, end, stop or auto, found {shown(said)}")
+        raise Refusal(400, "bad_step_kind", f"step_kind: expected start, tick, end, stop or auto, found {shown(value)}")
     return kind
 
 
 def _game_id_of(request: Request, *, needed: bool) -> str:
-    said = request.header(b"game_id")
-    if said is None and not needed:
+    value = request.header(b"game_id")
+    if value is None and not needed:
         return ""
-    if said is None or not _GAME_ID.fullmatch(said):
-        raise Refusal(400, "bad_game_id", f"game_id: expected 1 to 128 of A-Z a-z 0-9 . _ : -, found {shown(said)}")
-    return said.decode()
+    if value is None or not _GAME_ID.fullmatch(value):
+        raise Refusal(400, "bad_game_id", f"game_id: expected 1 to 128 of A-Z a-z 0-9 . _ : -, found {shown(value)}")
+    return value.decode()
 
 
 def _tick_id_of(request: Request) -> int | None:
-    said = request.header(b"tick_id")
-    if said is None:
+    value = request.header(b"tick_id")
+    if value is None:
         return None
-    digits = said.lstrip(b"0") or said[-1:]
-    if not said.isdigit() or len(digits) > 19 or int(digits) > MAX_TICK_ID:
-        text = f"tick_id: expected a whole number of 0 to {MAX_TICK_ID}, found {shown(said)}"
+    digits = value.lstrip(b"0") or value[-1:]
+    if not value.isdigit() or len(digits) > 19 or int(digits) > MAX_TICK_ID:
+        text = f"tick_id: expected a whole number of 0 to {MAX_TICK_ID}, found {shown(value)}"
         raise Refusal(400, "bad_tick_id", text)
     return int(digits)
 
 
-def _refuse_stale(session: Session, tick_id: int | None) -> None:
+def _check_stale(session: Session, tick_id: int | None) -> None:
     if tick_id is not None and session.greatest is not None and tick_id <= session.greatest:
         text = f"tick_id {tick_id} comes after {session.greatest}, which was answered; each tick needs a greater one"
         raise Refusal(409, "stale_tick", text)

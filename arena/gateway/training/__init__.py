@@ -1,1 +1,1 @@
-"""Games outside that are learned from: what an environment process is where nobody here steps the environment."""
+"""External games that policies learn from: the environment process of a match that is not stepped here."""

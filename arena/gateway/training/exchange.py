@@ -1,4 +1,4 @@
-"""Carries what agents of games outside see to the workers on the seats of a match, and actions back."""
+"""Exchange between the agents of external games and the workers of a match: observations out, actions back."""
 
 import asyncio
 import os
@@ -14,33 +14,33 @@ from arena.common.waiting import HangError, Waiter
 from arena.comms import MatchChannel
 from arena.config.table import Seat
 from arena.envs.interface import EntitySpaces
-from arena.gateway.answers import Refusal
 from arena.gateway.batcher import ForwardResult
+from arena.gateway.responses import Refusal
 from arena.protocol.wire import BEGINS, MATCH_OVER, VOID, WITHDRAWN, Block, ObservationMessage
 
 HEARTBEAT = 0.05
-"""Seconds after which workers get a record although nobody has asked: they look after the root's orders in between."""
+"""Seconds after which workers get a message even without requests: they handle the root's orders in between."""
 
 LEARNING = 0.25
-"""Seconds after which workers that have not answered are taken to learn."""
+"""Seconds after which workers that have not answered are assumed to be learning."""
 
 KEEN = 0.002
-"""Seconds for which an answer is looked for in every turn of the event loop."""
+"""Seconds for which actions are polled for in every turn of the event loop."""
 
 LONGEST_PAUSE = 0.002
-"""Seconds between two looks behind that."""
+"""Seconds between two polls after that."""
 
 
 class Row:
-    """What is to be told of one lane in an exchange.
+    """Contribution of one lane to an exchange.
 
     Attributes:
-      game: number of the game of its copy.
-      observation: ``[1, ...]``, nested as the space; None where there is none to tell.
+      game: index of the game of its copy.
+      observation: ``[1, ...]``, nested as the space; None if there is none.
       mask: ``[1, flags]``, or None.
-      earned: since the row before.
+      earned: reward since the previous row.
       over, cut, void, acting, begins, withdrawn: see ``arena.protocol.wire``.
-      answer: gets the action; None where nobody has asked for one.
+      answer: future of the action; None if no request waits for one.
     """
 
     __slots__ = (
@@ -58,7 +58,7 @@ class Row:
     )
 
     def __init__(self, game: int, observation: Tree = None, mask: np.ndarray | None = None) -> None:
-        """Tell nothing yet."""
+        """Create an empty row."""
         self.game, self.observation, self.mask = game, observation, mask
         self.earned = 0.0
         self.over = self.cut = self.void = self.acting = self.begins = self.withdrawn = False
@@ -66,12 +66,12 @@ class Row:
 
 
 class _Spot(NamedTuple):
-    """Where an entity is in the records of its seat.
+    """Location of an entity in the messages of its seat.
 
     Attributes:
-      seat: number of the seat.
-      position: among the seat's entities.
-      block, place: which block of equal spaces, and where in it.
+      seat: index of the seat.
+      position: index among the seat's entities.
+      block, place: block of equal spaces, and index in it.
     """
 
     seat: int
@@ -81,15 +81,15 @@ class _Spot(NamedTuple):
 
 
 class Exchange:
-    """Goes round and round: the workers' actions come, rows are waited for, a record is sent.
+    """Cycles through exchanges: actions of the workers arrive, rows are collected, observations are sent.
 
-    A copy's rows of one game are told before those of its next one: a league's line-up is told of a whole copy.
+    All rows of a copy's game are sent before those of its next one: a league's line-up is that of a whole copy.
 
     Attributes:
-      versions: by entity, how far the policy had learned that has acted last, in transition steps, as a text.
-      on_acts: is told the copies in which somebody has acted, once for each exchange.
-      write_lineup: writes who plays into a copy's records, when a game of it is told of first.
-      failed: gets what has gone wrong here.
+      versions: by entity, the transition steps that the latest acting policy had learned from, as text.
+      on_acts: called with the copies in which an entity has acted, once for each exchange.
+      write_lineup: writes the line-up into a copy's messages, with the first row of a game.
+      failed: future of an exception in here.
     """
 
     def __init__(
@@ -101,15 +101,15 @@ class Exchange:
         waiter: Waiter,
         note: Callable[[str], None],
     ) -> None:
-        """Take the way to the workers.
+        """Open the exchange.
 
         Args:
-          channel: to them.
-          seats: of the match.
-          blocks: of each seat.
-          entities: of the environment; those of no seat have no rows.
-          waiter: says how long a worker may take.
-          note: puts a line into the run's log.
+          channel: channel to the workers.
+          seats: seats of the match.
+          blocks: blocks of each seat.
+          entities: entities of the environment; those without a seat have no rows.
+          waiter: bounded waits, for the time limit of workers.
+          note: writes a line to the run's log.
         """
         self._channel, self._waiter, self._note = channel, waiter, note
         self._records: Sequence[ObservationMessage] = channel.records[0]
@@ -121,8 +121,8 @@ class Exchange:
                     self._spots[seat.entities[position]] = _Spot(number, position, block, place)
         self._waiting: dict[tuple[int, int], deque[Row]] = {}
         self._sent: list[tuple[tuple[int, int], Row]] = []
-        self._games: dict[int, int] = {}  # copy -> the game that was told of last
-        self._idle = False  # whether the workers' messages are here, and no record is under way
+        self._games: dict[int, int] = {}  # copy -> the game of its latest row
+        self._idle = False  # whether the workers' messages have arrived, and no exchange is in progress
         self._flush: asyncio.Handle | None = None
         self._beat: asyncio.Handle | None = None
         self._since = 0.0
@@ -137,7 +137,7 @@ class Exchange:
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self.over: asyncio.Future[None] = self._loop.create_future()
         self._since = time.monotonic()
-        self._look()
+        self._poll()
 
     async def begun(self) -> None:
         """Return once all workers are ready to act."""
@@ -145,13 +145,13 @@ class Exchange:
             await asyncio.sleep(LONGEST_PAUSE)
 
     def is_held(self) -> bool:
-        """Whether agents wait for workers that learn."""
+        """Return whether agents wait for workers that learn."""
         return not self._idle and time.monotonic() - self._since > LEARNING
 
     def add(self, lane: tuple[int, int], row: Row) -> None:
-        """Tell a row of a lane, (copy, entity), in one of the next exchanges; rows of a lane keep their order."""
+        """Send a row of a lane, (copy, entity), in one of the next exchanges; rows of a lane keep their order."""
         if self._broken:
-            _refuse(row)
+            _fail_request(row)
             return
         queue = self._waiting.get(lane)
         if queue is None:
@@ -161,7 +161,7 @@ class Exchange:
             self._flush = self._loop.call_soon(self._after_the_others)
 
     def roll_back(self, lane: tuple[int, int], row: Row) -> bool:
-        """Tell a row no more; False where it has been told."""
+        """Withdraw a row; return False if it has been sent."""
         queue = self._waiting.get(lane)
         if queue is None or row not in queue:
             return False
@@ -171,11 +171,11 @@ class Exchange:
         return True
 
     def _after_the_others(self) -> None:
-        """Let the others that were readable in this turn of the loop ask, too."""
+        """Let the other readable connections of this turn of the loop make their requests, too."""
         self._flush = self._loop.call_soon(self._send)
 
     def _send(self) -> None:
-        """Send a record of what waits, at most one row of each lane."""
+        """Send an exchange of the waiting rows, at most one row of each lane."""
         for handle in (self._flush, self._beat):
             if handle is not None:
                 handle.cancel()
@@ -184,7 +184,7 @@ class Exchange:
             self._write()
             self._idle, self._told, self._since = False, False, time.monotonic()
             self._channel.send(0)
-            self._look()
+            self._poll()
         except Exception as error:
             self._fail(error)
 
@@ -216,7 +216,7 @@ class Exchange:
             self.on_acts(acted)
 
     def _choose(self) -> list[tuple[tuple[int, int], Row]]:
-        """Take the first row of each lane, but none of a copy's next game while rows of an earlier one wait."""
+        """Remove the first row of each lane, but none of a copy's next game while rows of an earlier one wait."""
         oldest: dict[int, int] = {}
         for (copy, _), queue in self._waiting.items():
             game = queue[0].game
@@ -244,8 +244,8 @@ class Exchange:
             if mask is not None:
                 mask[where] = 1 if row.mask is None else row.mask[0]
 
-    def _look(self) -> None:
-        """See whether the workers have answered."""
+    def _poll(self) -> None:
+        """Check whether the workers have answered."""
         try:
             if self._channel.find_ready() is not None:
                 self._take()
@@ -253,19 +253,19 @@ class Exchange:
             waited = time.monotonic() - self._since
             if waited < KEEN:
                 os.sched_yield()
-                self._loop.call_soon(self._look)
+                self._loop.call_soon(self._poll)
                 return
             if waited > self._waiter.warn_after and not self._told:
                 self._told = True
                 self._note(f"has waited for {waited:.0f} s for {self._channel.missing()}")
             if waited > self._waiter.abort_after:
                 raise HangError(f"waited for {waited:.0f} s for {self._channel.missing()}")
-            self._loop.call_later(min(LONGEST_PAUSE, waited / 16), self._look)
+            self._loop.call_later(min(LONGEST_PAUSE, waited / 16), self._poll)
         except Exception as error:
             self._fail(error)
 
     def _take(self) -> None:
-        """Hand out the actions that have come."""
+        """Distribute the actions that have arrived."""
         self._idle = self._ready = True
         for entity, spot in self._spots.items():
             steps = self._messages[spot.seat].header[2]
@@ -289,7 +289,7 @@ class Exchange:
             self._beat = self._loop.call_later(HEARTBEAT, self._send)
 
     def close(self) -> None:
-        """End the match as soon as the workers' actions are here; ``over`` is done then."""
+        """End the match once the workers' actions have arrived; ``over`` is done then."""
         self._closing = True
         if self._idle:
             self._close()
@@ -307,18 +307,18 @@ class Exchange:
             self.over.set_result(None)
 
     def break_off(self) -> None:
-        """Answer all that wait, and all that come, that the run has failed."""
+        """Refuse all waiting and all later requests: the run has failed."""
         self._broken = True
         waiting = [row for queue in self._waiting.values() for row in queue] + [row for _, row in self._sent]
         self._waiting.clear()
         for row in waiting:
-            _refuse(row)
+            _fail_request(row)
 
     def _fail(self, error: Exception) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
 
 
-def _refuse(row: Row) -> None:
+def _fail_request(row: Row) -> None:
     if row.answer is not None and not row.answer.done():
         row.answer.set_exception(Refusal(500, "internal", "the run has ended or failed; its log says why"))

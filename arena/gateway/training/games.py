@@ -1,4 +1,4 @@
-"""The games of a match that is outside: who plays them, and what the root is told of those that are over."""
+"""The games of an external match: their players, and reports of the finished ones to the root."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,15 +12,15 @@ class Game:
     """One game: from the first action of an agent until all that have acted have ended.
 
     Attributes:
-      number: of the game among all of the match.
-      lineup: who plays, where a league says that.
+      number: index of the game in the match.
+      lineup: line-up, in a league.
       players: the player of each entity.
       returns, lengths, outcomes, acted, ended, cut: by entity.
-      moves: exchanges in which somebody has acted.
+      moves: exchanges in which an entity has acted.
     """
 
     def __init__(self, number: int, players: Sequence[str], lineup: Lineup | None) -> None:
-        """Begin it."""
+        """Begin the game."""
         count = len(players)
         self.number, self.lineup, self.players = number, lineup, tuple(players)
         self.began, self.moves = time.time(), 0
@@ -30,7 +30,7 @@ class Game:
 
     @property
     def over(self) -> bool:
-        """Whether all that have acted have ended."""
+        """Return whether all entities that have acted have ended."""
         return any(self.acted) and all(ended or not acted for ended, acted in zip(self.ended, self.acted, strict=True))
 
 
@@ -38,7 +38,7 @@ class Games:
     """The running game of each copy.
 
     Attributes:
-      number: how many have begun.
+      number: number of games that have begun.
     """
 
     def __init__(
@@ -48,17 +48,17 @@ class Games:
         job_queue: JobQueue | None,
         post: Callable[[Episodes], None],
     ) -> None:
-        """Begin none.
+        """Begin no game yet.
 
         Args:
           match: index of the match.
-          players: of all entities, where no league says who plays.
-          job_queue: of a league.
-          post: what tells the root.
+          players: player of each entity, without a league.
+          job_queue: jobs of a league.
+          post: sends a message to the root.
         """
         self._match, self._players, self._job_queue, self._post = match, tuple(players), job_queue, post
         self._running: dict[int, Game] = {}
-        self._lineups: dict[int, Lineup] = {}  # of games whose line-up no record has told yet
+        self._lineups: dict[int, Lineup] = {}  # of games with a line-up that has not been sent yet
         self._taken: dict[str, int] = dict.fromkeys(players, 0)
         self._over: list[Episode] = []
         self._moves = self._told = 0
@@ -66,7 +66,7 @@ class Games:
 
     @property
     def jobs(self) -> JobQueue | None:
-        """What a league wants to have played."""
+        """Jobs of a league; None in a table."""
         return self._job_queue
 
     def of(self, copy: int) -> Game:
@@ -90,10 +90,10 @@ class Games:
         return game
 
     def next(self, copy: int, agent: str) -> Game:
-        """Begin the next game of a copy, since an agent acts whose episode has ended while others play on.
+        """Begin the next game of a copy, as an agent acts after the end of its episode while others play on.
 
         Raises:
-          ValueError: a league says who plays, and it says so of a whole game.
+          ValueError: a league assigns the players of a whole game.
         """
         if self._job_queue is not None:
             raise ValueError(f"in a league a game ends for all: agent {agent!r} has ended, and others play on")
@@ -101,22 +101,22 @@ class Games:
         return self.of(copy)
 
     def player(self, copy: int, entity: int) -> str:
-        """Return who plays an entity in the running game of a copy, or in its next one."""
+        """Return the player of an entity in the running game of a copy, or in its next one."""
         game = self._running.get(copy)
         return self._players[entity] if game is None else game.players[entity]
 
     def player_of_seat(self, entity: int) -> str:
-        """Return whose worker plays an entity: in a league it may act for others."""
+        """Return the player of the seat of an entity: in a league its worker may act for others."""
         return self._players[entity]
 
     def add_reward(self, copy: int, entity: int, value: float) -> None:
-        """Add to what an entity has earned."""
+        """Add to the return of an entity."""
         game = self._running.get(copy)
         if game is not None:
             game.returns[entity] += value
 
     def lineup(self, number: int) -> Lineup | None:
-        """Return the line-up of a game, once: where a record tells of it first."""
+        """Return the line-up of a game, once: for its first row."""
         return self._lineups.pop(number, None)
 
     def act(self, copy: int, entity: int, actions: int = 1) -> None:
@@ -127,14 +127,14 @@ class Games:
         self._taken[game.players[entity]] = self._taken.get(game.players[entity], 0) + actions
 
     def roll_back(self, copy: int, entity: int) -> None:
-        """Count an action no more: it was never carried out."""
+        """Remove an action from the count: it was not carried out."""
         game = self._running.get(copy)
         if game is not None and game.lengths[entity]:
             game.lengths[entity] -= 1
             self._taken[game.players[entity]] -= 1
 
     def count_moves(self, copies: Iterable[int]) -> None:
-        """Count an exchange in which somebody has acted in some copies."""
+        """Count an exchange in which entities have acted in some copies."""
         for copy in copies:
             game = self._running.get(copy)
             if game is not None:
@@ -142,7 +142,7 @@ class Games:
                 self._moves += 1
 
     def end(self, copy: int, entity: int, *, cut: bool, outcome: Any) -> None:
-        """Note that the episode of an entity is over; with the last one the game is."""
+        """Record that the episode of an entity is over; with the last one the game is."""
         game = self._running.get(copy)
         if game is None or not game.acted[entity]:
             return
@@ -151,7 +151,7 @@ class Games:
             self.finish(copy, None)
 
     def finish(self, copy: int, cause: str | None) -> None:
-        """Note that the game of a copy is over; a cause says that the game itself did not end it."""
+        """Record that the game of a copy is over; ``cause`` is the reason of a truncation from outside the game."""
         game = self._running.pop(copy, None)
         if game is None or not any(game.acted):
             return
@@ -177,14 +177,14 @@ class Games:
             )
         )
         if self._job_queue is not None and lineup is not None and self._job_queue.finish(lineup):
-            self.report()  # at once: the root has the next job for this match
+            self.report()  # without delay: the root holds the next job of this match
 
     def _steps(self) -> Mapping[str, int]:
         """Return the transition steps of each player in the match so far."""
         return {player: steps for player, steps in self._taken.items() if player in self._players}
 
     def report(self) -> None:
-        """Tell the root of the games that are over, and of the steps."""
+        """Report finished games and steps to the root."""
         if self._over or self._moves > self._told:
             self._post(Episodes(self._match, tuple(self._over), self._moves - self._told))
             self._over, self._told = [], self._moves

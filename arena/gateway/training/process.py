@@ -1,4 +1,4 @@
-"""The environment process of a match whose games are outside: an HTTP server in place of copies of an environment."""
+"""The environment process of an external match: an HTTP server instead of copies of an environment."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,11 @@ from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.common.trees import even_slices
-from arena.common.waiting import Waiter
-from arena.comms import Mailbox, World
 from arena.config.gateway import ExternalSettings, GatewayConfig, GatewaySettings, ServerConfig
 from arena.config.run import TableRow
 from arena.environment.handshake import SeatOffers, connect_seats
 from arena.environment.job_queue import JobQueue
+from arena.environment.setup import MatchSetup, Services
 from arena.envs.interface import EntitySpaces, Environment
 from arena.gateway.actors.seats import load_actor
 from arena.gateway.app import Gateway
@@ -31,16 +30,15 @@ from arena.gateway.training.games import Games
 from arena.gateway.training.hosted import Host, HostedGame
 from arena.gateway.training.remote_agents import RemoteLink
 from arena.gateway.training.spaces import entities_of
-from arena.plan.layout import Match
 from arena.plan.seats import check_seats
 from arena.protocol.messages import CloseMatch, GatewayOpen, Job, LogLine, RemoteWeights, Replays, RunFailed
 from arena.protocol.wire import ObservationMessage, blocks_of
 
 MAILBOX_INTERVAL = 0.05
-"""Seconds between two looks into the mailbox."""
+"""Seconds between two polls of the mailbox."""
 
 REPORT_EVERY = 1.0
-"""Seconds between two reports of games that are over."""
+"""Seconds between two reports of finished games."""
 
 
 class GatewayProcess:
@@ -48,52 +46,55 @@ class GatewayProcess:
 
     def __init__(
         self,
-        world: World,
-        mailbox: Mailbox,
-        waiter: Waiter,
+        setup: MatchSetup,
+        services: Services,
         *,
-        match: Match,
-        worker_ranks: Sequence[int],
-        row: TableRow,
-        seed: int,
-        log: logging.Logger,
         external: ExternalSettings | None = None,
         trainers: Sequence[RemoteLink] = (),
-        league: bool = False,
         number: int = 0,
     ) -> None:
-        """Offer the workers their seats.
+        """Load the actor, and offer the workers their seats.
 
         Args:
-          world: all ranks.
-          mailbox: to the root.
-          waiter: says how long workers may take.
-          match: which one it serves.
-          worker_ranks: of its seats.
-          row: of the table.
-          seed: what random streams derive from.
-          log: of this rank.
-          external: the server at which somebody takes a seat; None where the games themselves are outside.
-          trainers: the ways to those of its workers whose policy learns from what actors push.
-          league: whether a league says who plays.
-          number: of this match among those of its node that want the same port: it takes the port so much above.
+          setup: description of the match.
+          services: services of this rank.
+          external: settings of the server of an external seat; None if the games themselves are external.
+          trainers: links to the workers with a policy that learns from replays of actors.
+          number: index of this match among those of its node with the same port, which is added to the port.
 
         Raises:
           ConfigError: the actor cannot be loaded, or its agents do not fit the seats.
         """
-        self._world, self._mailbox, self._waiter, self._match, self._log = world, mailbox, waiter, match, log
+        self._setup, self._match = setup, setup.match
+        self._world, self._mailbox, self._waiter, self._log = services
+        self._trainers = {link.player: link for link in trainers}
+        entities, settings = self._load_games(external)
+        self._config = server_config(settings, setup.row.env.num_envs, number)
+        self._job_queue = JobQueue(self._match.seats, len(entities)) if setup.league else None
+        self._games = Games(
+            self._match.index,
+            _players(entities, setup.row),
+            self._job_queue,
+            lambda episodes: self._mailbox.post(0, episodes),
+        )
+        self._connect(services, entities)
+        self._workers, self._announced = tuple(setup.worker_ranks), -1
+        self._closing = False
+
+    def _load_games(self, external: ExternalSettings | None) -> tuple[Sequence[EntitySpaces], ServerConfig]:
+        """Load the actor of the games; return their entities, and the settings of the server."""
+        row, match = self._setup.row, self._match
         self._host: Host | None = None
-        outside = [entity for seat in row.external for entity in seat.entities]
         settings: ServerConfig
         if external is None:
-            settings = outside_settings = GatewaySettings(**row.env.settings)
-            entities = entities_of(outside_settings)
-            self._actor, self._actor_settings = load_actor(outside_settings.actor), outside_settings.settings
+            settings = games = GatewaySettings(**row.env.settings)
+            entities: Sequence[EntitySpaces] = entities_of(games)
+            self._actor, self._actor_settings = load_actor(games.actor), games.settings
         else:
-            settings, self._host = external, _host(row, outside, derive_seed(seed, "match", match.row, match.replica))
+            seed = derive_seed(self._setup.seed, "match", match.row, match.replica)
+            settings, self._host = external, _host(row, self._external_entities(), seed)
             entities = self._host.entities
             self._actor, self._actor_settings = HostedGame, {"host": self._host}
-        self._config = server_config(settings, row.env.num_envs, number)
         check_seats(
             f"match {match.index} (row {match.row} of the table)",
             row.env.use,
@@ -101,36 +102,38 @@ class GatewayProcess:
             [entity for seat in row.all_seats for entity in seat.entities],
             row.remapped,
         )
-        self._job_queue = JobQueue(match.seats, len(entities)) if league else None
-        self._games = Games(
-            match.index, _players(entities, row), self._job_queue, lambda episodes: mailbox.post(0, episodes)
-        )
+        return entities, settings
+
+    def _external_entities(self) -> list[int]:
+        return [entity for seat in self._setup.row.external for entity in seat.entities]
+
+    def _connect(self, services: Services, entities: Sequence[EntitySpaces]) -> None:
+        """Connect to the workers, and prepare the seats of games."""
+        match = self._match
         seats = [tuple(entities[e] for e in seat.entities) for seat in match.seats]
         blocks = [blocks_of(each) for each in seats]
-        offer = SeatOffers(seats, blocks, even_slices(row.env.num_envs, 1), False, True, acts_on_request=True)
-        self._channel, _ = connect_seats(
-            world, mailbox, waiter, match, worker_ranks, offer, in_order=False, core_ranks=()
-        )
-        self._exchange = Exchange(self._channel, match.seats, blocks, entities, waiter, self._warn)
+        slices = even_slices(self._setup.row.env.num_envs, 1)
+        offers = SeatOffers(seats, blocks, slices, False, True, acts_on_request=True)
+        setup = self._setup._replace(core_ranks=())  # a server does not share a core with its workers
+        self._channel, _ = connect_seats(setup, services, offers, in_order=False)
+        self._exchange = Exchange(self._channel, match.seats, blocks, entities, self._waiter, self._warn)
         self._exchange.on_acts = self._games.count_moves
         self._exchange.write_lineup = self._write_lineup
         played = [entity for seat in match.seats for entity in seat.entities]
-        self._trainers = {link.player: link for link in trainers}
         links = {
             entity: self._trainers[seat.player]
             for seat in match.seats
             for entity in seat.entities
             if seat.player in self._trainers
         }
-        self._seats = ExternalSeats(entities, played, outside, self._exchange, self._games, links)
-        self._workers, self._announced = tuple(worker_ranks), -1
-        self._closing = False
+        external = self._external_entities()
+        self._seats = ExternalSeats(entities, played, external, self._exchange, self._games, links)
 
     def _warn(self, text: str) -> None:
         self._mailbox.post(0, LogLine(self._world.rank, "WARNING", text))
 
     def _write_lineup(self, copy: int, game: int, records: Sequence[ObservationMessage]) -> None:
-        """Say who plays a game, before the workers read of it."""
+        """Write the line-up of a game, before the workers read its first row."""
         lineup = self._games.lineup(game)
         if lineup is None or lineup.job is None:
             return
@@ -150,7 +153,7 @@ class GatewayProcess:
         """
         if self._job_queue is not None:
             self._waiter.until(self._has_job, lambda: "the first job of the league")
-        np.seterr(over="ignore")  # a number that is too large for its space is found and refused
+        np.seterr(over="ignore")  # a number that is too large for its space is refused
         _log_to(self._log)
         with self._opened() as door:
             gateway = Gateway({}, self._seats, self._config, self._actor, self._actor_settings, door.access)
@@ -161,9 +164,11 @@ class GatewayProcess:
             self._host.close()
 
     def _versions(self) -> dict[str, str]:
-        """Return how far each player of the match has learned."""
-        found = {seat.player: self._exchange.versions[entity] for seat in self._match.seats for entity in seat.entities}
-        return {**found, **{player: link.version for player, link in self._trainers.items()}}
+        """Return the learned steps of each player of the match."""
+        versions = {
+            seat.player: self._exchange.versions[entity] for seat in self._match.seats for entity in seat.entities
+        }
+        return {**versions, **{player: link.version for player, link in self._trainers.items()}}
 
     @contextlib.contextmanager
     def _opened(self) -> Any:
@@ -201,7 +206,7 @@ class GatewayProcess:
             await asyncio.wait({serving}, timeout=2 * MAILBOX_INTERVAL + 5)
 
     async def _look_after_mail(self, closed: asyncio.Event) -> None:
-        """Read the orders of the root, whose last one sets ``closed``, and report, until the task is cancelled."""
+        """Handle the orders of the root, the last of which sets ``closed``, and report, until the task is cancelled."""
         next_report = time.monotonic() + REPORT_EVERY
         while True:
             self._read_mail()
@@ -234,7 +239,7 @@ class GatewayProcess:
 
 
 def server_config(settings: ServerConfig, sessions: int, number: int) -> GatewayConfig:
-    """Return the limits of a server for so many sessions; the ``number``-th of its node takes a port of its own."""
+    """Return the limits of a server for ``sessions`` games; the ``number``-th of its node has a port of its own."""
     known = {name: value for name, value in settings.model_dump().items() if name in ServerConfig.model_fields}
     port = settings.port + number if settings.port else 0
     return GatewayConfig(**{**known, "sessions": sessions, "port": port})
@@ -248,7 +253,7 @@ def _host(row: TableRow, external: Sequence[int], seed: int) -> Host:
 
     first = make()
     host = Host(make, first.entities, [number for number in external if number < len(first.entities)], seed)
-    host.give_back(first)
+    host.release(first)
     return host
 
 
@@ -261,7 +266,7 @@ def _players(entities: Sequence[EntitySpaces], row: TableRow) -> list[str]:
 
 
 def _log_to(log: logging.Logger) -> None:
-    """Have the server's lines in this rank's log."""
+    """Write the server's log records to this rank's log."""
     for name in ("arena.gateway", "arena.access"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = list(log.handlers), False
@@ -269,7 +274,7 @@ def _log_to(log: logging.Logger) -> None:
 
 
 async def _first(*waits: Awaitable[Any]) -> None:
-    """Return once the first one is done, and raise what it raises."""
+    """Return once the first one is done, and raise its exception."""
     tasks = [asyncio.ensure_future(each) for each in waits]
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task, awaited in zip(tasks, waits, strict=True):

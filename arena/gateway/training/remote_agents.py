@@ -1,4 +1,4 @@
-"""Agents with a model and a buffer of the user's own: `RemoteTrainer` learns from what their actor pushes."""
+"""Agents with a model and a buffer of the user's own: `RemoteTrainer` learns from replays that their actor pushes."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 
 class RemoteTrainer(Protocol):
-    """What a user writes to learn from replays that actors push: ``policies.<name>.use: file.py:Class``.
+    """Interface of a user's trainer on replays of actors: ``policies.<name>.use: file.py:Class``.
 
-    The worker calls ``train`` and takes one step of it after the other. After each one it publishes the model's weights
-    to the gateway, counts, and writes checkpoints where they are due. The budget of the run counts replays.
+    The worker iterates ``train`` step by step. After each step it publishes the model's weights to the gateway, counts,
+    and writes checkpoints when due. The budget of the run counts replays.
     """
 
     @classmethod
     def make_model(cls, **settings: Any) -> "nn.Module":
-        """Return the model that actors ask as ``agent.remote_model``, from the settings of the policy."""
+        """Return the model that actors query as ``agent.remote_model``, from the settings of the policy."""
 
     def __init__(self, model: "nn.Module", buffer: Any, group: Any, **settings: Any) -> None:
         """Prepare to learn.
 
         Args:
-          model: what ``make_model`` has returned, with the weights of the checkpoint that a resumed run goes on from.
+          model: result of ``make_model``, with the weights of the checkpoint that a resumed run continues from.
           buffer: an iterable of batches of replays, arrays ``[batch_size, ...]`` by the names that were pushed. Each
-            replay comes once, in the order of arrival. ``batch_size`` is that of the settings, 64 without.
+            replay occurs once, in the order of arrival. ``batch_size`` is that of the settings, 64 by default.
           group: all workers of the player, see the guide "Write a policy".
-          settings: of the policy.
+          settings: settings of the policy.
         """
 
     def train(self) -> "Iterator[dict[str, float]]":
@@ -41,39 +41,39 @@ class RemoteTrainer(Protocol):
 
 
 class RemoteBuffer:
-    """Where an actor pushes replays of its games. What is pushed while nothing learns is dropped.
+    """Buffer for replays of an actor's games. Replays are dropped while nothing learns.
 
-    The first push decides on names, dtypes and shapes.
+    The first push determines names, dtypes and shapes.
     """
 
     def __init__(self, name: str, send: Callable[[Mapping[str, np.ndarray]], bool] | None = None) -> None:
         """Prepare to push.
 
         Args:
-          name: of the player, for messages.
-          send: sends a replay to the worker; False where it has no room. None where nothing learns.
+          name: name of the player in messages.
+          send: sends a replay to the worker; returns False if it has no room. None if nothing learns.
         """
         self._name, self._send = name, send
         self._expected: dict[str, tuple[np.dtype, tuple[int, ...]]] | None = None
 
     def push(self, *replays: Mapping[str, Any]) -> int:
-        """Give replays to the trainer; return how many were taken: the others found no room.
+        """Pass replays to the trainer; return how many were accepted: the others found no room.
 
         Args:
           replays: names to arrays or numbers, without a batch axis.
 
         Raises:
-          ValueError: a replay has other names, dtypes or shapes than the first one.
+          ValueError: names, dtypes or shapes of a replay differ from those of the first one.
         """
-        found = [{name: np.asarray(value) for name, value in replay.items()} for replay in replays]
-        for replay in found:
-            kinds = {name: (array.dtype, array.shape) for name, array in replay.items()}
+        rows = [{name: np.asarray(value) for name, value in replay.items()} for replay in replays]
+        for row in rows:
+            kinds = {name: (array.dtype, array.shape) for name, array in row.items()}
             if self._expected is None:
                 self._expected = kinds
             elif kinds != self._expected:
-                expected, other = _described(self._expected), _described(kinds)
-                raise ValueError(f"buffer of {self._name!r}: expected {expected}, as first pushed, found {other}")
-        return sum(self._send(replay) for replay in found) if self._send is not None else 0
+                expected, actual = _described(self._expected), _described(kinds)
+                raise ValueError(f"buffer of {self._name!r}: expected {expected}, as first pushed, found {actual}")
+        return sum(self._send(row) for row in rows) if self._send is not None else 0
 
 
 def _described(kinds: Mapping[str, tuple[np.dtype, tuple[int, ...]]]) -> str:
@@ -81,10 +81,10 @@ def _described(kinds: Mapping[str, tuple[np.dtype, tuple[int, ...]]]) -> str:
 
 
 def make_remote_model(player: str, policy_class: Any, settings: Mapping[str, Any]) -> RemoteModel:
-    """Return the model of a player whose class is a ``RemoteTrainer``.
+    """Return the model of a player with a ``RemoteTrainer`` as class.
 
     Raises:
-      ConfigError: the class refuses its settings.
+      ConfigError: the class rejects its settings.
     """
     try:
         return RemoteModel(player, policy_class.make_model(**settings))
@@ -93,13 +93,13 @@ def make_remote_model(player: str, policy_class: Any, settings: Mapping[str, Any
 
 
 class RemoteLink:
-    """The way between a gateway and the worker whose trainer learns from its games.
+    """Link between a gateway and the worker with a trainer that learns from its games.
 
     Attributes:
-      model: that the actors ask.
-      buffer: that they push to.
-      version: how many replays the model had learned from.
-      dropped: replays for which the worker had no room.
+      model: model that the actors query.
+      buffer: buffer that they push to.
+      version: number of replays that the model has learned from.
+      dropped: number of replays for which the worker had no room.
     """
 
     def __init__(self, player: str, policy_class: Any, settings: Mapping[str, Any], rank: int) -> None:
@@ -108,8 +108,8 @@ class RemoteLink:
         Args:
           player: name of the player.
           policy_class: a ``RemoteTrainer``.
-          settings: of the policy.
-          rank: of the worker.
+          settings: settings of the policy.
+          rank: rank of the worker.
         """
         self.player, self.rank = player, rank
         self.model = make_remote_model(player, policy_class, settings)
@@ -128,20 +128,20 @@ class RemoteLink:
         return True
 
     def replays(self) -> dict[str, np.ndarray] | None:
-        """Return what was pushed since the last call, arrays ``[N, ...]`` by name; None where it is nothing."""
+        """Return the replays pushed since the last call, arrays ``[N, ...]`` by name; None if there are none."""
         if not self._waiting:
             return None
         waiting, self._waiting = self._waiting, []
         self._sent += len(waiting)
         return {name: np.stack([replay[name] for replay in waiting]) for name in waiting[0]}
 
-    def update(self, version: int, taken: int, weights: Mapping[str, np.ndarray]) -> None:
-        """Take the worker's weights, and how many replays it has taken from what was sent."""
+    def update(self, version: int, steps: int, weights: Mapping[str, np.ndarray]) -> None:
+        """Load the worker's weights, and record the number of replays that it has taken."""
         import torch
 
         self.model.load({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
-        self.version, self._taken, self.ready = str(version), taken, True
+        self.version, self._taken, self.ready = str(version), steps, True
 
 
 CAPACITY = 10_000
-"""Replays on their way to a trainer, and not taken by it yet, unless its settings say ``capacity``."""
+"""Default number of replays in flight to a trainer; its settings may set ``capacity``."""

@@ -1,4 +1,4 @@
-"""What the agents of games outside see and do."""
+"""Spaces of the agents of external games."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from arena.gateway.values import choices_of
 
 
 class ExternalGames:
-    """The environment ``gateway`` where somebody asks what its entities are: it cannot be stepped.
+    """The environment ``gateway`` for code that needs its entities only: it cannot be stepped.
 
     Attributes:
       entities: one for each agent of the actor, in its order.
@@ -26,15 +26,15 @@ class ExternalGames:
     turn_based = True
 
     def __init__(self, **settings: Any) -> None:
-        """Find out what the agents see and do.
+        """Collect the agents' spaces.
 
         Raises:
-          ConfigError: the actor, or the environment that the games are copies of, does not say.
+          ConfigError: neither the actor nor the environment of the games defines them.
         """
         self.entities = entities_of(GatewaySettings(**settings))
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
-        """Refuse.
+        """Raise: external games cannot be reset.
 
         Raises:
           ConfigError: always.
@@ -45,18 +45,18 @@ class ExternalGames:
         )
 
     def step(self, actions: Sequence[Any]) -> Timestep:
-        """Refuse; see ``reset``."""
+        """Raise; see ``reset``."""
         return self.reset()
 
     def render(self) -> None:
-        """Return nothing: there is no picture."""
+        """Return None: there is no picture."""
 
     def close(self) -> None:
-        """Release nothing."""
+        """Do nothing: it holds no resources."""
 
 
 def entities_of(settings: GatewaySettings) -> tuple[EntitySpaces, ...]:
-    """Return the entities of games outside.
+    """Return the entities of external games.
 
     Raises:
       ConfigError: see ``ExternalGames``.
@@ -67,29 +67,33 @@ def entities_of(settings: GatewaySettings) -> tuple[EntitySpaces, ...]:
         return tuple(game.entities)
     if settings.actor == JSON_ACTOR:
         agents: Mapping[str, AgentSpaces] = {
-            agent: _read(agent, given) for agent, given in (settings.spaces or {}).items()
+            agent: _read(agent, description) for agent, description in (settings.spaces or {}).items()
         }
     else:
         actor = load_actor(settings.actor)
-        said = spaces_of(actor, settings.settings)
-        if said is None and settings.agents:
+        declared = spaces_of(actor, settings.settings)
+        if declared is None and settings.agents:
             nothing = AgentSpaces(spaces.Box(0, 0, (1,), np.float32), spaces.Discrete(1))
-            said = dict.fromkeys(settings.agents, nothing)
-        if said is None:
+            declared = dict.fromkeys(settings.agents, nothing)
+        if declared is None:
             raise ConfigError(
                 f"actor: expected {actor.__name__}.spaces(config), or names of agents in settings.agents, found none"
             )
-        agents = said
+        agents = declared
     return tuple(
         EntitySpaces(name, each.observation, each.action, sum(choices_of(each.action)) if each.masked else 0)
         for name, each in agents.items()
     )
 
 
-def _read(agent: str, given: Mapping[str, Any]) -> AgentSpaces:
-    unknown = given.keys() - set(AgentSpaces._fields)
-    if unknown or not {"observation", "action"} <= given.keys():
-        raise ConfigError(f"spaces.{agent}: expected observation, action and perhaps masked, found {', '.join(given)}")
+def _read(agent: str, description: Mapping[str, Any]) -> AgentSpaces:
+    unknown = description.keys() - set(AgentSpaces._fields)
+    if unknown or not {"observation", "action"} <= description.keys():
+        raise ConfigError(
+            f"spaces.{agent}: expected observation, action and perhaps masked, found {', '.join(description)}"
+        )
     return AgentSpaces(
-        space_from_json(given["observation"]), space_from_json(given["action"]), bool(given.get("masked", False))
+        space_from_json(description["observation"]),
+        space_from_json(description["action"]),
+        bool(description.get("masked", False)),
     )

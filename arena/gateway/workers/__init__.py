@@ -1,3 +1,3 @@
-"""Several processes behind one port: each game belongs to one of them, whichever one a request comes to."""
+"""Several processes behind one port: each game belongs to one of them, whichever one receives a request."""
 
 __all__: list[str] = []

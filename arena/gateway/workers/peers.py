@@ -1,4 +1,4 @@
-"""The other processes of a server, as one of them sees them: requests are handed on over sockets of the machine."""
+"""The other processes of a server, as seen by one of them: requests are forwarded over local sockets."""
 
 import asyncio
 import time
@@ -10,24 +10,24 @@ from typing import NamedTuple
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from arena.gateway.answers import JSON, Answer, Refusal
 from arena.gateway.client import Address, Connection
 from arena.gateway.request import Request
+from arena.gateway.responses import JSON, Refusal, Response
 
 HANDED_ON = (b"game_id", b"step_kind", b"tick_id", b"authorization")
 KEPT = ("version", "replayed", "retry-after")
-COUNTING = 5  # seconds for which another process is asked what it counts
-STARTING = 60  # seconds for which a process that starts is waited for
+COUNTING = 5  # seconds for a query of another process's counters
+STARTING = 60  # seconds for another process to start
 NOT_SUMMED = ("arena_gateway_version_info", "arena_gateway_loop_lag_seconds", "process_start_time_seconds")
 
 
 class WorkerPlace(NamedTuple):
-    """Which process of a server this is.
+    """Identity of one process of a server.
 
     Attributes:
-      number, processes: which one of how many.
-      descriptor: of the port that it listens on.
-      directory: of the sockets by which the processes reach each other.
+      number, processes: index of this one, and number of processes.
+      descriptor: descriptor of the port that it listens on.
+      directory: directory of the sockets between the processes.
     """
 
     number: int
@@ -37,25 +37,25 @@ class WorkerPlace(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "WorkerPlace":
-        """Return what ``str`` has written."""
+        """Return the place that ``str`` has written."""
         number, processes, descriptor, directory = text.split(":", 3)
         return cls(int(number), int(processes), int(descriptor), Path(directory))
 
     def __str__(self) -> str:
-        """Return it as an argument of a command line."""
+        """Return it as a command-line argument."""
         return f"{self.number}:{self.processes}:{self.descriptor}:{self.directory}"
 
     def socket_of(self, number: int) -> Path:
-        """Return where a process listens for the others."""
+        """Return the path of a process's socket for the others."""
         return self.directory / f"{number}.socket"
 
     def drained_file(self, number: int) -> Path:
-        """Return what is there once a process has no more games."""
+        """Return the path of the file that marks a process without open games."""
         return self.directory / f"{number}.drained"
 
 
 class _PeerConnection(Connection):
-    """A connection to another process, which is waited for while it starts."""
+    """A connection to another process, which may still be starting."""
 
     def __init__(self, place: WorkerPlace, number: int) -> None:
         super().__init__(Address("localhost", 0, None))
@@ -73,25 +73,25 @@ class _PeerConnection(Connection):
 
 
 class Peers:
-    """Hands requests on to the process that their game belongs to."""
+    """Forwards requests to the process that owns their game."""
 
     def __init__(self, place: WorkerPlace) -> None:
-        """Take the place."""
+        """Store the place."""
         self._place = place
         self._free: list[list[_PeerConnection]] = [[] for _ in range(place.processes)]
 
     def owner(self, game_id: bytes) -> int | None:
-        """Return which other process a game belongs to; None for this one."""
+        """Return the other process that owns a game; None for this one."""
         owner = zlib.crc32(game_id) % self._place.processes
         return None if owner == self._place.number else owner
 
-    async def step(self, owner: int, request: Request, limit: int) -> Answer:
-        """Return what another process answers to a request.
+    async def step(self, owner: int, request: Request, limit: int) -> Response:
+        """Return another process's response to a request.
 
         Args:
           owner: the process.
-          request: of a game that is its own.
-          limit: bytes of a body.
+          request: request of one of its games.
+          limit: largest size of a body in bytes.
 
         Raises:
           Refusal: the body is too long, or the process is gone.
@@ -104,12 +104,12 @@ class Peers:
         if not reply.status:
             raise Refusal(503, "draining", "the server is closing; no new games", (b"retry-after", b"5"))
         free.append(connection)
-        kept = tuple((name.encode(), reply.headers[name].encode()) for name in KEPT if name in reply.headers)
+        forwarded = tuple((name.encode(), reply.headers[name].encode()) for name in KEPT if name in reply.headers)
         kind = reply.headers.get("content-type", JSON.decode()).encode()
-        return Answer(reply.body, kind, kept, reply.status, handed_on=True)
+        return Response(reply.body, kind, forwarded, reply.status, handed_on=True)
 
     async def metrics(self, request: Request, own: bytes) -> bytes:
-        """Return what all processes count, added up; ``own`` is what this one counts."""
+        """Return the counters of all processes, added up; ``own`` are those of this one."""
         token = request.header(b"authorization")
         headers = {} if token is None else {"authorization": token.decode("latin-1")}
         texts = [own.decode()]
@@ -119,14 +119,14 @@ class Peers:
                 try:
                     reply = await asyncio.wait_for(connection.get("/metrics", headers), COUNTING)
                     texts.append(reply.body.decode() if reply.status == 200 else "")
-                except (TimeoutError, asyncio.TimeoutError):  # one that hangs must not hide what the others count
+                except (TimeoutError, asyncio.TimeoutError):  # one that hangs must not hide the others' counters
                     pass
                 finally:
                     connection.break_off()
         return added_up(texts)
 
     async def all_drained(self, seconds: float) -> None:
-        """Say that this process has no more games, and return when no other has any, or after so many seconds.
+        """Mark this process as drained, and return when all others are, or after ``seconds``.
 
         Clients of the others' games may be connected to this one.
         """
@@ -138,7 +138,7 @@ class Peers:
 
 
 def added_up(texts: Iterable[str]) -> bytes:
-    """Return texts in the format of Prometheus as one: equal samples are added up, or the greatest is taken."""
+    """Return texts in Prometheus's format as one: equal samples are added, or the greatest is taken."""
     families: dict[str, Metric] = {}
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
     for text in texts:
@@ -153,8 +153,8 @@ def added_up(texts: Iterable[str]) -> bytes:
                     samples[key] = samples.get(key, 0.0) + sample.value
     lines = []
     for name, family in families.items():
-        said = f"{name}_total" if family.type == "counter" else name
-        lines += [f"# HELP {said} {family.documentation}", f"# TYPE {said} {family.type}"]
+        metric = f"{name}_total" if family.type == "counter" else name
+        lines += [f"# HELP {metric} {family.documentation}", f"# TYPE {metric} {family.type}"]
         for (sample_name, labels), value in values[name].items():
             quoted = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
             lines.append(f"{sample_name}{{{quoted}}} {value}" if quoted else f"{sample_name} {value}")

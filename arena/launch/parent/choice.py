@@ -1,6 +1,6 @@
-"""Decides whether ranks and commands are forks of a parent process.
+"""Decision whether ranks and commands are forks of a parent process.
 
-It is imported by each rank, so it imports nothing heavy.
+Each rank imports it, so it imports nothing heavy.
 """
 
 import itertools
@@ -13,8 +13,8 @@ from arena.launch.parent.client import SOCKET, START, stand_for_forked_command, 
 from arena.system import launcher_env
 
 _DEVICES_PER_TASK = ("SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND", "SLURM_TRES_PER_TASK", "SLURM_TRES_BIND")
-"""Environment variables of a step whose tasks may have control groups with different devices: a fork would have those
-of the task that has started the parent."""
+"""Environment variables of a step in which tasks may have control groups with different devices: a fork would have
+those of the task that started the parent."""
 
 
 def way_to_start(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
@@ -25,7 +25,7 @@ def way_to_start(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def reason_to_spawn(environ: Mapping[str, str]) -> str | None:
-    """Return why the ranks of a job start by themselves, None where they can be forks of a parent process.
+    """Return the reason why the ranks of a job start by themselves, None if they can be forks of a parent process.
 
     Args:
       environ: environment variables of the launcher, or of a rank.
@@ -48,7 +48,7 @@ def rank_of(arguments: Sequence[str], environ: Mapping[str, str]) -> int | None:
 
 
 def become_client(arguments: list[str]) -> None:
-    """Stand for a forked rank or command, and end with it, where this process can be forked; else return.
+    """Stand for a forked rank or command, and end with it, if this process can be forked; else return.
 
     Args:
       arguments: command line of the process, without the program.
@@ -66,7 +66,7 @@ def become_client(arguments: list[str]) -> None:
 
 
 def _can_be_forked(arguments: Sequence[str]) -> bool:
-    """Whether a command may do without a start of its own: neither it nor Python's options are about the start."""
+    """Return whether a command can be a fork: neither it nor Python's options concern its own start."""
     options = sys.orig_argv[1:2]  # such as -X importtime
     plain = not options or options == ["-m"] or not options[0].startswith("-")
     return plain and (not arguments or arguments[0] not in ("parent", "doctor"))

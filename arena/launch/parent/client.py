@@ -1,11 +1,11 @@
-"""What mpirun or srun starts for each forked rank: a client of the parent process that stands for the rank.
+"""The client of the parent process, which mpirun or srun starts for each forked rank and which stands for it.
 
-Any other ``arena`` command becomes such a client, too, where ``ARENA_PARENT`` gives it a parent.
+Any other ``arena`` command becomes such a client, too, if ``ARENA_PARENT`` names a parent.
 
 Run as ``python -I -S client.py ARGUMENT...``. It imports from the standard library only and starts in some 20 ms. It
-sends its environment and descriptors to the parent, forwards signals to the rank, and ends as the rank ends. The
-parent is that of ``ARENA_PARENT``, else that of the job on this machine, which the first client starts. Without a
-parent that takes it, the client becomes the rank itself.
+sends its environment and descriptors to the parent, forwards signals to the rank, and ends as the rank ends. The parent
+is that of ``ARENA_PARENT``, else that of the job on this machine, which the first client starts. If no parent accepts
+it, the client becomes the rank itself.
 """
 
 import contextlib
@@ -33,13 +33,13 @@ START = "ARENA_START"
 """Environment variable: how ranks start, ``auto``, ``fork`` or ``spawn``."""
 
 BACKLOG = 4096
-"""Clients that may wait while the parent imports."""
+"""Number of clients that may wait while the parent imports."""
 
 TRIES = 5
 """Attempts to connect to the parent of the job: a parent without ranks may end while a client connects to it."""
 
 DAEMON = os.getppid()
-"""Process that has started this one: in a client, mpirun or its daemon on this machine."""
+"""Process that started this one: in a client, mpirun or its daemon on this machine."""
 
 LENGTH, STATUS = struct.Struct("!I"), struct.Struct("!i")
 """Length of the handover, before it; wait status of the rank, from the parent."""
@@ -51,15 +51,17 @@ INHERITED = ("PMI_FD", "HYDI_CONTROL_FD")
 """Environment variables that name a descriptor which the MPI library inherits from its launcher."""
 
 _DECIDES_IMPORTS = ("PYTHON", "NUMBA_", "MKL_", "OMP_", "OPENBLAS_", "LD_PRELOAD")
-"""Beginnings of the environment variables that decide what an import does. LD_LIBRARY_PATH is not among them: Open
-MPI's mpirun puts its own folder there."""
+"""Prefixes of the environment variables that affect imports.
+
+LD_LIBRARY_PATH is not among them: Open MPI's mpirun adds its own folder to it.
+"""
 
 UNBUFFERED = "PYTHONUNBUFFERED"
-"""Environment variable that decides no import: forks flush each line of their output where it is set."""
+"""Environment variable that affects no import: forks flush each line of their output if it is set."""
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""Environment variables with the number of threads of numerical libraries: 1 in the parent, which must have no threads
-besides its own, and set anew in each fork."""
+"""Environment variables with the number of threads of numerical libraries: 1 in the parent, which must have no other
+threads, and set again in each fork."""
 
 FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGQUIT")
 """Signals that the client forwards to the rank."""
@@ -92,7 +94,7 @@ def program() -> list[str]:
 
 
 def handover(arguments: list[str], numbers: list[int]) -> bytes:
-    """Return what the rank inherits beside descriptors, marshalled: see ``Handover``."""
+    """Return what the rank inherits besides descriptors, marshalled: see ``Handover``."""
     umask = os.umask(0)
     os.umask(umask)
     limits = {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
@@ -111,7 +113,7 @@ def handover(arguments: list[str], numbers: list[int]) -> bytes:
 
 
 def import_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that decide what an import does."""
+    """Return the variables that affect imports."""
     return {
         name: value
         for name, value in environment.items()
@@ -120,12 +122,12 @@ def import_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def address(text: str) -> str:
-    """Return the address of a socket as the kernel has it: an abstract one begins with a zero byte."""
+    """Return the kernel's form of a socket address: an abstract one begins with a zero byte."""
     return f"\0{text[1:]}" if text.startswith("@") else text
 
 
 def machine() -> str:
-    """Return a name of this machine, as far as abstract sockets reach: its start, and its network namespace."""
+    """Return a name of this machine within the reach of abstract sockets: its boot, and its network namespace."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return f"{file.read(8)}-{os.stat('/proc/self/ns/net').st_ino}"
 
@@ -140,7 +142,7 @@ def user_of_peer(connection: socket.socket) -> int:
 def parent_of_job() -> str:
     """Return the address that all ranks of this job on this machine derive for their parent.
 
-    Beside the job, it depends on what decides imports, and on the namespaces of the process, since a fork lives in
+    Besides the job, it depends on what affects imports, and on the namespaces of the process, since a fork lives in
     those of its parent.
     """
     import hashlib
@@ -174,7 +176,7 @@ def start_parent(listener: socket.socket, *words: str, output: int | None = None
     Args:
       listener: the socket.
       words: more arguments of ``arena.launch.parent.server``.
-      output: what its standard output and errors go to; None for those of this process.
+      output: target of its standard output and errors; None for those of this process.
     """
     import subprocess
 
@@ -192,8 +194,8 @@ def start_parent(listener: socket.socket, *words: str, output: int | None = None
 def connect_to_job(arguments: list[str], numbers: list[int]) -> socket.socket:
     """Return the connection to the parent of this job on this machine; start it if there is none.
 
-    The kernel gives the address to one process at a time, so no two clients start a parent, and takes it back when
-    that process ends.
+    The kernel assigns the address to one process at a time, so no two clients start a parent, and releases it when that
+    process ends.
 
     Raises:
       OSError: as ``connect``.
@@ -201,7 +203,7 @@ def connect_to_job(arguments: list[str], numbers: list[int]) -> socket.socket:
     text = parent_of_job()
     for attempt in range(TRIES):
         try:
-            # mpirun waits for the end of its ranks' output. What fails in the parent fails, and shows, in ranks too.
+            # mpirun waits for the end of its ranks' output. Failures of the parent also show in the ranks.
             with listen(text) as listener, open(os.devnull, "wb") as nothing:
                 start_parent(listener, "--until-unused", output=nothing.fileno())
         except OSError as error:
@@ -209,7 +211,7 @@ def connect_to_job(arguments: list[str], numbers: list[int]) -> socket.socket:
                 raise
         try:
             return connect(text, arguments, numbers, DAEMON)
-        except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError):  # it is not listening yet, or ends
+        except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError):  # it is not listening yet, or is ending
             if attempt == TRIES - 1:
                 raise
             time.sleep(0.05)
@@ -223,10 +225,10 @@ def connect(text: str, arguments: list[str], numbers: list[int], daemon: int | N
       text: address of the parent's socket.
       arguments: command line of the rank or command.
       numbers: the descriptors that it inherits.
-      daemon: process whose end is this one's, see ``wait_for``.
+      daemon: process with which this one ends, see ``wait_for``.
 
     Raises:
-      OSError: no parent of this user listens there, or it refuses; the text is the reason.
+      OSError: no parent of this user listens there, or it rejects the rank; the text is the reason.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -257,11 +259,11 @@ def _hand_over(
 
 
 def wait_for(connection: socket.socket, daemon: int | None) -> None:
-    """Wait until the parent sends or ends; end this process if mpirun's daemon ends, which nothing else notices.
+    """Wait until the parent sends or ends; end this process if mpirun's daemon ends.
 
     Args:
-      connection: to the parent.
-      daemon: process id of mpirun's daemon; None for a command, which outlives the shell that has started it.
+      connection: connection to the parent.
+      daemon: process id of mpirun's daemon; None for a command, which outlives the shell that started it.
     """
     if daemon is None:
         return
@@ -292,12 +294,12 @@ def end_like(status: int) -> "NoReturn":
 
 
 def stand_for_fork(connection: socket.socket, numbers: list[int], daemon: int | None) -> "NoReturn":
-    """Forward signals to the fork, but those that this process ignores, and end as it does.
+    """Forward signals to the fork, except those that this process ignores, and end as it does.
 
     Args:
-      connection: to the parent.
+      connection: connection to the parent.
       numbers: the descriptors that the fork has inherited.
-      daemon: process whose end is this one's, see ``wait_for``.
+      daemon: process with which this one ends, see ``wait_for``.
     """
 
     def forward(number: int, _frame: object) -> None:
@@ -314,7 +316,7 @@ def stand_for_fork(connection: socket.socket, numbers: list[int], daemon: int | 
         if signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:  # as under nohup
             signal.signal(getattr(signal, name), forward)
     signal.signal(signal.SIGTSTP, stop)
-    for number in numbers:  # the fork alone holds them: their end is the fork's
+    for number in numbers:  # the fork alone holds them: they close when it ends
         os.close(number)
     wait_for(connection, daemon)
     status = b""
@@ -342,13 +344,13 @@ def connect_to_given(text: str, arguments: list[str], numbers: list[int]) -> soc
 
 def stand_for_forked_rank(arguments: list[str]) -> None:
     """Stand for a rank that a parent process forks, and end with it; return if the rank has to start by itself."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as a rank does that starts by itself
-    given = os.environ.get(SOCKET)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in a rank that starts by itself
+    address = os.environ.get(SOCKET)
     numbers = descriptors()  # before a socket takes the number of one that is closed
     try:
         connection = None
-        if given is not None:
-            connection = connect_to_given(given, arguments, numbers)
+        if address is not None:
+            connection = connect_to_given(address, arguments, numbers)
         if connection is None:
             connection = connect_to_job(arguments, numbers)
     except OSError as error:
@@ -356,7 +358,7 @@ def stand_for_forked_rank(arguments: list[str]) -> None:
     else:
         stand_for_fork(connection, numbers, DAEMON)
     os.environ.pop(SOCKET, None)
-    os.environ[START] = "spawn"  # should this process start itself again
+    os.environ[START] = "spawn"  # in case this process starts itself again
 
 
 def stand_for_forked_command(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a forked rank takes over from its client: environment, folder, limits, descriptors."""
+"""State that a forked rank takes over from its client: environment, folder, limits, descriptors."""
 
 import contextlib
 import fcntl
@@ -13,20 +13,20 @@ from typing import NamedTuple
 from arena.launch.parent.client import LENGTH, UNBUFFERED
 
 MOST_DESCRIPTORS = 16
-"""Descriptors of one handover, at most."""
+"""Largest number of descriptors of one handover."""
 
 LARGEST = 1 << 26
-"""Bytes of a handover, at most."""
+"""Largest size of a handover in bytes."""
 
 TIMEOUT = 5.0
 """Seconds in which a client that has connected sends its handover; other clients wait meanwhile."""
 
 FIRST_FREE = 100
-"""Lowest number that descriptors get while they are moved, above those that launchers hand down."""
+"""Lowest number of descriptors while they are moved, above those that launchers pass on."""
 
 
 class Handover(NamedTuple):
-    """What the client sends.
+    """Message of the client.
 
     Attributes:
       program: folder of the interpreter and installation of the arena.
@@ -69,7 +69,7 @@ def receive(connection: socket.socket) -> tuple[Handover, list[int]]:
             if not part:
                 raise ConnectionError("the client has ended")
             data += part
-        handover = Handover(**marshal.loads(data))  # of a process of this user
+        handover = Handover(**marshal.loads(data))  # sent by a process of this user
         if len(handover.descriptors) != len(received):
             raise ValueError(f"expected {len(handover.descriptors)} descriptors, found {len(received)}")
     except BaseException:
@@ -81,8 +81,8 @@ def receive(connection: socket.socket) -> tuple[Handover, list[int]]:
 
 
 def take_over(handover: Handover, received: Sequence[int]) -> None:
-    """Give this process, just forked, what its client had."""
-    # Numbers that are to be taken may be those of received descriptors: all go out of the way first.
+    """Give this process, just forked, the state of its client."""
+    # Target numbers may be those of received descriptors: move all of them away first.
     moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, FIRST_FREE) for descriptor in received]
     for descriptor in received:
         os.close(descriptor)
@@ -104,6 +104,6 @@ def take_over(handover: Handover, received: Sequence[int]) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, handover.nice)
     sys.argv[1:] = handover.arguments
     if sys.stdout is not None:
-        # As Python sets it up at its start: by lines for a terminal, else by blocks.
+        # As Python does at its start: line-buffered for a terminal, else by blocks.
         by_lines = os.isatty(1) or bool(os.environ.get(UNBUFFERED))
         sys.stdout.reconfigure(line_buffering=by_lines)  # type: ignore[union-attr]

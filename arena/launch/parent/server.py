@@ -1,9 +1,9 @@
 """The parent process: imports what ranks import, does not initialise MPI, and forks a rank for each client.
 
-A client may also stand for another ``arena`` command, which is forked alike, but for MPI.
+A client may also stand for another ``arena`` command, which is forked likewise, but without MPI.
 
-It has one thread, and rests in ``select``. A rank whose client has ended is killed; a rank that has ended is reaped,
-and its wait status goes to its client. Ranks end with the parent, and the parent ends with its owner.
+It has one thread, which sleeps in ``select``. If a client ends, its rank is killed; if a rank ends, it is reaped, and
+its wait status is sent to its client. Ranks end with the parent, and the parent ends with its owner.
 """
 
 import atexit
@@ -37,7 +37,7 @@ MODULES = (
     "arena.tensors.numba_jit",
     "gymnasium",
     "arena.comms",
-    "arena.launch.rank",
+    "arena.launch.entry",
     "arena.environment.process",
     "arena.environment.colocated",
     "arena.evaluation.players",
@@ -56,7 +56,7 @@ MODULES = (
     "arena.policies.off_policy.td3",
     "arena.envs.factory",
 )
-"""What ranks import. User code is imported in the forks only."""
+"""Modules that ranks import. User code is imported in the forks only."""
 
 
 class _Rank(NamedTuple):
@@ -72,7 +72,7 @@ class _Rank(NamedTuple):
 
 
 UNUSED_FOR = 2.0
-"""Seconds without a rank after which a parent ends that a client has started: more clients may be on their way."""
+"""Seconds without a rank after which a parent started by a client ends: more clients may be on their way."""
 
 
 class Server:
@@ -80,17 +80,17 @@ class Server:
 
     Args:
       listener: the listening socket.
-      until_unused: whether to end a while after the last rank; else the owner's end is this process's.
+      until_unused: whether to end a while after the last rank; otherwise it ends with its owner.
     """
 
     def __init__(self, listener: socket.socket, *, until_unused: bool = False) -> None:
-        """Import what ranks import, and be ready to fork."""
+        """Import the modules of ranks, and prepare to fork."""
         self._listener = listener
         self._until_unused = until_unused
         self._ranks: dict[int, _Rank] = {}
-        setproctitle.getproctitle()  # looks for the command line in memory, which lies where the environment is now
+        setproctitle.getproctitle()  # finds the command line in memory, next to the current environment
         os.environ[DEFERRED] = "yes"
-        # Python puts first where it has started its program; a rank has its working directory there.
+        # Python prepends the folder of its program; for a rank it is the working directory.
         if not getattr(sys.flags, "safe_path", False):  # new in Python 3.11
             del sys.path[0]
         os.environ.update(dict.fromkeys(THREADS, "1"))
@@ -98,12 +98,12 @@ class Server:
         self._imports = import_settings(before)
         for module in MODULES:
             importlib.import_module(module)
-        # Such as where Intel MPI finds its providers, which mpi4py sets.
+        # such as the location of Intel MPI's providers, which mpi4py sets
         self._set_by_imports = {name: value for name, value in os.environ.items() if name not in before}
         if until_unused:
-            die_with_parent(0)  # the client that has started it may end before other ranks
+            die_with_parent(0)  # the client that started it may end before other ranks
         gc.collect()
-        gc.freeze()  # the collector would else write to pages that all ranks share
+        gc.freeze()  # the collector would otherwise write to pages that all ranks share
         self._wake, self._wake_end = socket.socketpair()
         for end in (self._wake, self._wake_end):
             end.setblocking(False)
@@ -116,7 +116,7 @@ class Server:
             self._selector.register(end, selectors.EVENT_READ)
 
     def run(self) -> NoReturn:
-        """Serve clients to the end of this process."""
+        """Serve clients until this process ends."""
         while True:
             ready = self._selector.select(None if self._ranks or not self._until_unused else UNUSED_FOR)
             if not ready and not self._ranks:
@@ -128,7 +128,7 @@ class Server:
                     with contextlib.suppress(BlockingIOError):
                         self._wake.recv(4096)
                     self._reap()
-                elif key.data in self._ranks:  # else reaped in this turn
+                elif key.data in self._ranks:  # otherwise reaped in this turn
                     self._obey(self._ranks[key.data])
 
     def _accept(self) -> None:
@@ -153,7 +153,7 @@ class Server:
                 self._be_rank(handover, received, connection, server)
             self._ranks[process] = _Rank(process, connection)
             self._selector.register(connection, selectors.EVENT_READ, process)
-            with contextlib.suppress(OSError):  # a client that has ended: select reports it
+            with contextlib.suppress(OSError):  # for a client that has ended, select reports it
                 connection.sendall(ACCEPTED)
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -175,7 +175,7 @@ class Server:
         return f"it has {threads} threads" if threads > 1 else None
 
     def _obey(self, rank: _Rank) -> None:
-        """Send the signals that a client forwards to its rank; kill the rank of a client that has ended."""
+        """Forward the signals of a client to its rank; kill the rank of a client that has ended."""
         try:
             numbers = rank.connection.recv(64, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -186,7 +186,7 @@ class Server:
             with contextlib.suppress(OSError):
                 os.kill(rank.process, number)
         if not numbers:
-            self._selector.unregister(rank.connection)  # _reap closes it, whenever the kernel has ended the rank
+            self._selector.unregister(rank.connection)  # _reap closes it, once the kernel has ended the rank
 
     def _reap(self) -> None:
         for rank in list(self._ranks.values()):
@@ -200,7 +200,7 @@ class Server:
                 rank.connection.close()
 
     def _be_rank(self, handover: Handover, received: list[int], connection: socket.socket, server: int) -> NoReturn:
-        """Be a rank, to its end."""
+        """Run as a rank until it ends."""
         code = 1
         try:
             die_with_parent(parent=server)
@@ -217,13 +217,13 @@ class Server:
             is_rank = rank_of(handover.arguments, handover.environment) is not None
             take_over(handover, received)
             received.clear()
-            # What ps shows, and what people look for.
+            # The command line in ps.
             setproctitle.setproctitle(shlex.join([sys.executable, "-m", "arena.launch", *handover.arguments]))
             for name, value in self._set_by_imports.items():
                 os.environ.setdefault(name, value)
             if is_rank:
                 os.environ.pop(SOCKET, None)  # a process that the rank starts is not a client
-                # Forks of one process have the same addresses: there is nothing left for a second start to change.
+                # Forks of one process have the same addresses: a second start would change nothing.
                 os.environ.setdefault(aslr.SETTLED, "forked")
             if not getattr(sys.flags, "safe_path", False):  # new in Python 3.11
                 sys.path.insert(0, os.getcwd())
@@ -245,7 +245,7 @@ class Server:
 
 
 def _exit_code(code: object) -> int:
-    """Return the exit code that Python makes of the argument of ``sys.exit``."""
+    """Return the exit code for the argument of ``sys.exit``, as in Python."""
     if code is None or isinstance(code, int):
         return code or 0
     print(code, file=sys.stderr)
@@ -253,7 +253,7 @@ def _exit_code(code: object) -> int:
 
 
 def _end(code: int) -> NoReturn:
-    """End a rank as Python ends, but leave its memory to the kernel: nothing of the shared pages is written."""
+    """End a rank as Python does, but leave its memory to the kernel: shared pages are not written to."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
@@ -266,23 +266,23 @@ def _end(code: int) -> NoReturn:
             MPI.Finalize()
     finally:
         if "PMI_FD" in os.environ:
-            # MPICH signs off from its daemon in an exit handler of C; without it the daemon ends the job as failed.
+            # MPICH reports to its daemon in an exit handler of C; without it the daemon treats the job as failed.
             ctypes.CDLL(None).exit(code & 0xFF)
         os._exit(code & 0xFF)
 
 
 def reseed_generators() -> None:
-    """Seed the global generators anew from the system: forks would else draw the same numbers."""
+    """Seed the global generators from the system: forks would otherwise draw the same numbers."""
     import numpy as np
     import torch
 
     random.seed()
-    np.random.seed()  # noqa: NPY002 (environments of others may use the global generator)
+    np.random.seed()  # noqa: NPY002 (users' environments may use the global generator)
     torch.manual_seed(int.from_bytes(os.urandom(7), "big"))
 
 
 def set_threads() -> None:
-    """Set the number of threads of numerical libraries that the environment requests, read when they are loaded."""
+    """Set the number of threads of numerical libraries from the environment, which they read when they are loaded."""
     for_all, *for_blas = (_number(os.environ.get(name, "")) for name in THREADS)
     of_blas = max(for_blas, default=0) or for_all
     if of_blas > 1:
@@ -296,7 +296,7 @@ def set_threads() -> None:
 
 
 def _number(text: str) -> int:
-    """Return the first number of a list like ``4,2``, 0 where there is none."""
+    """Return the first number of a list like ``4,2``, 0 if there is none."""
     first = text.partition(",")[0].strip()
     return int(first) if first.isdecimal() else 0
 
@@ -304,12 +304,12 @@ def _number(text: str) -> int:
 def main() -> NoReturn:
     """Serve at a listening socket: ``DESCRIPTOR OWNER [--until-unused]``.
 
-    The owner is the process that has started this one. It ends with its owner, or with it only while it imports.
+    The owner is the process that started this one. It ends with its owner, or with it only while it imports.
     """
     descriptor, owner = (int(word) for word in sys.argv[1:3])
     die_with_parent(parent=owner)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)  # they are for the ranks, which end with their clients
+        signal.signal(number, signal.SIG_IGN)  # handled by the ranks, which end with their clients
     Server(socket.socket(fileno=descriptor), until_unused="--until-unused" in sys.argv).run()
 
 

@@ -1,4 +1,4 @@
-"""How the launcher starts the parent process of its machine."""
+"""Start of the parent process of a machine by the launcher."""
 
 import contextlib
 import secrets
@@ -9,9 +9,9 @@ from arena.launch.parent.client import listen, machine, start_parent
 
 @contextlib.contextmanager
 def parent_process() -> Iterator[str]:
-    """Start a parent process, and end it with the block; yields the address of its socket.
+    """Start a parent process, and end it after the block; yield the address of its socket.
 
-    The socket listens before the parent has imported anything: clients that come early wait in its queue.
+    The socket listens before the parent has imported its modules: early clients wait in its queue.
     """
     address = f"@arena-{secrets.token_hex(16)}-{machine()}"
     with listen(address) as listener:

@@ -1,4 +1,4 @@
-"""A plan as a picture: ``draw_plan`` for any plan, and the shapes that the pictures of the structure share."""
+"""Pictures of plans, and the shapes that the pictures of the structure share."""
 
 from collections.abc import Collection, Mapping
 
@@ -16,11 +16,11 @@ def draw_plan(plan: Plan, colors: Mapping[str, str | None], title: str, *, froze
     each row of the table with its replicas side by side; far more are folded, one tile for each row of the table.
 
     Args:
-      plan: who does what.
-      colors: colour of each player, as for ``arena.common.colors.resolve``; missing ones get one.
-      title: written on top; also the page's accessible title.
+      plan: the plan.
+      colors: colour of each player, as in ``arena.common.colors.resolve``; missing ones are chosen.
+      title: title of the picture; also the page's accessible title.
       frozen: players that do not learn, and so exchange no gradients.
     """
-    seen = PlanView(plan, resolve({player: colors.get(player) for player in plan.groups}), frozenset(frozen))
-    rows = Rows(seen, title)
-    return rows.draw() if rows.readable else Tiles(seen, title).draw()
+    view = PlanView(plan, resolve({player: colors.get(player) for player in plan.groups}), frozenset(frozen))
+    rows = Rows(view, title)
+    return rows.draw() if rows.readable else Tiles(view, title).draw()

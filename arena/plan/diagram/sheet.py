@@ -1,4 +1,4 @@
-"""A page and the few shapes that all pictures of the arena are made of, drawn with drawsvg."""
+"""A page and the shapes of all pictures of the arena, drawn with drawsvg."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from arena.plan.diagram.styles import HAIR, INK, MUTED, PAPER, PLAIN, SLATE, Sty
 
 SANS = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 MONO = "SFMono-Regular, Menlo, Consolas, Liberation Mono, monospace"
-WIDTH = 900  # pixels: what a README shows without scaling
-MARGIN, TOP = 24, 78  # of what stands below title and subtitle
+WIDTH = 900  # pixels that a README shows without scaling
+MARGIN, TOP = 24, 78  # left margin, and top of the content below title and subtitle
 SMALLEST = 9.5  # pixels; text that does not fit at this size is cut
 HEAD = 7.0  # length of an arrow head
 
@@ -35,7 +35,7 @@ def _ems(letter: str) -> float:
 
 
 def fit(text: str, size: float, room: float, weight: str = "normal", mono: bool = False) -> tuple[str, float]:
-    """Return ``text`` and its size, made smaller and at last cut so that it is at most ``room`` wide."""
+    """Return ``text`` and its size, reduced and finally cut so that it is at most ``room`` wide."""
     needed = text_width(text, size, weight, mono)
     if needed > room:
         size = max(min(size, SMALLEST), size * room / needed)
@@ -52,7 +52,7 @@ def _n(value: float) -> float:
 
 
 class Sheet:
-    """A page that shapes are put on; what has a higher ``z`` covers what has a lower one."""
+    """A page of shapes; a shape with a higher ``z`` covers one with a lower ``z``."""
 
     def __init__(self, width: float, title: str, subtitle: str) -> None:
         self.width, self.title = width, title
@@ -80,7 +80,7 @@ class Sheet:
         self, x: float, y: float, text: str, size: float = 12.5, *, fill: str = INK, anchor: str = "start",
         weight: str = "normal", room: float | None = None, mono: bool = False, z: int = 4,
     ) -> None:  # fmt: skip
-        """Write one line; ``room`` is the width that it may take."""
+        """Write one line; ``room`` is the available width."""
         text, size = fit(text, size, room if room is not None else self.width, weight, mono)
         look = {"text_anchor": anchor} if anchor != "start" else {}
         look |= {"font_weight": weight} if weight != "normal" else {}
@@ -93,7 +93,7 @@ class Sheet:
         self, points: Sequence[tuple[float, float]], color: str = SLATE, *, width: float = 1.7,
         dash: str | None = None, start: bool = False, end: bool = False, radius: float = 6, z: int = 2,
     ) -> None:  # fmt: skip
-        """Draw a line through ``points`` with rounded corners, and arrow heads where asked."""
+        """Draw a line through ``points`` with rounded corners, and optional arrow heads."""
         points = list(points)
         if end:
             points[-1] = self._head(points[-1], points[-2], color, z)
@@ -116,7 +116,7 @@ class Sheet:
         return _towards(tip, tail, HEAD - 1)
 
     def svg(self, height: float) -> str:
-        """Return the page, on its own light ground so that it reads on dark pages too."""
+        """Return the page, with a light background of its own so that it is legible on dark pages too."""
         page = drawsvg.Drawing(_n(self.width), _n(height), role="img")
         page.append_title(self.title)
         page.append(drawsvg.Rectangle(0.5, 0.5, _n(self.width - 1), _n(height - 1), rx=10, fill=PAPER, stroke=HAIR))
@@ -125,7 +125,7 @@ class Sheet:
 
 
 def _towards(point: tuple[float, float], other: tuple[float, float], distance: float) -> tuple[float, float]:
-    """Return the place ``distance`` away from ``point``, at most half way, in the direction of ``other``."""
+    """Return the point ``distance`` away from ``point``, at most half way, in the direction of ``other``."""
     dx, dy = other[0] - point[0], other[1] - point[1]
     share = min(0.5, distance / max((dx * dx + dy * dy) ** 0.5, 1e-9))
     return point[0] + dx * share, point[1] + dy * share

@@ -1,4 +1,4 @@
-"""The colours and looks that all pictures of the arena share, and what keeps them readable."""
+"""Colours and styles of all pictures of the arena, and functions that keep them legible."""
 
 from typing import NamedTuple
 
@@ -7,13 +7,13 @@ INK, MUTED, HAIR, SLATE = "#1d2730", "#56636f", "#c3cbd2", "#3b4d5e"
 
 
 class Style(NamedTuple):
-    """How a card looks.
+    """Style of a card.
 
     Attributes:
       fill: colour of its area.
       stroke: colour of its outline.
       ink: colour of its text.
-      dash: lengths of the outline's strokes and gaps; None draws it whole.
+      dash: lengths of the outline's strokes and gaps; None for a solid one.
     """
 
     fill: str
@@ -39,14 +39,14 @@ def mix(color: str, other: str, share: float) -> str:
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(_rgb(color), _rgb(other), strict=True))
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(color: str, background: str) -> float:
     """Return the contrast ratio of WCAG 2.1 (section 1.4.3), from 1 to 21."""
 
     def luminance(color: str) -> float:
         parts = [c / 3294.6 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in _rgb(color)]
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
-    low, high = sorted((luminance(one), luminance(other)))
+    low, high = sorted((luminance(color), luminance(background)))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -56,17 +56,17 @@ def darker(color: str, beside: str, least: float) -> str:
 
 
 def line_color(color: str) -> str:
-    """Return a player's colour, dark enough for lines on the paper (WCAG 2.1 asks 3.0 of graphics)."""
+    """Return a player's colour, dark enough for lines on the page (WCAG 2.1 requires 3.0 for graphics)."""
     return darker(color, PAPER, 3.0)
 
 
 def text_color(color: str) -> str:
-    """Return a player's colour, dark enough for text on the paper (WCAG 2.1 asks 4.5 of text)."""
+    """Return a player's colour, dark enough for text on the page (WCAG 2.1 requires 4.5 for text)."""
     return darker(color, PAPER, 4.5)
 
 
 def worker_style(color: str, *, away: bool = False) -> Style:
-    """Return the look of a worker of the player with this colour: light colours carry dark text, others white.
+    """Return the style of a worker of the player with this colour: light colours carry dark text, others white.
 
     A worker ``away`` from the node of its environment process has a broken outline.
     """
@@ -77,5 +77,5 @@ def worker_style(color: str, *, away: bool = False) -> Style:
 
 
 def tint(color: str, share: float = 0.86) -> Style:
-    """Return the look of an area that belongs to the player with this colour; ``share`` of it is paper."""
+    """Return the style of an area that belongs to the player with this colour; ``share`` of it is page colour."""
     return Style(mix(color, PAPER, share), mix(color, PAPER, 0.45), INK)

@@ -1,4 +1,4 @@
-"""A plan looked at from where the drawing needs it, and the parts that both kinds of drawing share."""
+"""A plan in the form that drawings need, and parts that both kinds of drawing share."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,9 +21,9 @@ class Worker(NamedTuple):
 
     Attributes:
       rank: its rank.
-      number: of its seat in the match.
-      seat: who sits there and plays which entities.
-      away: whether it is on another node than its environment process, so that its steps cross the network.
+      number: index of its seat in the match.
+      seat: its player and entities.
+      away: whether it is on another node than its environment process, so that steps cross the network.
     """
 
     rank: int
@@ -39,7 +39,7 @@ class PlanView:
       plan: the plan.
       colors: ``#rrggbb`` of each player.
       frozen: players that do not learn.
-      workers: of each match, in the order of its seats.
+      workers: workers of each match, in the order of its seats.
       idle: node -> its idle ranks.
       nodes: all nodes, in order.
       split: whether any worker is away from its environment process.
@@ -49,7 +49,7 @@ class PlanView:
         self.plan, self.colors, self.frozen = plan, colors, frozen
         self.workers = [self._workers(match) for match in plan.matches]
         self.split = any(worker.away for workers in self.workers for worker in workers)
-        self.nodes = sorted({one.node for one in plan.assignments})
+        self.nodes = sorted({assignment.node for assignment in plan.assignments})
         self.idle: dict[int, list[int]] = {}
         for rank in plan.idle:
             self.idle.setdefault(self.node_of(rank), []).append(rank)
@@ -74,12 +74,12 @@ class PlanView:
         return self.plan.match_ranks(match.index)[0]
 
     def environment_name(self, match: Match) -> str:
-        """Return what the process is called that has the match's environment, or its games."""
-        one = self.plan.assignments[self.environment(match)]
-        return f"environment in {one.role}" if one.in_worker else ENVIRONMENTS[one.role]
+        """Return the name of the role that has the match's environment, or its external games."""
+        assignment = self.plan.assignments[self.environment(match)]
+        return f"environment in {assignment.role}" if assignment.in_worker else ENVIRONMENTS[assignment.role]
 
     def exchange(self, player: str) -> Literal["gradients", "learns alone", "frozen", "experience"]:
-        """Return what the workers of a player exchange, or send to its learners."""
+        """Return the data that the workers of a player exchange, or send to its learners."""
         if player in self.frozen:
             return "frozen"
         if player in self.plan.learners:
@@ -87,8 +87,8 @@ class PlanView:
         return "gradients" if len(self.plan.groups[player]) > 1 else "learns alone"
 
     def summary(self) -> str:
-        """Return the plan in a line: how many ranks there are, and of what."""
-        roles = Counter(one.role for one in self.plan.assignments)
+        """Return the plan in a line: the number of ranks, by role."""
+        roles = Counter(assignment.role for assignment in self.plan.assignments)
         parts = [
             count_of(roles["root"], "root"),
             *(
@@ -110,7 +110,7 @@ class PlanView:
         return f"{ranks} on {count_of(len(self.nodes), 'node')}: " + ", ".join(parts)
 
     def draw_idle(self, sheet: Sheet, x: float, y: float, room: float, nodes: Iterable[int], most: int = 6) -> float:
-        """Draw the idle ranks of some nodes, a chip for each node, and return where the next thing may start."""
+        """Draw the idle ranks of some nodes, a chip for each node, and return the y behind them."""
         nodes = sorted(node for node in nodes if node in self.idle)
         texts = [self._idle_text(node, room - 20) for node in nodes]
         if len(texts) > most:
@@ -127,7 +127,7 @@ class PlanView:
         return y + 32 if texts else y
 
     def _idle_text(self, node: int, room: float) -> str:
-        """Return which ranks of a node are idle, or how many where their numbers take too much room."""
+        """Return the idle ranks of a node, or their number if there is no room for a list."""
         where = "idle" if len(self.nodes) == 1 else f"idle on node {node}"
         text = f"{where}: {ranks_of(self.idle[node])}"
         return text if text_width(text, 11.5) <= room else f"{where}: {count_of(len(self.idle[node]), 'rank')}"

@@ -1,4 +1,4 @@
-"""Policies that learn apart from those who act."""
+"""Policies whose learners are separate ranks."""
 
 import time
 
@@ -96,7 +96,7 @@ class Sends:
 
 
 class NeverPulls(Sends):
-    """A Sends that forgets to ask for weights."""
+    """A Sends that never requests weights."""
 
     def run(self, steps):
         for _ in range(30):
@@ -104,7 +104,7 @@ class NeverPulls(Sends):
 
 
 class SingleProcessAgent:
-    """An agent for one process, which knows nothing of the arena."""
+    """An agent for one process, which imports nothing of the arena."""
 
     horizon = 16
 

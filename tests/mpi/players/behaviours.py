@@ -135,7 +135,7 @@ class Swallows:
 
 
 class Dreams:
-    """Takes a step and then does nothing, for ever."""
+    """Takes a step and then blocks."""
 
     def __init__(self, env, group):
         self.env = env

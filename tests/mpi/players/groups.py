@@ -8,7 +8,7 @@ import torch
 
 
 class Averages:
-    """Averages gradients with its group; worker 1 stops after a few updates and the others must go on.
+    """Averages gradients with its group; worker 1 stops after a few updates while the others continue.
 
     ``outputs`` has the sizes of networks whose gradients are averaged, all of them in each update.
     """
@@ -62,7 +62,7 @@ class Averages:
 
 
 class Looks:
-    """Logs what tells workers and rounds apart: random streams, and the handle of the group's communicator."""
+    """Logs what differs between workers and rounds: random streams, and the handle of the group's communicator."""
 
     def __init__(self, env, group):
         self.env, self.group = env, group

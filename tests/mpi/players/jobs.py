@@ -1,4 +1,4 @@
-"""An environment that pays what a league's job has told it, so that returns show what arrived."""
+"""An environment that pays the values of a league's job, so that returns show what arrived."""
 
 import gymnasium
 import numpy as np

@@ -1,4 +1,4 @@
-"""An environment some of whose steps and resets take long, and a policy that looks at what becomes of them."""
+"""An environment some of whose steps and resets take long, and a policy that records the consequences."""
 
 import time
 from pathlib import Path
@@ -44,7 +44,7 @@ class Uneven(gymnasium.Env):
 
 
 class Looks(PPO):
-    """A PPO that says how often each lane rested, and whether every transition it learns from is whole."""
+    """A PPO that reports how often each lane rested, and whether every transition it learns from is whole."""
 
     rested = 0
     seen = 0

@@ -4,7 +4,7 @@ import gymnasium
 
 
 def make():
-    """Need a package that nobody has."""
+    """Import a package that does not exist."""
     import a_package_that_is_not_there
 
     return a_package_that_is_not_there.make()

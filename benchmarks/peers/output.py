@@ -1,4 +1,4 @@
-"""How a measured program tells its figures: a line of JSON in a file; and that a package is missing: an exit code."""
+"""Output of a measured program: figures as a line of JSON in a file, and an exit code for a missing package."""
 
 import json
 import os
@@ -21,11 +21,11 @@ PACKAGES = {
     "sbx": "sbx-rl",
     "jax": "jax",
 }
-"""Packages that can make a difference, by the names that they are imported by."""
+"""Packages that can affect a figure, by the names that they are imported by."""
 
 
-def tell(**figures: Any) -> None:
-    """Write figures for the process that started this program, with the versions of what it has loaded.
+def write_figures(**figures: Any) -> None:
+    """Write figures for the process that started this program, with the versions of the loaded packages.
 
     Several processes write a line each.
     """

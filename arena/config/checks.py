@@ -1,0 +1,226 @@
+"""Checks of the configuration file across its sections, as functions of the model; each returns the problems found."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from arena.common import registry
+from arena.common.text import did_you_mean
+from arena.common.validation import Place, Problem, problems
+from arena.config.environment import OUTSIDE, EnvConfig, EnvOverride
+from arena.config.sections import BEST, EXTERNAL, OTHERS
+from arena.config.table import MatchConfig, RoundConfig, Table, exactly_one, listed, named
+
+if TYPE_CHECKING:
+    from arena.config.run import Round, RunConfig
+
+TABLES = ("matches", "round_robin", "rounds", "league")  # the kinds of table: a file has exactly one of these keys
+MANY = 2**31  # more workers than any job has: what ``auto`` may become
+
+
+def structure_problems(config: "RunConfig") -> list[Problem]:
+    """Return problems of the tables, which later checks rely on."""
+    wrong = exactly_one(config, TABLES)
+    for each, place in config.written_rounds():
+        wrong += _unknown_names_problems(config, each, place)
+        wrong += _playable_problems(config, each, place)
+        wrong += _copies_problems(config, each, (*place, "copy"))
+    return wrong
+
+
+def run_problems(config: "RunConfig") -> list[Problem]:
+    """Return problems of the run as a whole; to be called once its tables are valid.
+
+    Raises:
+      ValidationError: the league is invalid.
+    """
+    wrong: list[Problem] = []
+    if config.league is not None:
+        config.league.check(config.seed, config.policies)
+        wrong = _override_problems(config, config.league.env, ("league",))
+        sides = config.league.sides(config.seed)
+        for player in config.players:
+            seats = [seat.player for seat in config.league.seats(player, sides)]
+            if len(seats) > 1 and config.environment_of(config.league.env).in_worker:
+                text = f"expected false in a league with matches of {len(seats)} seats, found true"
+                wrong = wrong or [Problem(("env", "in_worker"), text)]
+    wrong += [problem for round_ in config.round_list() for problem in _learners_problems(config, round_)]
+    wrong += _warm_up_problems(config)
+    if config.deterministic:
+        wrong += _deterministic_problems(config)
+    if config.spares and config.fault_tolerance == "none":
+        text = "expected fault_tolerance: ulfm, without which nobody takes a dead rank's place, found none"
+        wrong.append(Problem(("spares",), text, config.spares))
+    return wrong
+
+
+def _unknown_names_problems(config: "RunConfig", table: Table, place: Place) -> list[Problem]:
+    return [
+        Problem(
+            (*place, *where),
+            f"there is no policy {name!r} in policies; {did_you_mean(name, list(config.policies))}",
+            name,
+        )
+        for name, where in named(table)
+        if name not in config.policies
+    ]
+
+
+def _playable_problems(config: "RunConfig", table: Table, place: Place) -> list[Problem]:
+    """Return the matches that are invalid with their changes of the environment."""
+    wrong: dict[Problem, None] = {}
+    for match, where in listed(table):
+        problems_ = _override_problems(config, match.env, (*place, *where)) or _external_seat_problems(
+            config, match, (*place, *where)
+        )
+        players = [names[0] for names in match.seats]
+        wrong.update(dict.fromkeys(problems_ or _in_worker_problems(config, match.env, players, (*place, *where))))
+    return list(wrong)
+
+
+def _override_problems(config: "RunConfig", env: EnvOverride | None, place: Place) -> list[Problem]:
+    try:
+        if env is not None:
+            env.over(config.env)
+    except ValidationError as error:
+        return [Problem((*place, "env", *problem.place), problem.text) for problem in problems(error, EnvConfig)]
+    return []
+
+
+def _external_seat_problems(config: "RunConfig", match: MatchConfig, place: Place) -> list[Problem]:
+    """Return the reasons why a match cannot have an external seat."""
+    external = [name for names in match.seats for name in names[:1] if _is_external(config, name)]
+    if not external:
+        return []
+    env = config.environment_of(match.env)
+    wrong = []
+    if len(external) > 1:
+        wrong.append(Problem((*place, "seats"), f"expected at most one external seat, found {len(external)}"))
+    elif len(match.seats) == 1:
+        wrong.append(Problem((*place, "seats"), f"expected a seat beside the external one ({external[0]}), found none"))
+    if env.use == OUTSIDE:
+        text = f"expected none in a game outside, where the game itself requests actions, found {external[0]}"
+        wrong.append(Problem((*place, "seats"), text))
+    for name, usual in (("in_worker", False), ("manager", "serial"), ("autoreset", "next_step")):
+        if getattr(env, name) != usual:
+            text = f"expected {str(usual).lower()} beside an external seat, found {getattr(env, name)}"
+            wrong.append(Problem(("env", name), text))
+    return wrong
+
+
+def _is_external(config: "RunConfig", name: str) -> bool:
+    return name in config.policies and config.policies[name].use == EXTERNAL
+
+
+def _in_worker_problems(
+    config: "RunConfig", env: EnvOverride | None, players: Sequence[str], place: Place
+) -> list[Problem]:
+    """Return a problem if in_worker is set but no worker, nor a runner that only acts, can step a match."""
+    if len(players) == 1 or not config.environment_of(env).in_worker:
+        return []
+    known = {name: config.players[name] for name in players if name in config.players}
+    alone = [name for name, policy in known.items() if policy.learns and not policy.learners]
+    drawn = [
+        name for name, policy in known.items() if policy.frozen and policy.use != "random" and policy.warm_start is None
+    ]
+    if drawn and not alone:
+        text = "expected the weights that it plays with in a match with seats that share a rank, found none"
+        return [Problem(("policies", name, "warm_start"), text) for name in drawn]
+    if not alone:
+        return []
+    inside = (*place, "env", "in_worker") if env is not None and env.in_worker else ("env", "in_worker")
+    text = (
+        "expected matches of one seat, or learners for each policy that learns, found a match of "
+        f"{len(players)} seats and no learners for {', '.join(alone)}"
+    )
+    return [Problem(inside, text)]
+
+
+def _copies_problems(config: "RunConfig", each: RoundConfig, place: Place) -> list[Problem]:
+    wrong = []
+    seated = {name: config.policies[name] for name, _ in named(each) if name in config.policies}
+    learning = {name: policy.use for name, policy in seated.items() if policy.learns}
+    for to, source in each.copy_weights.items():
+        for name, word in ((to, OTHERS), (source, BEST)):
+            if name != word and name not in config.policies:
+                text = f"there is no policy {name!r} in policies; {did_you_mean(name, [*config.policies, word])}"
+                wrong.append(Problem((*place, to), text))
+        if to == source:
+            wrong.append(Problem((*place, to), f"expected two different policies, found {to!r} twice"))
+        kinds = {name: config.policies[name].use for name in (to, source) if name in config.policies}
+        if to == OTHERS or source == BEST:
+            kinds |= learning
+        if len(set(kinds.values())) > 1:
+            kinds_found = ", ".join(f"{name} ({use})" for name, use in kinds.items())
+            wrong.append(Problem((*place, to), f"weights fit policies of the same kind only, found {kinds_found}"))
+    return wrong
+
+
+def _learners_problems(config: "RunConfig", round_: "Round") -> list[Problem]:
+    """Return the policies with learners that would get no experience."""
+    wrong = []
+    workers: Counter[str] = Counter()
+    for row in round_.rows:
+        for seat in row.seats:
+            workers[seat.player] += row.replicas if row.replicas != "auto" else MANY
+            if row.outside and seat.player in row.learners:
+                text = "expected 0 in matches with external games, which are not in lock-step, found"
+                learners_found = row.learners[seat.player]
+                wrong.append(Problem(("policies", seat.player, "learners"), f"{text} {learners_found}", learners_found))
+    for player, learners in {name: n for row in round_.rows for name, n in row.learners.items()}.items():
+        if learners > workers[player]:
+            text = f"expected at most one for each of the policy's {workers[player]} workers, found {learners}"
+            wrong.append(Problem(("policies", player, "learners"), text, learners))
+    return wrong
+
+
+def _warm_up_problems(config: "RunConfig") -> list[Problem]:
+    """Return the policies that would still be filling their replay buffer when their budget is spent."""
+    wrong = []
+    for round_ in config.round_list():
+        for player in {seat.player for row in round_.rows for seat in row.seats} & config.policies.keys():
+            policy = config.policies[player]
+            model = registry.policy_settings_model(policy.use) if policy.learns else None
+            warmup = 0 if model is None else getattr(model(**policy.settings), "warmup", 0)
+            budget = round_.budget(player)
+            if warmup >= budget:
+                text = f"expected less than the budget of {budget:,} steps, or nothing is learned; found"
+                wrong.append(Problem(("policies", player, "settings", "warmup"), f"{text} {warmup:,}", warmup))
+    return wrong
+
+
+def _deterministic_problems(config: "RunConfig") -> list[Problem]:
+    """Return the settings of a deterministic run that would depend on time."""
+    if config.fault_tolerance != "none":
+        text = f"expected none in a deterministic run, which no death may change, found {config.fault_tolerance}"
+        return [Problem(("fault_tolerance",), text, config.fault_tolerance)]
+    if config.checkpoint.replay is False:
+        text = "expected auto or true in a deterministic run, which resumes from every checkpoint, found false"
+        return [Problem(("checkpoint", "replay"), text, False)]
+    if config.league is not None:
+        text = "expected a table of matches, found a league, which depends on the order of messages"
+        return [Problem(("deterministic",), text, config.deterministic)]
+    environments: list[tuple[EnvConfig | EnvOverride | None, Place]] = [(config.env, ())]
+    environments += [
+        (match.env, (*place, *where)) for each, place in config.written_rounds() for match, where in listed(each)
+    ]
+    if any(row.outside for round_ in config.round_list() for row in round_.rows):
+        text = "expected false with games outside, which depend on time, found true"
+        return [Problem(("deterministic",), text, config.deterministic)]
+    timed = [
+        Problem((*place, "env", "wait_timeout"), "expected none in a deterministic run, which has no clock")
+        for env, place in environments
+        if env is not None and env.wait_timeout is not None
+    ]
+    return timed + [
+        Problem(
+            (*place, *where),
+            "expected a policy that learns in every match of a deterministic run, since its updates say how long "
+            "the match lasts, found none; leave the match to arena eval",
+        )
+        for each, place in config.written_rounds()
+        for match, where in listed(each)
+        if not any(config.policies[name].learns for names in match.seats for name in names)
+    ]
