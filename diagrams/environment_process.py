@@ -35,11 +35,11 @@ def draw() -> str:
         _seat(sheet, seat, player, TOP + 40 + PITCH * seat)
     top, bottom = TOP + 40, TOP + 40 + 3 * PITCH + HEIGHT
     sheet.card(308, top - 8, 128, bottom - top + 16, Style(PAPER, HAIR, INK), radius=8, z=1)
-    gather, tell = top + 65, bottom - 65
+    gather, send = top + 65, bottom - 65
     sheet.card(464, gather - 36, 176, 72, PLAIN, "wait for all seats", "then every entity", "has its action")
-    sheet.card(464, tell - 36, 176, 72, PLAIN, "write each seat's message", "of its own entities,", "and no others")
+    sheet.card(464, send - 36, 176, 72, PLAIN, "write each seat's message", "of its own entities,", "and no others")
     _copies(sheet, 668, top, 192, bottom - top)
-    for start, end, y in ((436, 464, gather), (640, 668, gather), (668, 640, tell), (464, 436, tell)):
+    for start, end, y in ((436, 464, gather), (640, 668, gather), (668, 640, send), (464, 436, send)):
         sheet.line([(start, y), (end, y)], end=True)
     sheet.card(24, TOP + 382, 158, 46, ROOT, "root", "rank 0", stroke_width=1.8)
     sheet.line([(364, TOP + 348), (364, TOP + 405), (182, TOP + 405)], MUTED, dash="4 3", end=True)

@@ -114,20 +114,21 @@ class PPO:
         learning: bool = False,
     ) -> Decision:
         """See ``Policy``."""
-        state = self._state_of(observations, lanes)
-        output = self._path.act(observations, starts, state, with_values=learning and not self.recomputes_outputs)
-        outputs = output.outputs
+        state = self._state_of(observations, lanes) if self.recurrent else None
+        outputs, values, next_state = self._path.act(
+            observations, starts, state, with_values=learning and not self.recomputes_outputs
+        )
         if not math.isfinite(sum_of(outputs)):
             raise FloatingPointError(self._not_finite_while_acting(observations, outputs))
-        if output.state is not None and lanes is not None:
-            self._states[lanes] = output.state
+        if next_state is not None and lanes is not None:
+            self._states[lanes] = next_state
         parameters = self._path.distribution_parameters
         choice = self.distribution.sample(outputs, parameters, action_mask, self.random, deterministic)
         if not learning:
             return Decision(self.distribution.actions(choice), {})
         extras = {"choice": choice}
-        if output.values is not None:
-            extras["value"] = output.values
+        if values is not None:
+            extras["value"] = values
             extras["log_prob"] = self.distribution.differentiate(outputs, parameters, choice, action_mask).log_prob
         if state is not None:
             extras["memory"] = state.numpy(force=True)
@@ -141,7 +142,7 @@ class PPO:
         """
         if not isinstance(self.distribution, Categorical) or self.distribution.choices > 1:
             raise ConfigError("expected a Discrete action space, so that probabilities can be listed")
-        outputs = self._path.act(observations, None, self._state_of(observations, None), with_values=False).outputs
+        outputs, _, _ = self._path.act(observations, None, self._state_of(observations, None), with_values=False)
         return self.distribution.probabilities(outputs, action_mask)
 
     def bootstrap(

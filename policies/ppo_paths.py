@@ -40,6 +40,10 @@ def flat(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1, *array.shape[2:])
 
 
+Outputs = tuple[np.ndarray, np.ndarray | None, torch.Tensor | None]
+"""Outputs ``[N, ...]``, values ``[N]``, and next recurrent state: a plain tuple, since one is made in every step."""
+
+
 class Path(ABC):
     """Computations of PPO on an actor-critic, with arrays in and out."""
 
@@ -57,8 +61,8 @@ class Path(ABC):
     @abstractmethod
     def act(
         self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None, *, with_values: bool
-    ) -> NetworkOutput:
-        """Return arrays for N observations: the outputs, the next recurrent state, and maybe the values.
+    ) -> Outputs:
+        """Return the outputs, the values and the next recurrent state for N observations.
 
         Args:
           observations: ``[N, ...]``, or a nest of such arrays.
@@ -110,18 +114,20 @@ class TorchPath(Path):
 
     def act(
         self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None, *, with_values: bool
-    ) -> NetworkOutput:
+    ) -> Outputs:
         """See ``Path``; the values are always computed."""
         with torch.inference_mode():
             step_starts = None
             if state is not None:
                 step_starts = self.batched(np.zeros(len(state), bool) if starts is None else starts).unsqueeze(0)
             output = self._networks(map_tree(self.batched, observations), step_starts, state)
-            return NetworkOutput(output.outputs.numpy(force=True), output.values.numpy(force=True), output.state)
+            return output.outputs.numpy(force=True), output.values.numpy(force=True), output.state
 
     def values(self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None) -> np.ndarray:
         """See ``Path``."""
-        return self.act(observations, starts, state, with_values=True).values
+        values = self.act(observations, starts, state, with_values=True)[1]
+        assert values is not None
+        return values
 
     def complete(self, rollout: Rollout) -> None:
         """Do nothing: ``act`` has computed everything."""
@@ -189,11 +195,11 @@ class CompiledPath(Path):
 
     def act(
         self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None, *, with_values: bool
-    ) -> NetworkOutput:
+    ) -> Outputs:
         """See ``Path``; one pass over a rollout in ``complete`` is cheaper than values in each step."""
         if with_values:
-            return NetworkOutput(*self._compiled.forward(observations), None)
-        return NetworkOutput(self._compiled.act(observations), None, None)
+            return *self._compiled.forward(observations), None
+        return self._compiled.act(observations), None, None
 
     def values(self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None) -> np.ndarray:
         """See ``Path``."""
