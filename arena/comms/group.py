@@ -207,7 +207,7 @@ class GroupChannel:
     # Finishing and leaving ----------------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """As a finished member, contribute zeros to pending collectives of the active members; return without waiting.
+        """Contribute zeros to pending collectives of the active members, for a finished one; return without waiting.
 
         Raises:
           RuntimeError: the active members wait for a broadcast that this member would have to send.

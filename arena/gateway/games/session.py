@@ -75,8 +75,8 @@ class Session:
       greatest: greatest ``tick_id`` with a response of status 200.
       errors: number of consecutive errors of the actor.
       closing: reason for which the server ends it; None otherwise.
-      ended: description of its end for clients; None while it is open.
-      ended_at: time of its end.
+      ended: description of the end for clients; None while the game is open.
+      ended_at: time of the end.
       failed: whether its actor could never be built.
     """
 
