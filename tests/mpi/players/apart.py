@@ -24,7 +24,7 @@ class Checks(PPO):
         following = rollout.observations[1:][~rollout.starts[1:] & rollout.valid]
         assert np.isfinite(following).all()
         if self.updates > 3:
-            outputs = self._path.act(rollout.observations[0], None, None, with_values=True).outputs
+            outputs = self._path.act(rollout.observations[0], None, None, with_values=True)[0]
             newer = self.distribution.differentiate(
                 outputs, self._path.distribution_parameters, rollout.extras["choice"][0], None
             ).log_prob
