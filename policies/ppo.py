@@ -114,6 +114,7 @@ class PPO:
         learning: bool = False,
     ) -> Decision:
         """See ``Policy``."""
+        # Feed-forward networks save the call: this runs in every step.
         state = self._state_of(observations, lanes) if self.recurrent else None
         outputs, values, next_state = self._path.act(
             observations, starts, state, with_values=learning and not self.recomputes_outputs

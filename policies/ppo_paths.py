@@ -16,9 +16,8 @@ from arena.policies.ppo_loss import Batch, loss, loss_gradients
 from arena.policies.settings import PPOSettings
 from arena.tensors.gradients import FlatGradient
 
-CHUNK_SAMPLES = (
-    1024  # samples of a rollout that are evaluated in one call: layer outputs of this size stay in the caches
-)
+CHUNK_SAMPLES = 1024
+"""Samples of a rollout that are evaluated in one call: layer outputs of this size stay in the caches."""
 
 
 class RecurrentInputs(NamedTuple):
