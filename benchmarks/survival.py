@@ -25,10 +25,10 @@ UPDATES = 8
 class Loss(NamedTuple):
     """Consequence of a death.
 
-    who: role that died.
-      who: died.
+    Attributes:
+      who: the role and the rank that died.
       seconds: until the others' next update; None for never.
-      ranks: that were left.
+      ranks: number of ranks that were left.
     """
 
     who: str

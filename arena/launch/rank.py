@@ -25,8 +25,9 @@ from arena.records.run_directory import RunDirectory
 from arena.system.cores import pinned_to
 from arena.system.stack_dump import StackCollector, StackReporter
 
-ABORT_GRACE = 5.0
-"""Seconds that a failing rank leaves the root to print its message and end the job, before it ends the job itself."""
+ABORT_GRACE = 20.0
+"""Seconds that a failing rank leaves the root to save what is whole and end the job (the sum of the waits in
+``root/early_end.py``), before it ends the job itself."""
 
 POLL_RESCUE_EVERY = 0.1
 """Seconds between two polls of a waiting rank for a request to save its state."""

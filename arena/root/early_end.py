@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from arena.root.run_progress import RunProgress
 
 REPORT_WITHIN = 2.5
-"""Seconds that ranks have to report their activity; a rank that has given up ends the job by itself after 5."""
+"""Seconds that ranks have to report their activity."""
 
-
-STATES_WITHIN, WRITTEN_WITHIN = 2.0, 10.0
-"""Seconds that ranks have, before a job is aborted, to report their state, and to write it."""
+STATES_WITHIN, WRITTEN_WITHIN = 5.0, 10.0
+"""Seconds that ranks have, before a job is aborted, to report their state, and to write it; with more ranks than cores
+a rank that waits may report late."""
 
 LAST_ANSWERS = 0.5
 """Seconds in which gateways answer waiting clients, before a job is aborted."""
