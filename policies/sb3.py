@@ -37,8 +37,8 @@ class StableBaselines3:
           group: all workers of the player.
           settings: see ``StableBaselines3Settings``.
 
-        ConfigError: the settings are wrong, or the algorithm rejects them or the spaces.
-          ConfigError: the settings are wrong, or the algorithm refuses them or the spaces.
+        Raises:
+          ConfigError: the settings are wrong, or the algorithm rejects them or the spaces.
         """
         try:
             chosen = StableBaselines3Settings(**settings)

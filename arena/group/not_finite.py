@@ -17,8 +17,8 @@ LARGE = 1e6
 def explaining(process: Any, policy: Callable[[], Any], rollout: Any) -> Iterator[None]:
     """Turn a FloatingPointError in the block into one sentence; the traceback goes to the rank's log.
 
-    process: the ``PlayerProcess``.
-      process: a ``PlayerProcess``.
+    Args:
+      process: the ``PlayerProcess``.
       policy: returns the policy that acts or learns.
       rollout: the latest experience.
 

@@ -65,8 +65,8 @@ def class_of(name: str, registered: Mapping[str, str], noun: str, base: type) ->
       noun: kind of the class, for messages.
       base: class that it must extend.
 
-    ConfigError: there is none, or it has another base class.
-      ConfigError: there is none, or it extends another class.
+    Raises:
+      ConfigError: there is none, or it has another base class.
     """
     if name not in registered and not registry.is_reference(name):
         raise ConfigError(

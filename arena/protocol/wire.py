@@ -233,8 +233,8 @@ class SlotWriter:
     def write(self, observation: Any) -> None:
         """Write one observation.
 
-        ShapeError: its shape differs from that of its space (the message states both).
-          ShapeError: its shape differs from its space's (the message names both).
+        Raises:
+          ShapeError: its shape differs from that of its space (the message states both).
         """
         if self.plain is not None and getattr(observation, "shape", None) == self.shape:
             self.plain[...] = observation

@@ -32,9 +32,9 @@ class LeagueRecords:
     def begin(self, league: Any, games: Mapping[str, int]) -> None:
         """Write the whole standing; remove rows of an earlier attempt beyond its checkpoint.
 
-        league: manager of the league.
+        Args:
+          league: manager of the league.
           games: number of games of each player so far.
-          games: how many each player has played so far.
         """
         self.games = dict(games)
         for table in ("league_players", "payoff"):

@@ -21,8 +21,8 @@ NO_FAULT = "(episodes.cause IS NULL OR episodes.cause NOT LIKE 'fault%')"
 class Series(NamedTuple):
     """One player's values in the order of its steps; all arrays are ``[N]``.
 
-    steps: the player's transition steps at that time.
-      steps: the player's transition steps at that moment.
+    Attributes:
+      steps: the player's transition steps at that time.
       times: Unix time.
       values: returns (mean over the player's entities in an episode), or a metric.
     """

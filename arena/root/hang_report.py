@@ -10,10 +10,10 @@ from arena.system.stack_dump import StackReport
 def hang_report(failure: Failure, plan: Plan | None, hosts: Sequence[str], replies: Mapping[int, StackReport]) -> str:
     """Return the report.
 
-    failure: report of the rank that gave up first.
+    Args:
+      failure: report of the rank that gave up first.
       plan: plan of the current round; None before the first.
       hosts: host of each rank.
-      hosts: of each rank.
       replies: replies of the ranks, by rank.
     """
 

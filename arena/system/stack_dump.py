@@ -39,9 +39,9 @@ LARGEST = 1 << 20
 class Address(NamedTuple):
     """Address of the root's listener.
 
-    host: name of the machine.
-      port: of the listener.
-      port: of the connection.
+    Attributes:
+      host: name of the machine.
+      port: port of the listener.
       secret: sent first by a rank, so that no other client is taken for one.
     """
 

@@ -36,8 +36,8 @@ class Layer(NamedTuple):
 class Plan:
     """Layers to compute in sequence, and buffers for their results for N samples, kept from call to call.
 
-    table: the layers in the form of layers.py.
-      table: as layers.py reads it.
+    Attributes:
+      table: the layers in the form of layers.py.
       x: ``[N, inputs]``, input of the first layers.
       results: results of all layers, in the form of layers.py.
       gradients: gradients of the loss with respect to them.

@@ -123,8 +123,10 @@ def test_fork_and_spawn_end_with_the_same_weights_and_no_more_private_memory(tmp
 
 
 def test_an_mpirun_of_ones_own_forks_from_a_parent_of_the_job_with_its_variables_and_threads(tmp_path, shared_parent):
-    """Only mpirun starts ranks without the arena's launcher. A parent with other variables refuses them, and they make
-    one. NumPy has the requested threads, and they compute."""
+    """Only mpirun starts ranks without the arena's launcher.
+
+    A parent with other variables refuses them, and they make one. NumPy has the requested threads, and they compute.
+    """
     expression = (
         "__import__('json').dumps([os.getppid(), __import__('threadpoolctl').threadpool_info(), "
         "float((__import__('numpy').ones((600, 600)) @ __import__('numpy').ones(600)).sum())])"
