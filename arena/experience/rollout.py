@@ -227,23 +227,13 @@ class Rollout:
         acting: np.ndarray,
         starts: np.ndarray,
     ) -> None:
-        """Store what a lane has collected, arrays ``[N, ...]`` with N of 2 to T + 1, and build its transitions.
+        """Store the column of a lane, arrays ``[N, ...]`` with N of 2 to T + 1, and build its transitions.
 
         The column ends there: an unfinished episode is cut in its last step, and its value stands for what follows,
         since the lane belongs to another column in the next rollout.
 
-        Args:
-          lane: index of the target lane, which has been cleared.
-          observations: see the attributes of the class, like all that follow.
-          actions: see there.
-          action_mask: see there.
-          extras: see there.
-          earned: see there.
-          over: see there.
-          cut: see there.
-          void: see there.
-          acting: see there.
-          starts: see there.
+        ``lane`` is the index of the target, which has been cleared; the arrays are columns of the attributes with their
+        names.
         """
         slots = len(earned)
         where = slice(0, slots), lane

@@ -137,15 +137,9 @@ class Model:
         lane: int = -1,
         deterministic: bool | None = None,
     ) -> "asyncio.Future[ForwardResult]":
-        """Request the actions ``[rows, ...]`` of some rows; see ``Batcher.request``.
+        """Request the actions ``[rows, ...]`` of some rows; see ``Batcher.request`` for the arguments.
 
-        Args:
-          observations: see there.
-          masks: see there.
-          rows: see there.
-          start: see there.
-          lane: see there.
-          deterministic: whether the most likely actions are taken; None for the server's default.
+        ``deterministic`` takes the most likely actions; None means the server's default.
         """
         sure = self.deterministic if deterministic is None else deterministic
         return self._batchers[sure].request(observations, masks, rows=rows, start=start, lane=lane)
