@@ -22,12 +22,12 @@ from arena.plan.pinning import ANYWHERE, place_of
 from arena.protocol.messages import Failure, RoundOver, RoundStart, SaveState, SurvivorState, WriteCheckpoint
 from arena.records.lease import LeaseLostError
 from arena.records.run_directory import RunDirectory
+from arena.root.early_end import ENDED_WITHIN
 from arena.system.cores import pinned_to
 from arena.system.stack_dump import StackCollector, StackReporter
 
-ABORT_GRACE = 20.0
-"""Seconds that a failing rank leaves the root to save what is whole and end the job (the sum of the waits in
-``root/early_end.py``), before it ends the job itself."""
+ABORT_GRACE = ENDED_WITHIN + 2.0
+"""Seconds that a failing rank leaves the root to save what is whole and end the job, before it ends the job itself."""
 
 POLL_RESCUE_EVERY = 0.1
 """Seconds between two polls of a waiting rank for a request to save its state."""

@@ -33,6 +33,9 @@ a rank that waits may report late."""
 LAST_ANSWERS = 0.5
 """Seconds in which gateways answer waiting clients, before a job is aborted."""
 
+ENDED_WITHIN = STATES_WITHIN + WRITTEN_WITHIN + REPORT_WITHIN + LAST_ANSWERS
+"""Seconds from the report of a failure until the root aborts the job, if no reply arrives."""
+
 
 class EarlyEnd:
     """Aborts a run after its records are complete and the states of whole ranks are saved."""
