@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.common.masks import mask_runs, sample_action
+from arena.envs.global_state import state_space_of
 from arena.envs.interface import EntitySpaces, Environment, Timestep
 from arena.envs.spaces import check_spaces, zeros
 
@@ -66,6 +67,24 @@ class EnvironmentContract(ABC):
                 episode.follow(timestep)
         finally:
             environment.close()
+
+    def test_the_global_state_is_in_its_space(self) -> None:
+        """It has one after each reset and step, the last one of an episode too; the same for the same timestep."""
+        environment, again = self.make_environment(), self.make_environment()
+        try:
+            space = state_space_of(environment)
+            if space is None:
+                return
+            record = []
+            for _ in play(environment, self.steps):
+                state = environment.state()  # type: ignore[attr-defined]  # the space declares it
+                assert space.contains(state), f"{state!r:.200} is not in {space}"
+                record.append(_copy(state))
+            for i, _ in enumerate(play(again, self.steps)):
+                assert_same(record[i], _copy(again.state()), f"state of step {i}")  # type: ignore[attr-defined]
+        finally:
+            environment.close()
+            again.close()
 
     def test_same_seed_and_actions_give_the_same_episode(self) -> None:
         """Two copies agree, and so does one copy with itself after a reset."""

@@ -6,7 +6,9 @@ from typing import Any, NoReturn, SupportsFloat
 import gymnasium
 import numpy as np
 
+from arena.common.errors import ContractError
 from arena.envs.breach import call_reset, check_reset, check_step, number_of, raise_step_error
+from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.rendering import rgb_array
 from arena.envs.spaces import MASK_KEY, EntityAdapter, as_mask
@@ -20,7 +22,8 @@ class GymnasiumEnvironment:
 
     Its action mask, if any, comes from the method ``action_masks()`` of the environment or of one of its wrappers
     (the convention of sb3-contrib), from ``action_mask`` in a Dict observation, or from ``info["action_mask"]`` where
-    the environment's metadata has ``"action_mask": True``.
+    the environment's metadata has ``"action_mask": True``. The global state comes from ``info["state"]``, if the
+    environment or one of its wrappers has a ``state_space``.
 
     Attributes:
       native_step: see ``NativeEnvironment``; None with action masks.
@@ -47,6 +50,10 @@ class GymnasiumEnvironment:
         self._no_masks = None if adapter.all_allowed is not None else (None,)
         self._all_allowed = (adapter.all_allowed,)
         self._ask_mask = env.get_wrapper_attr("action_masks") if has_method else None
+        declared = env.get_wrapper_attr("state_space") if env.has_wrapper_attr("state_space") else None
+        self._state = StateReader(declared)
+        self.state_space = self._state.space
+        self._info: dict[str, Any] = {}
         self._checked = self._checked_step = False
         self._closed = False
 
@@ -65,6 +72,7 @@ class GymnasiumEnvironment:
         returned = call_reset(self.env, seed, options)
         check_reset(self.env, returned, "gymnasium")
         observation, info = returned
+        self._info = info
         if not self._checked:
             self._adapter.check(observation)
             self._checked = True
@@ -95,6 +103,7 @@ class GymnasiumEnvironment:
         if not self._checked_step:
             check_step(self.env, (observation, reward, terminated, truncated, info), "gymnasium")
             self._checked_step = True
+        self._info = info
         try:
             paid = float(reward)
         except TypeError:
@@ -119,6 +128,19 @@ class GymnasiumEnvironment:
         if self._ask_mask is None:
             return (self._adapter.mask(observation, info),)
         return (as_mask(self._ask_mask(), self.entities[0].mask_size, self.entities[0].name),)
+
+    def state(self) -> Any:
+        """Return the global state of the latest ``info``; see ``StatefulEnvironment``.
+
+        Raises:
+          ContractError: the info has none.
+        """
+        if "state" not in self._info:
+            raise ContractError(
+                'must put the global state into info["state"] in each reset and step, since it has a state_space; '
+                f"found an info with {', '.join(map(repr, self._info)) or 'nothing'}"
+            )
+        return self._state.read(self._info["state"])
 
     def render(self) -> np.ndarray | None:
         """Return an RGB array, or None unless the environment was made with ``render_mode="rgb_array"``."""

@@ -17,12 +17,15 @@ class EntitySpaces(NamedTuple):
       action: action space of the entity; any nesting of the same.
       mask_size: number of flags in the entity's action mask, 0 without a mask. Discrete(n) has n flags; MultiDiscrete
         has the sum of its sizes, the flags of one choice after those of another.
+      global_state: space of the global state that a policy reads while it learns; None if it reads none. Environments
+        leave it None: a seat's worker requests it.
     """
 
     name: str
     observation: spaces.Space
     action: spaces.Space
     mask_size: int = 0
+    global_state: spaces.Space | None = None
 
 
 class Timestep(NamedTuple):
@@ -86,7 +89,11 @@ class NativeEnvironment(Protocol):
 
 
 class Environment(Protocol):
-    """An environment with one or more entities. It does not reset itself: the caller calls ``reset`` after ``over``."""
+    """An environment with one or more entities. It does not reset itself: the caller calls ``reset`` after ``over``.
+
+    An environment with a global state, which critics may read while learning, has two more attributes, see
+    ``StatefulEnvironment``.
+    """
 
     entities: tuple[EntitySpaces, ...]
     turn_based: bool  # True if entities may skip steps (``acting`` is not all True until they are done)
@@ -106,3 +113,19 @@ class Environment(Protocol):
 
     def close(self) -> None:
         """Release the environment's resources. Calling it twice does nothing."""
+
+
+class StatefulEnvironment(Environment, Protocol):
+    """An environment with a global state.
+
+    Attributes:
+      state_space: space of the state: any nesting that an observation may have.
+    """
+
+    state_space: spaces.Space
+
+    def state(self) -> Any:
+        """Return the state after the latest ``reset`` or ``step``, also after the step that ends an episode.
+
+        It is a member of ``state_space``, valid until the next call. Nothing calls it unless a policy reads it.
+        """

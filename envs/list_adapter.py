@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.common.errors import ConfigError
+from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.rendering import rgb_array
 from arena.envs.spaces import EntityAdapter, check_spaces
@@ -33,7 +34,8 @@ class ListEnvironment:
 
     ``done`` means truncated if the info (or that of any entity) has a true ``TimeLimit.truncated`` or ``truncated``,
     and terminated otherwise. ``reset`` returns the observations or ``(observations, infos)``; it gets ``seed`` and
-    ``options`` if it accepts them, else a method ``seed(seed)`` is called.
+    ``options`` if it accepts them, else a method ``seed(seed)`` is called. The global state is that of ``state()``, if
+    the environment has a ``state_space``.
     """
 
     turn_based = False
@@ -58,6 +60,8 @@ class ListEnvironment:
         self._adapters = [EntityAdapter(f"entity_{i}", *pair) for i, pair in enumerate(pairs)]
         self.entities: tuple[EntitySpaces, ...] = tuple(adapter.spaces for adapter in self._adapters)
         check_spaces(self.entities)
+        self._state = StateReader(getattr(env, "state_space", None))
+        self.state_space = self._state.space
         self._everybody = (True,) * len(self._adapters)
         self._nobody = (False,) * len(self._adapters)
         self._all_allowed = tuple(adapter.all_allowed for adapter in self._adapters)
@@ -139,6 +143,10 @@ class ListEnvironment:
         ]
         acting = self._nobody if over else self._everybody
         return Timestep(observed, rewards, terminated, truncated, infos, acting, masks, over)
+
+    def state(self) -> Any:
+        """Return the global state; see ``StatefulEnvironment``."""
+        return self._state.read(self.env.state())
 
     def render(self) -> np.ndarray | None:
         """Return an RGB array, or None unless the environment has ``render_mode="rgb_array"``."""

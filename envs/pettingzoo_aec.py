@@ -8,6 +8,7 @@ import numpy as np
 from arena.common.errors import ContractError
 from arena.common.user_code import source_of
 from arena.envs.breach import call_reset, describe, number_of
+from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.pettingzoo_entities import entity_adapters
 from arena.envs.rendering import rgb_array
@@ -19,7 +20,8 @@ class AECEnvironment:
     The values of ``env.last()`` for an agent (observation, reward since its last action, terminated, truncated, info)
     are delivered in the step in which it acts or is done. The steps with None by which PettingZoo removes done agents
     happen inside. Only agents that act or are done are observed after the reset: the others keep their last
-    observation. Masks are those of PettingZoo; an entity that does not act has every action allowed.
+    observation. Masks are those of PettingZoo; an entity that does not act has every action allowed. The global state
+    is that of ``state()``, if the environment has a ``state_space``.
     """
 
     turn_based = True
@@ -34,6 +36,8 @@ class AECEnvironment:
         agents, self._adapters = entity_adapters(env)
         self._index = {agent: i for i, agent in enumerate(agents)}
         self.entities: tuple[EntitySpaces, ...] = tuple(adapter.spaces for adapter in self._adapters)
+        self._state = StateReader(getattr(env, "state_space", None))
+        self.state_space = self._state.space
         self._all_allowed = tuple(adapter.all_allowed for adapter in self._adapters)
         self._unchecked = set(agents)
         self._closed = False
@@ -123,6 +127,10 @@ class AECEnvironment:
                 self._unchecked.discard(agent)
             self._observations[i] = self._adapters[i].observe(observation)
         return i
+
+    def state(self) -> Any:
+        """Return the global state; see ``StatefulEnvironment``."""
+        return self._state.read(self.env.state())
 
     def render(self) -> np.ndarray | None:
         """Return an RGB array, or None unless the environment was made with ``render_mode="rgb_array"``."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from arena.envs.breach import call_reset, check_reset, check_step, number_of
+from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.pettingzoo_entities import entity_adapters
 from arena.envs.rendering import rgb_array
@@ -17,7 +18,7 @@ class ParallelEnvironment:
     An agent that is absent before its first observation observes zeros and does not act; a done agent keeps its last
     observation. An agent that is removed without termination or truncation counts as truncated. Action masks come from
     ``action_mask`` in a Dict observation, or from ``infos[agent]["action_mask"]`` if the environment's metadata has
-    ``"action_mask": True``.
+    ``"action_mask": True``. The global state is that of ``state()``, if the environment has a ``state_space``.
     """
 
     turn_based = False
@@ -32,6 +33,8 @@ class ParallelEnvironment:
         self._agents, self._adapters = entity_adapters(env)
         self._known = frozenset(self._agents)
         self.entities: tuple[EntitySpaces, ...] = tuple(adapter.spaces for adapter in self._adapters)
+        self._state = StateReader(getattr(env, "state_space", None))
+        self.state_space = self._state.space
         self._no_rewards = (0.0,) * len(self._agents)
         self._none = (False,) * len(self._agents)
         self._unchecked = set(self._agents)
@@ -122,6 +125,10 @@ class ParallelEnvironment:
             if self._acting[i]:
                 masks[i] = adapter.mask(observation, infos.get(agent) or {})
         return masks
+
+    def state(self) -> Any:
+        """Return the global state; see ``StatefulEnvironment``."""
+        return self._state.read(self.env.state())
 
     def render(self) -> np.ndarray | None:
         """Return an RGB array, or None unless the environment was made with ``render_mode="rgb_array"``."""

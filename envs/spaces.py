@@ -31,7 +31,7 @@ def check_spaces(entities: Sequence[EntitySpaces]) -> None:
             raise ConfigError(f"expected a name of its own for each entity, found {name!r} {names.count(name)} times")
     for entity in entities:
         for kind, space in (("observation", entity.observation), ("action", entity.action)):
-            problem = _unsupported(space)
+            problem = unsupported(space)
             if problem:
                 raise ConfigError(
                     f"entity {entity.name!r}: the {kind} space {space} is not supported: found {problem}, "
@@ -44,15 +44,15 @@ def check_spaces(entities: Sequence[EntitySpaces]) -> None:
             )
 
 
-def _unsupported(space: Any, place: str = "") -> str:
-    """Return the unsupported part of ``space`` and its location, or an empty string."""
+def unsupported(space: Any, place: str = "") -> str:
+    """Return the unsupported part of ``space`` and its location within it, or an empty string."""
     where = f" at {place}" if place else ""
     if isinstance(space, LEAVES):
         empty = 0 in (space.shape or ())
         return f"a {type(space).__name__} of shape {space.shape}, with no number in it{where}" if empty else ""
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         inside = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        problems = [_unsupported(sub, f"{place}[{key!r}]") for key, sub in inside]
+        problems = [unsupported(sub, f"{place}[{key!r}]") for key, sub in inside]
         if not problems:
             return f"an empty {type(space).__name__}{where}"
         return next((problem for problem in problems if problem), "")
@@ -142,23 +142,24 @@ def check_form(name: str, space: spaces.Space, value: Any) -> None:
     Raises:
       ConfigError: the environment contradicts its own space; the message names the entity and both forms.
     """
-    problem = _mismatch(space, value, "")
+    problem = mismatch(space, value)
     if problem:
         raise ConfigError(f"entity {name!r}: the environment returned an observation outside its space: {problem}")
 
 
-def _mismatch(space: spaces.Space, value: Any, place: str) -> str:
+def mismatch(space: spaces.Space, value: Any, place: str = "") -> str:
+    """Return where and how the form of a value differs from that of its space, or an empty string."""
     where = f" at {place}" if place else ""
     if isinstance(space, spaces.Dict):
         if not isinstance(value, Mapping) or not set(space.spaces) <= set(value):
             actual = sorted(value) if isinstance(value, Mapping) else type(value).__name__
             return f"expected a dict with the keys {sorted(space.spaces)}{where}, found {actual}"
-        problems = (_mismatch(sub, value[key], f"{place}[{key!r}]") for key, sub in space.spaces.items())
+        problems = (mismatch(sub, value[key], f"{place}[{key!r}]") for key, sub in space.spaces.items())
         return next((problem for problem in problems if problem), "")
     if isinstance(space, spaces.Tuple):
         if not isinstance(value, (tuple, list)) or len(value) != len(space.spaces):
             return f"expected a tuple of {len(space.spaces)}{where}, found {type(value).__name__}"
-        problems = (_mismatch(sub, value[i], f"{place}[{i}]") for i, sub in enumerate(space.spaces))
+        problems = (mismatch(sub, value[i], f"{place}[{i}]") for i, sub in enumerate(space.spaces))
         return next((problem for problem in problems if problem), "")
     try:
         array = np.asarray(value)

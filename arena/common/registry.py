@@ -14,7 +14,7 @@ from arena.common.seeding import derive_seed
 from arena.common.text import suggestion
 
 ENVIRONMENTS = {
-    "touchdown": "arena.envs.touchdown:Touchdown",
+    "touchdown": "arena.envs.touchdown.environment:Touchdown",
     "ecr": "arena.envs.ecr.environment:EmptyContainers",
     "matrix_game": "arena.envs.matrix_game:MatrixGame",
     "gateway": "arena.gateway.training.spaces:ExternalGames",

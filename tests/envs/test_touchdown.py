@@ -9,7 +9,7 @@ from gymnasium import spaces
 from arena.common.errors import ConfigError
 from arena.envs.contract import EnvironmentContract
 from arena.envs.interface import Timestep
-from arena.envs.touchdown import Touchdown
+from arena.envs.touchdown.environment import Touchdown
 
 STAY, RIGHT, LEFT, FORWARD, BACK = range(5)
 # Nineteen steps lead from the start exactly onto the line, the twentieth across it.

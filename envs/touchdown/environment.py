@@ -9,7 +9,7 @@ from gymnasium import spaces
 from arena.common.colors import to_hex
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.envs.touchdown_drawing import Color, draw_field
+from arena.envs.touchdown.drawing import Color, draw_field
 
 TEAMS = ("blue", "red")
 START = 0.9
