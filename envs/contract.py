@@ -8,8 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.common.masks import mask_runs, sample_action
-from arena.envs.global_state import state_space_of
-from arena.envs.interface import EntitySpaces, Environment, Timestep
+from arena.envs.interface import EntitySpaces, Environment, Timestep, state_space_of
 from arena.envs.spaces import check_spaces, zeros
 
 

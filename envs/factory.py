@@ -10,8 +10,9 @@ import gymnasium
 from arena.common.errors import ConfigError
 from arena.common.registry import ENVIRONMENTS, is_reference
 from arena.common.text import suggestion
+from arena.envs.global_state import check_state_space
 from arena.envs.gymnasium_adapter import GymnasiumEnvironment
-from arena.envs.interface import EntitySpaces, Environment
+from arena.envs.interface import EntitySpaces, Environment, state_space_of
 from arena.envs.list_adapter import ListEnvironment, space_lists
 from arena.envs.pettingzoo_aec import AECEnvironment
 from arena.envs.pettingzoo_parallel import ParallelEnvironment
@@ -58,6 +59,7 @@ def make_environment(
             native = wrap(native, name, copy.deepcopy(dict(keywords)))
         environment = adapt(native)
         check_spaces(environment.entities)
+        check_state_space(state_space_of(environment))
     except ConfigError as error:
         if callable(getattr(native, "close", None)):
             native.close()

@@ -129,3 +129,13 @@ class StatefulEnvironment(Environment, Protocol):
 
         It is a member of ``state_space``, valid until the next call. Nothing calls it unless a policy reads it.
         """
+
+
+def state_space_of(environment: Environment) -> spaces.Space | None:
+    """Return the space of an environment's own global state; None if it has none."""
+    return getattr(environment, "state_space", None)
+
+
+def with_global_state(entities: Sequence[EntitySpaces], space: spaces.Space | None) -> tuple[EntitySpaces, ...]:
+    """Return entities whose ``global_state`` is this space."""
+    return tuple(entity._replace(global_state=space) for entity in entities)

@@ -69,6 +69,14 @@ class EnvironmentKeys(Model):
         " (next_step, the default of Gymnasium), or the last step itself (same_step).",
     )
 
+    state: Literal["auto", "joint", "none"] = Field(
+        "auto",
+        description="Global state of a copy, for policies whose critic reads it while they learn (ppo with critic: "
+        "central). auto: the environment's own (state() and state_space; info['state'] of Gymnasium); joint if it has "
+        "none. joint: the observations of all its entities, flattened, with a flag for each that is present. none: no "
+        "state. Nothing is computed unless a policy reads it.",
+    )
+
     @field_validator("use")
     @classmethod
     def _known(cls, use: str, info: ValidationInfo) -> str:
@@ -99,8 +107,12 @@ class EnvConfig(FaultSettings, EnvironmentKeys):
     def _outside_is_not_stepped(self) -> "EnvConfig":
         if self.use == OUTSIDE:
             usual = EnvConfig.model_fields
-            named = ("in_worker", "batches", "manager", "wrappers", "autoreset", "wait_timeout", "memory_limit")
-            odd = [name for name in named if getattr(self, name) != usual[name].default]
+            stepped = ("in_worker", "batches", "manager", "wrappers", "autoreset", "state")
+            odd = [
+                name
+                for name in (*stepped, "wait_timeout", "memory_limit")
+                if getattr(self, name) != usual[name].default
+            ]
             text = "expected none with use: gateway, whose games are stepped outside"
             if odd:
                 raise refusal([Problem((name,), text) for name in odd])

@@ -26,11 +26,14 @@ from arena.env_manager.pipe import (
 )
 from arena.env_manager.remote_calls import call_by_name
 from arena.env_manager.slot import Slot
-from arena.envs.interface import Environment, Timestep
+from arena.envs.interface import Environment, Timestep, state_space_of, with_global_state
 from arena.system.shared_memory import map_memory
 
 METHODS = {STEP: "step", RESET: "reset"}
 """Method of the environment that each command calls."""
+
+WITH_STATE = b"state"
+"""Data of a step after which the global state is read, too."""
 
 PATIENCE = 60.0
 """Seconds that a manager may be busy elsewhere while a long reply waits to be read."""
@@ -46,7 +49,8 @@ def serve(pipe: Pipe, make: Callable[[int], Environment], env_id: int) -> None:
         logging.getLogger("arena.envs").setLevel(logging.ERROR)
     try:
         environment = make(env_id)
-        hello = pickle.dumps((tuple(environment.entities), environment.turn_based))
+        state_space = state_space_of(environment)
+        hello = pickle.dumps((tuple(environment.entities), environment.turn_based, state_space))
     except Exception as error:
         with contextlib.suppress(PipeClosedError):
             _report_error(pipe, error, "constructor")
@@ -54,11 +58,11 @@ def serve(pipe: Pipe, make: Callable[[int], Environment], env_id: int) -> None:
     try:
         with contextlib.suppress(PipeClosedError):
             pipe.send(HELLO, hello)
-            slot = Slot(environment.entities)
+            entities = with_global_state(environment.entities, state_space)
             descriptor = pipe.receive_descriptor()
-            memory = map_memory(descriptor, slot.size)
+            memory = map_memory(descriptor, Slot(entities).size)
             os.close(descriptor)
-            _Copy(pipe, environment, Slot(environment.entities, memory)).serve()
+            _Copy(pipe, environment, Slot(entities, memory)).serve()
     finally:
         with contextlib.suppress(Exception):
             environment.close()
@@ -77,6 +81,7 @@ class _Copy:
 
     def __init__(self, pipe: Pipe, environment: Environment, slot: Slot) -> None:
         self._pipe, self._environment, self._slot = pipe, environment, slot
+        self._state = getattr(environment, "state", None)
 
     def serve(self) -> None:
         pipe, slot, step = self._pipe, self._slot, self._environment.step
@@ -84,10 +89,10 @@ class _Copy:
             kind, data = pipe.receive()
             try:
                 if kind == STEP:
-                    self._answer(step(slot.actions()))
+                    self._answer(step(slot.actions()), with_state=data == WITH_STATE)
                 elif kind == RESET:
-                    seed, options = pickle.loads(data)
-                    self._answer(self._environment.reset(seed, options))
+                    seed, options, with_state = pickle.loads(data)
+                    self._answer(self._environment.reset(seed, options), with_state=with_state)
                 elif kind == ASK:
                     self._run_call(*pickle.loads(data))
                 elif kind == CLOSE:
@@ -98,8 +103,11 @@ class _Copy:
             except Exception as error:
                 _report_error(pipe, error, METHODS.get(kind, ""))
 
-    def _answer(self, timestep: Timestep) -> None:
+    def _answer(self, timestep: Timestep, *, with_state: bool) -> None:
         self._slot.put(timestep)
+        if with_state:
+            assert self._state is not None
+            self._slot.put_state(self._state())
         if any(timestep.infos):
             self._pipe.send(WITH_INFOS, _pickled(timestep.infos), timeout=PATIENCE)
         else:

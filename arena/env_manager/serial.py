@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium import spaces
 
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
@@ -13,7 +14,7 @@ from arena.env_manager.faults import CopyFault, Fault, RetriesSpentError, cut_sh
 from arena.env_manager.remote_calls import call_by_name
 from arena.env_manager.settings import ManagerSettings, pause_before
 from arena.env_manager.slot import Slot, owned
-from arena.envs.interface import EntitySpaces, Environment, Timestep
+from arena.envs.interface import EntitySpaces, Environment, Timestep, state_space_of
 
 EnvIds = int | Iterable[int] | None
 
@@ -46,6 +47,8 @@ class BaseEnvManager:
       environments: the copies, in a serial manager, for a caller that steps them one by one; else empty.
       entities: names and spaces of the entities of every copy.
       turn_based: whether entities may skip steps.
+      state_space: space of the environment's own global state; None if it has none.
+      reads_state: whether ``state`` is called: steps and resets then provide it. False at first.
       env_num: number of copies.
       settings: timeouts and limits.
       on_fault: called with the index of a copy and its fault.
@@ -54,6 +57,8 @@ class BaseEnvManager:
     environments: list[Environment]
     entities: tuple[EntitySpaces, ...]
     turn_based: bool
+    state_space: spaces.Space | None
+    reads_state: bool
     env_num: int
 
     def __init__(
@@ -80,6 +85,7 @@ class BaseEnvManager:
         self.on_fault: OnFault = on_fault or (lambda env_id, fault: None)
         self._makes = [make] * env_num
         self.env_num = env_num
+        self.reads_state = False
         self.environments = []
         self._over = [True] * env_num
         self._closed = False
@@ -102,17 +108,24 @@ class BaseEnvManager:
         for env_id in range(self.env_num):
             self.environments.append(self._makes[env_id](env_id))
             environment = self.environments[env_id]
-            self._check_entities(env_id, environment.entities, environment.turn_based)
+            self._check_entities(env_id, environment.entities, environment.turn_based, state_space_of(environment))
         self._slots = [Slot(self.entities) for _ in range(self.env_num)]
 
-    def _check_entities(self, env_id: int, entities: Iterable[EntitySpaces], turn_based: bool) -> None:
+    def _check_entities(
+        self, env_id: int, entities: Iterable[EntitySpaces], turn_based: bool, state_space: spaces.Space | None
+    ) -> None:
         expected = tuple(entities)
         if not hasattr(self, "entities"):
-            self.entities, self.turn_based = expected, turn_based
+            self.entities, self.turn_based, self.state_space = expected, turn_based, state_space
         elif expected != self.entities:
             raise ConfigError(
                 f"expected the same entities in every environment copy, found {expected} in copy {env_id} and "
                 f"{self.entities} in copy 0"
+            )
+        elif state_space != self.state_space:
+            raise ConfigError(
+                f"expected the same state_space in every environment copy, found {state_space} in copy {env_id} and "
+                f"{self.state_space} in copy 0"
             )
 
     # Public methods -----------------------------------------------------------------------------------------------
@@ -301,6 +314,10 @@ class BaseEnvManager:
         assert isinstance(outcome, Timestep), f"copy {env_id} has no timestep pending"
         return outcome
 
+    def state(self, env_id: int) -> Any:
+        """Return the environment's own global state after the latest step or reset of a copy, valid until the next."""
+        return self.environments[env_id].state()  # type: ignore[attr-defined]  # a StatefulEnvironment
+
     def _failed(self, env_id: int, fault: Fault) -> Exception:
         try:
             self.recover(env_id, fault)
@@ -348,7 +365,7 @@ class BaseEnvManager:
         with contextlib.suppress(*FAILURES):
             self.environments[env_id].close()
         environment = self._makes[env_id](env_id)
-        self._check_entities(env_id, environment.entities, environment.turn_based)
+        self._check_entities(env_id, environment.entities, environment.turn_based, state_space_of(environment))
         self.environments[env_id] = environment
 
     def clear_faults(self, env_id: int) -> None:

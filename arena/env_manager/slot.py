@@ -18,6 +18,7 @@ from arena.protocol.wire import (
     aligned,
     blocks_of,
     make_observation_message,
+    state_writer,
 )
 
 
@@ -26,10 +27,14 @@ class Slot:
 
     Attributes:
       size: bytes that it needs.
+      global_state: array of the global state, or a nest of arrays; None without one.
     """
 
     def __init__(self, entities: Sequence[EntitySpaces], memory: np.ndarray | None = None) -> None:
-        """Lay the arrays out in ``memory`` (bytes ``[size]``, aligned), or allocate them."""
+        """Lay the arrays out in ``memory`` (bytes ``[size]``, aligned), or allocate them.
+
+        There is room for a global state if the entities have its space.
+        """
         blocks = blocks_of(entities)
         record = make_observation_message(blocks, 1, memory)
         start = aligned(record.buffer.size)
@@ -56,15 +61,14 @@ class Slot:
         self._observers: list[Callable[[Any], None]] = observers
         self._views: list[Any] = views
         self._masks: list[np.ndarray | None] = masks
+        self.global_state, self._write_state = None, None
+        if record.global_state is not None:
+            self.global_state = map_tree(lambda array: array[0, ...], record.global_state)
+            self._write_state = state_writer(record.global_state, 0)
         self._names = [entity.name for entity in entities]
         self._is_empty = [emptiness_check(entity.action) for entity in entities]
-        floats = [
-            leaf.reshape(-1)
-            for tree in record.observations
-            for leaf in tree_leaves(tree)
-            if leaf.dtype.kind == "f" and leaf.size
-        ]
-        self._checks = [(nan_check(flat), flat) for flat in floats]
+        self._checks = nan_checks(tuple(record.observations))
+        self._state_checks = [] if record.global_state is None else nan_checks(record.global_state)
 
     def put_actions(self, actions: Sequence[Any]) -> None:
         """Write one action per entity.
@@ -114,6 +118,17 @@ class Slot:
             if has_nan():
                 raise NotANumberError(f"the environment returned an observation that is NaN: {flat.tolist()!s:.200}")
 
+    def put_state(self, state: Any) -> None:
+        """Write the global state.
+
+        Raises:
+          ShapeError: an array does not fit its space.
+          NotANumberError: a number is NaN.
+        """
+        assert self._write_state is not None
+        self._write_state(state)
+        check_state(self._state_checks)
+
     def timestep(self, infos: Sequence[dict] | None = None) -> Timestep:
         """Return the timestep; observations and masks are views."""
         record = self._record
@@ -140,6 +155,27 @@ def nan_check(flat: np.ndarray) -> Callable[[], bool]:
         return lambda: memory != memory  # element-wise; only NaN differs from itself
     # argmax returns a NaN if there is one; a fifth of the time of isnan and any
     return lambda: isnan(flat.item(flat.argmax()))
+
+
+NanChecks = list[tuple[Callable[[], bool], np.ndarray]]
+"""For each array of floats, a function that reports whether it currently contains a NaN, and the array, flat."""
+
+
+def nan_checks(tree: Any) -> NanChecks:
+    """Return the checks of the arrays of floats in a tree."""
+    flats = [leaf.reshape(-1) for leaf in tree_leaves(tree) if leaf.dtype.kind == "f" and leaf.size]
+    return [(nan_check(flat), flat) for flat in flats]
+
+
+def check_state(checks: NanChecks) -> None:
+    """Check a global state.
+
+    Raises:
+      NotANumberError: a number is NaN.
+    """
+    for has_nan, flat in checks:
+        if has_nan():
+            raise NotANumberError(f"the environment returned a global state that is NaN: {flat.tolist()!s:.200}")
 
 
 def owned(timestep: Timestep) -> Timestep:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
+from gymnasium import spaces
 
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
-from arena.env_manager.child import METHODS
+from arena.env_manager.child import METHODS, WITH_STATE
 from arena.env_manager.faults import CallError, CopyFault, Fault, RetriesSpentError
 from arena.env_manager.fork_client import ForkClient
 from arena.env_manager.fork_server import ForkServerPlan, Start
@@ -36,7 +37,7 @@ from arena.env_manager.pipe import (
 from arena.env_manager.serial import BaseEnvManager, CallResult, OnFault
 from arena.env_manager.settings import ManagerSettings
 from arena.env_manager.slot import Slot
-from arena.envs.interface import Environment
+from arena.envs.interface import Environment, with_global_state
 from arena.system.open_files import make_room
 from arena.system.shared_memory import map_memory, new_memory
 
@@ -174,7 +175,11 @@ class SubprocessEnvManager(BaseEnvManager):
             self._over[env_id] = True
             copy.broken = None
         else:
-            self._send(copy, STEP, b"", self.settings.step_timeout)
+            self._send(copy, STEP, WITH_STATE if self.reads_state else b"", self.settings.step_timeout)
+
+    def state(self, env_id: int) -> Any:
+        """Return the environment's own global state after the latest step or reset of a copy, valid until the next."""
+        return self._slots[env_id].global_state
 
     def pending(self, env_id: int) -> bool:
         """Return whether a copy has a pending step or reset."""
@@ -279,7 +284,7 @@ class SubprocessEnvManager(BaseEnvManager):
         copy.deadline = time.monotonic() + timeout
 
     def _send_reset(self, copy: _Copy) -> None:
-        self._send(copy, RESET, pickle.dumps(copy.reset_arguments), self.settings.reset_timeout)
+        self._send(copy, RESET, pickle.dumps((*copy.reset_arguments, self.reads_state)), self.settings.reset_timeout)
 
     def _launch(self, copy: _Copy) -> None:
         """Request a process for a copy."""
@@ -347,15 +352,16 @@ class SubprocessEnvManager(BaseEnvManager):
     def _release(self, copy: _Copy) -> None:
         copy.state, copy.request, copy.deadline = FREE, None, NEVER
 
-    def _on_ready(self, copy: _Copy, entities: tuple, turn_based: bool) -> None:
+    def _on_ready(self, copy: _Copy, entities: tuple, turn_based: bool, state_space: spaces.Space | None) -> None:
         """Give a constructed copy its shared memory, and send it the request that waits."""
-        self._check_entities(copy.env_id, entities, turn_based)
+        self._check_entities(copy.env_id, entities, turn_based, state_space)
         assert copy.pipe is not None
-        size = Slot(self.entities).size
+        entities = with_global_state(self.entities, self.state_space)
+        size = Slot(entities).size
         descriptor = new_memory(size)
         try:
             # Allocate new memory for each process: an old process that is ending may still write to its own.
-            self._slots[copy.env_id] = Slot(self.entities, map_memory(descriptor, size))
+            self._slots[copy.env_id] = Slot(entities, map_memory(descriptor, size))
             copy.pipe.send_descriptor(descriptor)
         except PipeClosedError:
             self._on_exit(copy)

@@ -9,9 +9,10 @@ from arena.common.masks import NoActionError, emptiness_check
 from arena.common.trees import map_tree, tree_leaves
 from arena.env_manager.faults import NotANumberError
 from arena.env_manager.slot import nan_check
+from arena.environment.global_state import GlobalState
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.protocol.seat import StepInfos
-from arena.protocol.wire import STEADY, Block, ObservationMessage, SlotWriter, steady_view
+from arena.protocol.wire import STEADY, Block, ObservationMessage, SlotWriter, state_writer, steady_view
 
 
 class _SeatRecord(NamedTuple):
@@ -75,6 +76,7 @@ class BatchWriter:
 
     Attributes:
       copies: number of copies.
+      has_state: whether a seat receives the global state; ``write_state`` must then follow ``write``.
       sides: side messages of the seats that read infos, if any.
     """
 
@@ -87,6 +89,7 @@ class BatchWriter:
         *,
         readers: Collection[int],
         looks_for_nan: bool,
+        state: GlobalState | None = None,
     ) -> None:
         """Prepare the views.
 
@@ -97,6 +100,7 @@ class BatchWriter:
           entities: names and spaces of the environment's entities.
           readers: the seats that read infos.
           looks_for_nan: whether observations have not been checked for NaN yet.
+          state: reads the global state, if a seat's record has room for it.
         """
         self.copies = int(records[0].rewards.shape[0])
         self.sides: dict[int, StepInfos] = {}
@@ -111,6 +115,11 @@ class BatchWriter:
         for seat, own, its in zip(self._records, seats, blocks, strict=True):
             for copy, places in enumerate(self._places):
                 places += _places(seat, copy, own, its, entities)
+        self.has_state, self._state = state is not None, state
+        self._state_writers = [
+            [state_writer(tree, copy) for record in records if (tree := record.global_state) is not None]
+            for copy in range(self.copies)
+        ]
         self._nan_checks = [nan_check(flat) for flat in self._floats(None)] if looks_for_nan else []
         self._nan_checks_of = [
             [(nan_check(flat), flat) for flat in self._floats(copy)] if looks_for_nan else []
@@ -119,7 +128,7 @@ class BatchWriter:
 
     def _floats(self, copy: int | None) -> list[np.ndarray]:
         """Return flat views of the observations that may be NaN, of all copies or of one."""
-        trees = [tree for seat in self._records for tree in seat.record.observations]
+        trees = [tree for seat in self._records for tree in (*seat.record.observations, *_state_of(seat.record))]
         floats = [leaf for tree in trees for leaf in tree_leaves(tree) if leaf.dtype.kind == "f" and leaf.size]
         return [(array if copy is None else array[copy]).reshape(-1) for array in floats]
 
@@ -177,9 +186,25 @@ class BatchWriter:
         if self._readers and any(infos):
             self._put_infos(copy, infos)
 
+    def write_state(self, copy: int, timestep: Timestep, *, started: bool) -> None:
+        """Write the global state after a copy's timestep into the records of the seats that receive it.
+
+        Without this call, the state of the previous timestep remains: after a fault there is no other.
+
+        Raises:
+          ShapeError: the state does not have the shape of its space.
+        """
+        assert self._state is not None
+        state = self._state.read(copy, timestep, started=started)
+        for write in self._state_writers[copy]:
+            write(state)
+
     def steady_slot(self, copy: int) -> SteadySlot | None:
-        """Return the views of a copy for steady steps; None if it has several entities or nested observations."""
-        if len(self._all) > 1 or not self._places[copy]:
+        """Return the views of a copy for steady steps.
+
+        None if it has several entities, nested observations or a global state.
+        """
+        if len(self._all) > 1 or not self._places[copy] or self.has_state:
             return None
         ((_, view, _, _, mask, _, rewards, _, offset),) = self._places[copy]
         if view is None or mask is not None:
@@ -268,6 +293,10 @@ def _seat_record(record: ObservationMessage) -> _SeatRecord:
         started=steady_view(record.started),
         over=steady_view(record.over),
     )
+
+
+def _state_of(record: ObservationMessage) -> tuple[Any, ...]:
+    return () if record.global_state is None else (record.global_state,)
 
 
 def _places(

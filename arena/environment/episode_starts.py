@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from arena.common.masks import NoActionError
-from arena.env_manager.faults import Fault, NotANumberError, fault_of
+from arena.common.errors import ConfigError
+from arena.env_manager.faults import Fault, NotANumberError, RetriesSpentError, fault_of
+from arena.env_manager.serial import FAILURES
 from arena.environment.job_queue import Lineup
 from arena.environment.match import MatchState
 from arena.envs.interface import Timestep
 from arena.protocol.messages import Job
-from arena.protocol.wire import ShapeError
 
 
 class EpisodeStarts:
@@ -64,9 +64,13 @@ class EpisodeStarts:
                 shown = shown._replace(rewards=final.rewards, terminated=final.terminated, truncated=final.truncated)
             try:
                 match.writers[batch].write(copy, shown, started=True, over=final is not None)
+                if match.writers[batch].has_state:
+                    match.writers[batch].write_state(copy, timestep, started=True)
                 match.writers[batch].check(copy)
                 break
-            except (ShapeError, NotANumberError, NoActionError) as error:
+            except (ConfigError, RetriesSpentError):
+                raise
+            except FAILURES as error:  # a shape, a NaN, a mask without an action, or the global state
                 match.copies.fail(number, fault_of(error, "reset"))
                 match.copies.retry_reset(number)
         self._running[number].begin(timestep)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from arena.comms import MatchChannel, SeatSemaphores, World, agree_on_time_slice, create_semaphores, memory_needed
 from arena.environment.setup import MatchSetup, Services
 from arena.envs.interface import EntitySpaces
-from arena.protocol.seat import SeatAnswer, SeatOffer
+from arena.protocol.seat import SeatAnswer, SeatOffer, SeatRequest
 from arena.protocol.wire import Block
 from arena.system.shared_memory import OfferedMemory, offer_memory
 
@@ -44,19 +44,22 @@ class _Shared(NamedTuple):
     semaphores: list[SeatSemaphores]
 
 
-def connect_seats(
-    setup: MatchSetup, services: Services, seats: SeatOffers, *, in_order: bool
-) -> tuple[MatchChannel, list[SeatAnswer]]:
-    """Offer each worker its seat, with shared memory if possible, and wait for the replies.
+def collect_requests(setup: MatchSetup, services: Services) -> list[SeatRequest]:
+    """Wait for the requests of a match's workers, and return them by seat; ``connect_seats`` must follow."""
+    return [
+        services.mailbox.collect_reply(rank, services.waiter, "the request of a seat's worker", i)
+        for i, rank in enumerate(setup.worker_ranks)
+    ]
+
+
+def connect_seats(setup: MatchSetup, services: Services, seats: SeatOffers, *, in_order: bool) -> MatchChannel:
+    """Offer each worker its seat, with shared memory if possible, wait for the replies, and open the channel.
 
     Args:
       setup: description of the match.
       services: services of this rank.
       seats: description of the seats.
       in_order: whether to accept batches in their order instead of that of their arrival.
-
-    Returns:
-      The channel to the workers, and the reply of each of them.
     """
     world, mailbox, waiter = services.world, services.mailbox, services.waiter
     batch_copies = [s.stop - s.start for s in seats.slices]
@@ -70,7 +73,7 @@ def connect_seats(
             mailbox.collect_reply(rank, waiter, "the answer to a seat's offer", i)
             for i, rank in enumerate(setup.worker_ranks)
         ]
-    channel = MatchChannel(
+    return MatchChannel(
         world,
         setup.worker_ranks,
         seats.blocks,
@@ -85,7 +88,6 @@ def connect_seats(
         time_slice=time_slice if shared.semaphores else None,
         marked=seats.acts_on_request,
     )
-    return channel, replies
 
 
 def _offer(

@@ -18,11 +18,12 @@ from arena.env_manager.source import EnvironmentSource
 from arena.environment.batch_writer import BatchWriter
 from arena.environment.episodes import RunningEpisodes
 from arena.environment.fault_log import FaultLog
-from arena.environment.handshake import SeatOffers, connect_seats
+from arena.environment.global_state import StateSource
+from arena.environment.handshake import SeatOffers, collect_requests, connect_seats
 from arena.environment.job_queue import JobQueue
 from arena.environment.setup import MatchSetup, Services
 from arena.environment.stepping import InProcessStepper, SubprocessStepper
-from arena.envs.interface import EntitySpaces, Timestep
+from arena.envs.interface import EntitySpaces, Timestep, with_global_state
 from arena.plan.seats import check_seats
 from arena.protocol.messages import LogLine
 from arena.protocol.wire import action_reader, blocks_of
@@ -130,9 +131,16 @@ class MatchState:
     def _connect(self) -> None:
         setup, services = self.setup, self.services
         serial = setup.row.env.manager == "serial"
-        seats = [tuple(self.entities[e] for e in seat.entities) for seat in setup.match.seats]
+        source = StateSource(setup.row.env.state, self.manager, self.entities)
+        requests = collect_requests(setup, services)
+        seats = [
+            with_global_state(
+                [self.entities[e] for e in seat.entities], source.space if request.reads_global_state else None
+            )
+            for seat, request in zip(setup.match.seats, requests, strict=True)
+        ]
         seat_blocks = [blocks_of(entities) for entities in seats]
-        self.channel, replies = connect_seats(
+        self.channel = connect_seats(
             setup,
             services,
             SeatOffers(seats, seat_blocks, self.slices, self.same_step, self.manager.turn_based),
@@ -144,10 +152,11 @@ class MatchState:
                 [seat.entities for seat in setup.match.seats],
                 seat_blocks,
                 self.entities,
-                readers=[i for i, reply in enumerate(replies) if reply.needs_infos],
+                readers=[i for i, request in enumerate(requests) if request.needs_infos],
                 looks_for_nan=serial,  # copies in subprocesses check their own timesteps
+                state=None if all(r.global_state is None for r in records) else source.of_batch(part),
             )
-            for records in self.channel.records
+            for records, part in zip(self.channel.records, self.slices, strict=True)
         ]
 
     def _make_stepper(self) -> None:

@@ -162,6 +162,8 @@ class EnvironmentProcess:
                 if timestep is None:
                     continue
                 writer.write(copy, timestep, started=False)
+                if writer.has_state:
+                    writer.write_state(copy, timestep, started=False)
                 over = timestep.over
                 if over or same_step:
                     writer.check(copy)

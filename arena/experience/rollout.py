@@ -48,6 +48,8 @@ class Rollout:
       header: int64 [8], used if it is sent, see ``SEQUENCE`` and the indices after it.
       observations: array ``[T + 1, L, ...]``, or a nested dict or tuple of them.
       action_mask: ``[T + 1, L, mask_size]`` int8, or None if the entity has no mask.
+      global_state: array ``[T + 1, L, ...]``, or a nested dict or tuple of them, equal for the lanes of one copy; None
+        if the policy reads none.
       acting: ``[T + 1, L]`` bool, whether the action counts.
       starts: ``[T + 1, L]`` bool, whether the observation is the first of an episode.
       actions: array ``[T + 1, L, ...]``, or a nested dict or tuple of them.
@@ -93,6 +95,7 @@ class Rollout:
         header = want(HEADER_WORDS, dtype=np.int64)
         observations = carver.add_leaves(spaces.observation, rows, lanes)
         mask = want(rows, lanes, spaces.mask_size, dtype=np.int8) if spaces.mask_size else None
+        state = None if spaces.global_state is None else carver.add_leaves(spaces.global_state, rows, lanes)
         actions = carver.add_leaves(spaces.action, rows, lanes)
         left = {name: want(rows, lanes, *below, dtype=dtype) for name, (below, dtype) in extras.items()}
         acting, starts, over, cut, void = (want(rows, lanes) for _ in range(5))
@@ -106,6 +109,7 @@ class Rollout:
         self.action_mask = None if mask is None else arrays[mask]
         if self.action_mask is not None:
             self.action_mask.fill(1)
+        self.global_state = None if state is None else map_tree(lambda i: arrays[i], state)
         self.actions = map_tree(lambda i: arrays[i], actions)
         self.extras = {name: arrays[i] for name, i in left.items()}
         self.acting, self.starts = arrays[acting], arrays[starts]
@@ -134,7 +138,8 @@ class Rollout:
     def _seen(self) -> list[np.ndarray]:
         """Return the arrays that hold a time step before a decision."""
         masks = [] if self.action_mask is None else [self.action_mask]
-        return [*tree_leaves(self.observations), self.acting, self.starts, *masks]
+        states = [] if self.global_state is None else tree_leaves(self.global_state)
+        return [*tree_leaves(self.observations), self.acting, self.starts, *masks, *states]
 
     def take_lanes(self, other: "Rollout", first: int) -> None:
         """Copy all lanes of another rollout of the same length into the lanes from ``first`` on."""
@@ -157,6 +162,7 @@ class Rollout:
         starts: np.ndarray,
         action_mask: np.ndarray | None = None,
         void: np.ndarray | None = None,
+        global_state: Any = None,
     ) -> None:
         """Store the observation message for N lanes: observations of step ``slot``, and outcomes of their last actions.
 
@@ -174,10 +180,13 @@ class Rollout:
           action_mask: ``[N, mask_size]``, nonzero is allowed.
           void: ``[N]`` bool, whether a fault (the copy crashed) ended the episode: its transitions in this rollout are
             not learned from. None for no lane.
+          global_state: arrays ``[N, ...]``, nested like the state's space; None without one.
         """
         put(self.observations, (slot, lanes), observations)
         if self.action_mask is not None and action_mask is not None:
             self.action_mask[slot, lanes] = action_mask
+        if global_state is not None:
+            put(self.global_state, (slot, lanes), global_state)
         if lanes.start not in self._rows:
             self._rows[lanes.start] = [
                 tuple(array[slot, lanes] for array in self._arrived) for slot in range(self.horizon + 1)

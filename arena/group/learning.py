@@ -21,6 +21,7 @@ from arena.group.league_player import LeaguePlayer
 from arena.group.member import Member, device_of
 from arena.plan.layout import lanes_of_group
 from arena.protocol.messages import Job, Restart, WriteCheckpoint
+from arena.protocol.seat import SeatRequest
 from arena.records.metric_rows import ALL_UPDATES
 from arena.records.run_directory import RunDirectory
 from arena.tensors.weights import read_state, read_tensors
@@ -298,20 +299,45 @@ def build(process: Any, spaces: EntitySpaces, *, lanes: int, seed: int, device: 
     Raises:
       ConfigError: the class does not separate act from learn, or does not fit settings and spaces.
     """
-    policy_class, use = process.policy_class, process.settings.use
-    model = getattr(policy_class, "Settings", None)
-    if model is None:
-        raise ConfigError(f"policy {use!r} has neither `run` nor a `Settings` model; see arena.policies.interface")
-    try:
-        settings = model(**dict(process.settings.settings))
-    except ValueError as error:
-        raise ConfigError(f"settings of policy {use!r}: {error}") from error
-    policy = policy_class(spaces, settings, lanes=lanes, seed=seed, device=device or _device(process.context))
+    settings = _settings_of(process)
+    device = device or _device(process.context)
+    policy = process.policy_class(spaces, settings, lanes=lanes, seed=seed, device=device)
     if hasattr(policy, "fit_to_group"):
         context = process.context
         group_lanes, entities = lanes_of_group(context.plan, context.round.rows, process.player)
         policy.fit_to_group(group_lanes, entities=entities)
     return policy
+
+
+def _settings_of(process: Any) -> Any:
+    """Return the settings of a process's policy; raise a ConfigError if its class has no model that accepts them."""
+    model, use = getattr(process.policy_class, "Settings", None), process.settings.use
+    if model is None:
+        raise ConfigError(f"policy {use!r} has neither `run` nor a `Settings` model; see arena.policies.interface")
+    try:
+        return model(**dict(process.settings.settings))
+    except ValueError as error:
+        raise ConfigError(f"settings of policy {use!r}: {error}") from error
+
+
+def seat_request(process: Any) -> SeatRequest:
+    """Return the request of a worker for its seat: with the global state if its policy learns and reads it."""
+    reads = not process.settings.frozen and getattr(_settings_of(process), "reads_global_state", False)
+    return SeatRequest(needs_infos=False, reads_global_state=bool(reads))
+
+
+def check_global_state(process: Any, spaces: EntitySpaces, request: SeatRequest) -> None:
+    """Check that the seat receives the global state if it was requested.
+
+    Raises:
+      ConfigError: it does not.
+    """
+    if request.reads_global_state and spaces.global_state is None:
+        raise ConfigError(
+            f"policies.{process.player}: expected an environment with a global state, which policy "
+            f"{process.settings.use!r} reads with these settings, found none; set env.state: auto, and note that "
+            "external games have none"
+        )
 
 
 def check_burn_in(process: Any, why: str) -> None:

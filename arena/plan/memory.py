@@ -102,7 +102,8 @@ def bytes_per_transition(spaces: EntitySpaces) -> int:
 
 
 def _bytes_of(spaces: EntitySpaces) -> int:
-    return _bytes_of_space(spaces.observation) + _bytes_of_space(spaces.action) + spaces.mask_size
+    state = 0 if spaces.global_state is None else _bytes_of_space(spaces.global_state)
+    return _bytes_of_space(spaces.observation) + _bytes_of_space(spaces.action) + spaces.mask_size + state
 
 
 def _bytes_of_space(space: gym_spaces.Space) -> int:

@@ -9,14 +9,30 @@ if TYPE_CHECKING:
     from arena.system.shared_memory import MemoryName
 
 
+class SeatRequest(NamedTuple):
+    """Worker to environment process, once per round, before it gets the offer of its seat.
+
+    Attributes:
+      needs_infos: whether the worker reads infos (they cost a pickled message).
+      reads_global_state: whether its policy reads the global state while it learns.
+    """
+
+    needs_infos: bool
+    reads_global_state: bool = False
+
+
 class SeatOffer(NamedTuple):
     """Environment process to worker, once per round: description of the seat.
+
+    A seat receives the data of its own entities and nothing else, with one exception: the global state, for a policy
+    that learns and has requested it.
 
     Attributes:
       match: index of the match in the plan.
       seat: index of the seat in the match.
       seats: number of seats in the match.
-      entities: names and spaces of the entities that this seat plays, in the seat's order.
+      entities: names and spaces of the entities that this seat plays, in the seat's order; with a ``global_state`` if
+        it is sent to this seat.
       copies: number of environment copies.
       batches: number of parts that the copies are split into.
       same_step: whether finished episodes restart within the same step (else on the next one).
@@ -47,11 +63,9 @@ class SeatAnswer(NamedTuple):
     """Worker to environment process: reply to the offer of a seat.
 
     Attributes:
-      needs_infos: whether the worker reads infos (they cost a pickled message).
       has_memory: whether the worker could map the segment.
     """
 
-    needs_infos: bool
     has_memory: bool
 
 

@@ -15,6 +15,7 @@ Observation message (environment process to worker)::
     started, over, void  bool [copies]     void: a fault ended the episode
     lineup      int32 [copies]             line-up of the copy's episode (leagues), see ``protocol.lineup``
     observations, action masks  one block per kind of entity: each leaf [copies, entities of that kind, ...]
+    global state  each leaf [copies, ...], for seats that receive it
 
 Every array starts at a multiple of 64 bytes, a cache line. Observation messages of external games, where entities act
 on request, also have ``marks``, int8 [copies, entities], before the observations: BEGINS, WITHDRAWN and VOID.
@@ -160,6 +161,7 @@ class ObservationMessage(NamedTuple):
     marks: np.ndarray
     observations: list[Tree]
     action_masks: list[np.ndarray | None]
+    global_state: Tree | None
 
 
 def make_observation_message(
@@ -168,7 +170,7 @@ def make_observation_message(
     """Lay out the observation message of a seat for one batch of ``copies`` environment copies.
 
     Args:
-      blocks: the entities of the seat, grouped by spaces.
+      blocks: the entities of the seat, grouped by spaces; all with the same ``global_state``.
       copies: number of copies in the batch.
       memory: aligned bytes, enough of them; None allocates.
       marked: whether to reserve space for marks.
@@ -186,6 +188,8 @@ def make_observation_message(
         k = len(block.positions)
         observations.append(carver.add_leaves(block.spaces.observation, copies, k))
         masks.append(carver.want((copies, k, block.spaces.mask_size), np.int8) if block.spaces.mask_size else None)
+    state_space = blocks[0].spaces.global_state
+    state = None if state_space is None else carver.add_leaves(state_space, copies)
     buffer, arrays = carver.allocate(memory)
     record = ObservationMessage(
         buffer=buffer,
@@ -201,6 +205,7 @@ def make_observation_message(
         marks=arrays[marks],
         observations=[map_tree(lambda i: arrays[i], tree) for tree in observations],
         action_masks=[None if i is None else arrays[i] for i in masks],
+        global_state=None if state is None else map_tree(lambda i: arrays[i], state),
     )
     for mask in record.action_masks:
         if mask is not None:
@@ -222,10 +227,10 @@ class SlotWriter:
       plain: the target, if it is a single array; ``shape`` is its shape.
     """
 
-    __slots__ = ("_name", "_views", "_what", "plain", "shape")
+    __slots__ = ("_expected", "_views", "plain", "shape")
 
     def __init__(self, tree: Tree, copy: int, place: int, name: str, what: str = "observation") -> None:
-        self._name, self._what = name, what
+        self._expected = f"entity {name!r}: expected an {what}" if name else f"expected a {what}"
         self._views = map_tree(lambda array: array[copy, place, ...], tree)
         self.plain: np.ndarray | None = self._views if isinstance(self._views, np.ndarray) else None
         self.shape = None if self.plain is None else self.plain.shape
@@ -252,10 +257,17 @@ class SlotWriter:
             array = np.asarray(value)
             if array.shape != views.shape:
                 raise ShapeError(
-                    f"entity {self._name!r}: expected an {self._what} of shape {views.shape}, as its space has it, "
-                    f"found shape {array.shape}"
+                    f"{self._expected} of shape {views.shape}, as its space has it, found shape {array.shape}"
                 )
             views[...] = array
+
+
+def state_writer(tree: Tree, copy: int) -> Callable[[Any], None]:
+    """Return a function that writes the global state of one copy into a tree of arrays ``[copies, ...]``.
+
+    It raises a ShapeError if the shape differs from that of the state's space.
+    """
+    return SlotWriter(map_tree(lambda array: array[:, None], tree), copy, 0, "", "global state").write
 
 
 def action_reader(tree: Tree, copy: int, place: int) -> Callable[[], Any]:

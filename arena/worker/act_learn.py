@@ -9,7 +9,7 @@ from arena.common.waiting import Pacer
 from arena.comms import GroupChannel
 from arena.envs.interface import EntitySpaces
 from arena.group.context import Context
-from arena.group.learning import LearningMember, build, check_burn_in
+from arena.group.learning import LearningMember, build, check_burn_in, check_global_state, seat_request
 from arena.group.not_finite import explaining
 from arena.protocol.messages import Gather, Job
 from arena.worker.collector import Collector
@@ -26,7 +26,9 @@ class ActLearnWorker(LearningMember):
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
         super().__init__(context, channel)
-        self.seat = seat = take_seat(context, environment_rank, needs_infos=False)
+        request = seat_request(self)
+        self.seat = seat = take_seat(context, environment_rank, request)
+        check_global_state(self, seat.blocks[0].spaces, request)
         self.check_spaces(seat.offer.distinct_spaces())
         check_next_step(seat, self.settings.use)
         policies = [self._build(number, self.seed) for number in range(len(seat.blocks))]

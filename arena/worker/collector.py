@@ -34,6 +34,9 @@ class _LaneViews:
         self.actions = _lanes(seat.messages[batch].actions[block])
         self._record = record
         self._k = k
+        # With one entity the message's copies are its lanes already.
+        self._shared_state = None if k == 1 else record.global_state
+        self._own_state = None if k > 1 else record.global_state
         self._outcome = record.rewards.reshape(-1), record.terminated.reshape(-1), record.truncated.reshape(-1)
         self._acting = record.acting.reshape(-1)
         # With a single block the message's columns are its lanes already.
@@ -53,6 +56,12 @@ class _LaneViews:
     def void(self) -> np.ndarray:
         void = self._record.void
         return void if self._k == 1 else np.repeat(void, self._k)
+
+    def global_state(self) -> Tree | None:
+        """Return the global state ``[lanes, ...]``, equal for the lanes of one copy; None if the seat receives none."""
+        if self._shared_state is None:
+            return self._own_state
+        return map_tree(lambda array: np.repeat(array, self._k, 0), self._shared_state)
 
     def acting(self) -> np.ndarray:
         return self._acting if self._columns is None else self._column(self._record.acting)
@@ -180,6 +189,7 @@ class Collector:
                         starts,
                         block.action_mask,
                         block.void(),
+                        block.global_state(),
                     )
                 if slot == rollout.horizon:
                     if "value" not in policy.extras:

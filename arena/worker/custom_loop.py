@@ -12,6 +12,7 @@ from arena.group.context import Context
 from arena.group.custom import keywords_of, restore_custom, state_of_custom
 from arena.group.member import Member
 from arena.protocol.messages import LoggedScalar
+from arena.protocol.seat import SeatRequest
 from arena.worker.collector import Collector
 from arena.worker.custom_player import CustomPlayer
 from arena.worker.group import Group
@@ -26,7 +27,7 @@ class CustomLoopWorker(Member):
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
         super().__init__(context, channel)
-        self.seat = take_seat(context, environment_rank, needs_infos=True)
+        self.seat = take_seat(context, environment_rank, SeatRequest(needs_infos=True))
         self.check_spaces(self.seat.offer.distinct_spaces())
         self._calls: dict[str, int] = {}  # number of calls of ``group.log``, by name
         self.group: Any = self._make_group()

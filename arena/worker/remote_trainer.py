@@ -11,6 +11,7 @@ from arena.comms import GroupChannel
 from arena.group.context import Context
 from arena.group.member import Member
 from arena.protocol.messages import LoggedScalar, RemoteWeights, Replays
+from arena.protocol.seat import SeatRequest
 from arena.tensors.weights import read_state
 from arena.worker.group import Group
 from arena.worker.seat import take_seat
@@ -54,7 +55,7 @@ class RemoteTrainerWorker(Member):
 
     def __init__(self, context: Context, channel: GroupChannel, environment_rank: int) -> None:
         super().__init__(context, channel)
-        self.seat = take_seat(context, environment_rank, needs_infos=True)
+        self.seat = take_seat(context, environment_rank, SeatRequest(needs_infos=True))
         self.check_spaces(self.seat.offer.distinct_spaces())
         if not self.seat.offer.acts_on_request or context.config.league is not None:
             raise ConfigError(

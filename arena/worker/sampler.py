@@ -8,7 +8,7 @@ from arena.common.seeding import derive_seed
 from arena.common.waiting import Pacer
 from arena.comms import SamplerChannel
 from arena.group.context import Context
-from arena.group.learning import build, check_burn_in, restore
+from arena.group.learning import build, check_burn_in, check_global_state, restore, seat_request
 from arena.group.member import PlayerProcess
 from arena.group.not_finite import explaining
 from arena.group.published import PublishedWeights, check_size
@@ -43,7 +43,9 @@ class Sampler(PlayerProcess):
         plan, me = context.plan, context.me
         assert me.match is not None and me.seat is not None
         number = plan.places[self.player].index((me.match, me.seat))
-        self.seat = seat = take_seat(context, environment_rank, needs_infos=False)
+        request = seat_request(self)
+        self.seat = seat = take_seat(context, environment_rank, request)
+        check_global_state(self, seat.blocks[0].spaces, request)
         check_next_step(seat, self.settings.use)
         check_equal_spaces(seat, self.settings.use)
         check_burn_in(self, "with learners, which do not hold the recurrent states of acting ranks")

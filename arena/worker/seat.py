@@ -8,7 +8,7 @@ from arena.common.trees import even_slices
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, SeatChannel, SeatSemaphores, World, memory_needed
 from arena.group.context import Context
-from arena.protocol.seat import SeatAnswer, SeatOffer, StepInfos
+from arena.protocol.seat import SeatAnswer, SeatOffer, SeatRequest, StepInfos
 from arena.protocol.wire import DONE, GIVEN_UP, MATCH_OVER, STEP, Block, ObservationMessage, blocks_of
 from arena.system.shared_memory import find_memory
 
@@ -35,10 +35,11 @@ class Seat:
         world: World,
         mailbox: Mailbox,
         environment_rank: int,
-        needs_infos: bool,
+        request: SeatRequest,
         waiter: Waiter,
         number: int = 0,
     ) -> None:
+        mailbox.reply(environment_rank, request, number)
         self.offer: SeatOffer = mailbox.collect(environment_rank, waiter, "the offer of a seat", number)
         self.blocks: tuple[Block, ...] = blocks_of(self.offer.entities)
         self.slices = even_slices(self.offer.copies, self.offer.batches)
@@ -63,7 +64,7 @@ class Seat:
             semaphores,
             marked=self.offer.acts_on_request,
         )
-        mailbox.reply(environment_rank, SeatAnswer(needs_infos, memory is not None), number)
+        mailbox.reply(environment_rank, SeatAnswer(memory is not None), number)
         self.steps = 0
         self.housekeeping: Callable[[], None] = lambda: None
         self.done = False
@@ -149,7 +150,7 @@ class Seat:
         self._channel.close()
 
 
-def take_seat(context: Context, environment_rank: int, *, needs_infos: bool) -> Seat:
+def take_seat(context: Context, environment_rank: int, request: SeatRequest) -> Seat:
     """Return the seat that the environment process at a rank offers to this rank; see ``Seat``."""
     number = context.me.seat or 0
-    return Seat(context.world, context.mailbox, environment_rank, needs_infos, context.waiter, number)
+    return Seat(context.world, context.mailbox, environment_rank, request, context.waiter, number)

@@ -9,8 +9,8 @@ from gymnasium import spaces
 from arena.common.errors import ConfigError, ContractError
 from arena.envs.contract import EnvironmentContract
 from arena.envs.factory import make_environment
-from arena.envs.global_state import JointObservation, state_space_of
-from arena.envs.interface import EntitySpaces, Environment, Timestep
+from arena.envs.interface import EntitySpaces, Environment, Timestep, state_space_of
+from arena.protocol.global_state import JointObservation
 
 STATEFUL = f"{Path(__file__).parents[1]}/environments/stateful.py"
 
@@ -62,7 +62,7 @@ def test_an_info_without_the_declared_state_is_a_breach_of_the_contract():
 
 def test_a_state_space_that_is_not_supported_is_refused():
     with pytest.raises(ConfigError, match="state_space Text.* is not supported"):
-        state_space_of(make_environment(f"{STATEFUL}:Own", {"kind": "text"}))
+        make_environment(f"{STATEFUL}:Own", {"kind": "text"})
 
 
 def step(observations, acting, ends=None):

@@ -16,7 +16,7 @@ from arena.common.seeding import derive_seed
 from arena.common.trees import even_slices
 from arena.config.gateway import ExternalSettings, GatewayConfig, GatewaySettings, ServerConfig
 from arena.config.run import TableRow
-from arena.environment.handshake import SeatOffers, connect_seats
+from arena.environment.handshake import SeatOffers, collect_requests, connect_seats
 from arena.environment.job_queue import JobQueue
 from arena.environment.setup import MatchSetup, Services
 from arena.envs.interface import EntitySpaces, Environment
@@ -115,7 +115,8 @@ class GatewayProcess:
         slices = even_slices(self._setup.row.env.num_envs, 1)
         offers = SeatOffers(seats, blocks, slices, False, True, acts_on_request=True)
         setup = self._setup._replace(core_ranks=())  # a server does not share a core with its workers
-        self._channel, _ = connect_seats(setup, services, offers, in_order=False)
+        collect_requests(setup, services)  # external games have neither infos nor a global state
+        self._channel = connect_seats(setup, services, offers, in_order=False)
         self._exchange = Exchange(self._channel, match.seats, blocks, entities, self._waiter, self._warn)
         self._exchange.on_acts = self._games.count_moves
         self._exchange.write_lineup = self._write_lineup
