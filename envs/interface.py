@@ -137,5 +137,5 @@ def state_space_of(environment: Environment) -> spaces.Space | None:
 
 
 def with_global_state(entities: Sequence[EntitySpaces], space: spaces.Space | None) -> tuple[EntitySpaces, ...]:
-    """Return entities whose ``global_state`` is this space."""
+    """Return entities with this space as their ``global_state``."""
     return tuple(entity._replace(global_state=space) for entity in entities)

@@ -11,6 +11,7 @@ from arena.common.errors import ConfigError
 from arena.policies.encoders import ACTIVATIONS, SQRT_2, Encoder, is_image, leaf_spaces, linear
 from arena.policies.recurrent import GRU, LSTM, Recurrent
 from arena.policies.settings import NetworkSettings
+from arena.policies.value_scale import ValueScale
 
 VALUE_GRADIENT = 0.1
 """Share of the value's gradient in a common trunk, on vectors.
@@ -37,7 +38,12 @@ class NetworkOutput(NamedTuple):
 class ActorCritic(nn.Module):
     """Policy and value networks: one common trunk, or two with a common encoder or none.
 
+    A central critic reads the observation and the global state. Where there is no such state, the networks only act:
+    the central critic is left out.
+
     Attributes:
+      has_central_critic: whether the critic is central.
+      value_scale: conversion of the value head's outputs to values; None if they are the values.
       value_gradient: share of the value's gradient that enters layers common to policy and value.
       policy_rows: vectors of the policy's recurrent state, the first ones of ``state_shape``.
       state_shape: vectors of both recurrent states of a lane, and their width; no vectors for feed-forward networks.
@@ -46,7 +52,14 @@ class ActorCritic(nn.Module):
 
     free: torch.Tensor
 
-    def __init__(self, space: gym_spaces.Space, outputs: int, free: Sequence[float], settings: NetworkSettings) -> None:
+    def __init__(
+        self,
+        space: gym_spaces.Space,
+        outputs: int,
+        free: Sequence[float],
+        settings: NetworkSettings,
+        state_space: gym_spaces.Space | None = None,
+    ) -> None:
         """Build the layers for an observation space.
 
         Args:
@@ -54,19 +67,26 @@ class ActorCritic(nn.Module):
           outputs: numbers per sample for the distribution.
           free: initial values of its other learned parameters.
           settings: widths and options.
+          state_space: space of the global state that a central critic reads; None if there is none.
 
         Raises:
           ConfigError: a leaf of the space has no encoder.
         """
         super().__init__()
         images = [is_image(leaf, settings.encoder) for leaf in leaf_spaces(space)]
-        hidden = settings.hidden if settings.hidden is not None else () if all(images) else (64, 64)
-        shared = settings.shared
+        hidden = _hidden(space, settings)
+        self.has_central_critic = settings.reads_global_state and state_space is not None
+        shared = True if settings.reads_global_state else settings.shared  # a central critic is built below
         if shared is None:
             shared = any(images) and ("encoder" if settings.is_recurrent else True)
         self.actor = Trunk(Encoder(space, settings), hidden, settings)
         self.critic = None
-        if shared == "encoder":
+        if self.has_central_critic:
+            assert state_space is not None
+            shared = False
+            inputs = gym_spaces.Tuple((space, state_space))
+            self.critic = Trunk(Encoder(inputs, settings), _hidden(inputs, settings), settings)
+        elif shared == "encoder":
             self.critic = Trunk(self.encoder.width, hidden, settings)
         elif shared is not True:
             self.critic = Trunk(Encoder(space, settings), hidden, settings)
@@ -82,7 +102,8 @@ class ActorCritic(nn.Module):
         self.state_shape = sum(rows), settings.memory_width
         # Small policy weights yield nearly uniform initial probabilities.
         self.policy_head = linear(self.actor.width, outputs, 0.01)
-        self.value_head = linear(self.actor.width, 1, 1.0)
+        self.value_head = linear(self.actor.width if self.critic is None else self.critic.width, 1, 1.0)
+        self.value_scale = ValueScale() if settings.value_normalization else None
         if free:
             self.free = nn.Parameter(torch.tensor(free, dtype=torch.float32))
         else:
@@ -95,12 +116,16 @@ class ActorCritic(nn.Module):
         return self.actor.encoder
 
     def forward(
-        self, observations: Any, starts: torch.Tensor | None = None, state: torch.Tensor | None = None
+        self,
+        observations: Any,
+        starts: torch.Tensor | None = None,
+        state: torch.Tensor | None = None,
+        global_state: Any = None,
     ) -> NetworkOutput:
         """Return the outputs for N observations ``[N, ...]``.
 
         Recurrent networks take T time steps of N / T lanes, time first; ``starts`` is ``[T, N / T]`` and ``state`` ``[N
-        / T, rows, width]`` before the first step.
+        / T, rows, width]`` before the first step. A central critic takes a ``global_state`` ``[N, ...]``.
         """
         policy_state, value_state = None, None
         if state is not None:
@@ -113,11 +138,33 @@ class ActorCritic(nn.Module):
             if self.critic.encoder is None:
                 encoded = _scale_gradient(encoded, self.value_gradient)
             else:
-                encoded = self.critic.encoder(observations)
+                seen = (observations, global_state) if self.has_central_critic else observations
+                encoded = self.critic.encoder(seen)
             value_features, value_after = self.critic(encoded, starts, value_state)
             if after is not None:
                 after = torch.cat((after, value_after), 1)
         return NetworkOutput(self.policy_head(features), self.value_head(value_features).squeeze(-1), after)
+
+    def policy(
+        self, observations: Any, starts: torch.Tensor | None, state: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the policy's outputs ``[N, outputs]``, and its next recurrent state.
+
+        Arguments as in ``forward``; of ``state`` the policy's part.
+        """
+        features, after = self.actor(self.encoder(observations), starts, state)
+        return self.policy_head(features), after
+
+    def central_values(
+        self, observations: Any, global_state: Any, starts: torch.Tensor | None, state: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return a central critic's outputs ``[N]``, and its next recurrent state.
+
+        Arguments as in ``forward``; of ``state`` the critic's part.
+        """
+        assert self.critic is not None and self.critic.encoder is not None
+        features, after = self.critic(self.critic.encoder((observations, global_state)), starts, state)
+        return self.value_head(features).squeeze(-1), after
 
     def policy_step(
         self, observations: Any, starts: torch.Tensor | None = None, state: torch.Tensor | None = None
@@ -131,6 +178,22 @@ class ActorCritic(nn.Module):
         """
         features, after = self.actor.step(self.encoder(observations), starts, state)
         return self.policy_head(features), after
+
+
+def _hidden(space: gym_spaces.Space, settings: NetworkSettings) -> Sequence[int]:
+    """Return the widths of the hidden layers behind an encoder of a space."""
+    if settings.hidden is not None:
+        return settings.hidden
+    return () if all(is_image(leaf, settings.encoder) for leaf in leaf_spaces(space)) else (64, 64)
+
+
+ACTING_PARTS = ("actor.", "policy_head.", "free")
+"""Beginnings of the names of an ``ActorCritic``'s tensors that acting needs."""
+
+
+def acting_tensors(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the named tensors of an ``ActorCritic`` that acting needs."""
+    return {name: tensor for name, tensor in tensors.items() if name.startswith(ACTING_PARTS)}
 
 
 def _scale_gradient(x: torch.Tensor, share: float) -> torch.Tensor:

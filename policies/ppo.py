@@ -18,7 +18,7 @@ from arena.policies.distributions import Categorical, distribution
 from arena.policies.encoders import is_image, leaf_spaces
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
-from arena.policies.networks import ActorCritic, copy_tensors
+from arena.policies.networks import ActorCritic, acting_tensors, copy_tensors
 from arena.policies.ppo_loss import LOSSES, Batch
 from arena.policies.ppo_paths import CompiledPath, Path, TorchPath, flat
 from arena.policies.returns import advantages
@@ -69,9 +69,9 @@ class PPO:
         self.distribution = distribution(spaces, settings.log_std_init)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.networks = ActorCritic(
-                spaces.observation, self.distribution.outputs, self.distribution.parameters, settings
-            ).to(self.device)
+            outputs, parameters = self.distribution.outputs, self.distribution.parameters
+            networks = ActorCritic(spaces.observation, outputs, parameters, settings, spaces.global_state)
+            self.networks = networks.to(self.device)
         self.optimizer = FlatAdam(self.networks, settings.adam_epsilon)
         self.gradient = FlatGradient(self.networks.parameters(), extras=len(LOSSES))
         # Two generators: a rank that acts and one that learns draw the numbers that a single rank would.
@@ -130,6 +130,7 @@ class PPO:
         extras = {"choice": choice}
         if values is not None:
             extras["value"] = values
+        if values is not None or not self._path.completes_log_probs:
             extras["log_prob"] = self.distribution.differentiate(outputs, parameters, choice, action_mask).log_prob
         if state is not None:
             extras["memory"] = state.numpy(force=True)
@@ -154,7 +155,9 @@ class PPO:
         starts: np.ndarray | None = None,
         lanes: slice | np.ndarray | None = None,
     ) -> np.ndarray:
-        """See ``Policy``."""
+        """See ``Policy``; zeros with a central critic, whose values ``complete`` computes."""
+        if self.networks.has_central_critic:
+            return np.zeros(len(tree_leaves(observations)[0]), np.float32)
         return self._path.values(observations, starts, self._state_of(observations, lanes))
 
     def _state_of(self, observations: Any, lanes: slice | np.ndarray | None) -> torch.Tensor | None:
@@ -219,7 +222,7 @@ class PPO:
     def complete(self, rollout: Rollout) -> None:
         """See ``Policy``: values and log probabilities of all time steps in one pass."""
         if self.recomputes_outputs:
-            self._path.complete(rollout)
+            self._path.complete(rollout, self._states)
 
     def _prepare(self, rollout: Rollout, group: Reducer) -> tuple[Batch, dict[str, float]]:
         """Return the batch, with advantages normalised over the group, and the explained variance of the returns."""
@@ -250,21 +253,26 @@ class PPO:
                 metrics["explained_variance"] = float(1 - variance / target_variance)
             if self.settings.normalize_advantages:
                 advantage = ((advantage - mean) / (math.sqrt(variance) + 1e-8)).astype(np.float32)
+            if self.networks.value_scale is not None:
+                self.networks.value_scale.update(target_mean, moments[4] / count, self.networks.value_head)
         return self._batch(rollout, advantage, target), metrics
 
     def _batch(self, rollout: Rollout, advantage: np.ndarray, target: np.ndarray) -> Batch:
         def rows(array: np.ndarray) -> Any:
             return self._path.batched(flat(array[: rollout.horizon]))
 
-        extras = rollout.extras
+        extras, value, scale = rollout.extras, rollout.extras["value"], self.networks.value_scale
+        if scale is not None:
+            value, target = scale.outputs(value), scale.outputs(target)
         return Batch(
             observations=map_tree(rows, rollout.observations),
             mask=None if rollout.action_mask is None else rows(rollout.action_mask),
             choice=rows(extras["choice"]),
             log_prob=rows(extras["log_prob"]),
-            value=rows(extras["value"]),
+            value=rows(value),
             advantage=rows(advantage),
             target=rows(target),
+            global_state=map_tree(rows, rollout.global_state) if self.networks.has_central_critic else None,
         )
 
     def _minibatches(self, valid: np.ndarray) -> Iterator[tuple[Any, Any]]:
@@ -318,13 +326,16 @@ class PPO:
         return inference_of(self._spaces, self.networks)
 
     def load_weights(self, weights: dict[str, Any]) -> None:
-        """See ``Policy``.
+        """See ``Policy``; without a global state, those of a central critic are ignored.
 
         Raises:
           ConfigError: names or shapes differ from those of these networks.
         """
         _check_names(weights)
-        copy_tensors(self.networks.state_dict(), weights)
+        tensors = self.networks.state_dict()
+        if self.settings.reads_global_state and not self.networks.has_central_critic:
+            tensors, weights = acting_tensors(tensors), acting_tensors(weights)
+        copy_tensors(tensors, weights)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """See ``Policy``."""

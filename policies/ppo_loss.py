@@ -33,6 +33,7 @@ class Batch(NamedTuple):
       value: ``[N]``, of the policy that acted.
       advantage: ``[N]``.
       target: ``[N]``, the lambda return, target of the value.
+      global_state: an array ``[N, ...]`` or a nest of them, input of a central critic; None without one.
     """
 
     observations: Any
@@ -42,6 +43,7 @@ class Batch(NamedTuple):
     value: Any
     advantage: Any
     target: Any
+    global_state: Any = None
 
     def at(self, chosen: Any) -> "Batch":
         """Return the samples with these indices: an array if the fields are arrays, else a tensor."""
@@ -49,7 +51,7 @@ class Batch(NamedTuple):
         def pick(leaf: Any) -> Any:
             return leaf.take(chosen, 0) if isinstance(leaf, np.ndarray) else leaf[chosen]  # faster than []
 
-        return Batch(map_tree(pick, self.observations), *(None if field is None else pick(field) for field in self[1:]))
+        return Batch(*(None if field is None else map_tree(pick, field) for field in self))
 
 
 def loss(

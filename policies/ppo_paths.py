@@ -44,12 +44,21 @@ Outputs = tuple[np.ndarray, np.ndarray | None, torch.Tensor | None]
 
 
 class Path(ABC):
-    """Computations of PPO on an actor-critic, with arrays in and out."""
+    """Computations of PPO on an actor-critic, with arrays in and out.
+
+    The values of a central critic are computed in ``complete``: acting does not read the global state.
+
+    Attributes:
+      completes_log_probs: whether ``complete`` computes the log probabilities, too.
+    """
+
+    completes_log_probs = False
 
     def __init__(self, networks: ActorCritic, distribution: Distribution, gradient: FlatGradient) -> None:
         """Create the path; ``gradient`` is the buffer that ``loss_gradients`` writes."""
         self._networks, self._distribution, self._gradient = networks, distribution, gradient
         self._on_cpu = networks.free.device.type == "cpu"
+        self._central = networks.has_central_critic
         self._parameters_view = networks.free.detach().cpu().numpy()  # on the CPU it follows the optimizer's steps
 
     @property
@@ -75,8 +84,19 @@ class Path(ABC):
         """Return the values ``[N]`` of N observations; arguments as in ``act``."""
 
     @abstractmethod
-    def complete(self, rollout: Rollout) -> None:
-        """Compute the values and log probabilities of a rollout that ``act`` has left out."""
+    def complete(self, rollout: Rollout, states: torch.Tensor) -> None:
+        """Compute the values and log probabilities of a rollout that ``act`` has left out.
+
+        Args:
+          rollout: a rollout that is complete but for these.
+          states: ``[lanes, rows, width]``, recurrent states; those of a central critic are brought from time step 0 to
+            the last one, and stored in the rollout.
+        """
+
+    def _values(self, outputs: Any) -> Any:
+        """Return the values for outputs of the value network."""
+        scale = self._networks.value_scale
+        return outputs if scale is None else scale.values(outputs)
 
     @abstractmethod
     def batched(self, array: np.ndarray) -> Any:
@@ -114,13 +134,21 @@ class TorchPath(Path):
     def act(
         self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None, *, with_values: bool
     ) -> Outputs:
-        """See ``Path``; the values are always computed."""
+        """See ``Path``; the values are always computed, but those of a central critic."""
+        networks = self._networks
         with torch.inference_mode():
             step_starts = None
             if state is not None:
                 step_starts = self.batched(np.zeros(len(state), bool) if starts is None else starts).unsqueeze(0)
-            output = self._networks(map_tree(self.batched, observations), step_starts, state)
-            return output.outputs.numpy(force=True), output.values.numpy(force=True), output.state
+            tensors = map_tree(self.batched, observations)
+            if self._central:
+                rows = networks.policy_rows
+                outputs, after = networks.policy(tensors, step_starts, None if state is None else state[:, :rows])
+                if state is not None and after is not None:
+                    after = torch.cat((after, state[:, rows:]), 1)
+                return outputs.numpy(force=True), None, after
+            output = networks(tensors, step_starts, state)
+            return output.outputs.numpy(force=True), self._values(output.values.numpy(force=True)), output.state
 
     def values(self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None) -> np.ndarray:
         """See ``Path``."""
@@ -128,8 +156,44 @@ class TorchPath(Path):
         assert values is not None
         return values
 
-    def complete(self, rollout: Rollout) -> None:
-        """Do nothing: ``act`` has computed everything."""
+    def complete(self, rollout: Rollout, states: torch.Tensor) -> None:
+        """See ``Path``; without a central critic, ``act`` has computed everything."""
+        if not self._central:
+            return
+        with torch.inference_mode():
+            if "memory" in rollout.extras:
+                self._complete_recurrent(rollout, states)
+            else:
+                self._complete_feed_forward(rollout)
+
+    def _complete_feed_forward(self, rollout: Rollout) -> None:
+        value = flat(rollout.extras["value"])
+        for start in range(0, len(value), CHUNK_SAMPLES):
+            part = slice(start, start + CHUNK_SAMPLES)
+            observations, global_state = self._inputs(rollout, part)
+            outputs, _ = self._networks.central_values(observations, global_state, None, None)
+            value[part] = self._values(outputs.numpy(force=True))
+
+    def _complete_recurrent(self, rollout: Rollout, states: torch.Tensor) -> None:
+        rows, lanes = self._networks.policy_rows, rollout.lanes
+        state = states[:, rows:].clone()
+        for step in range(rollout.horizon + 1):
+            rollout.extras["memory"][step, :, rows:] = state.numpy(force=True)
+            observations, global_state = self._inputs(rollout, slice(step * lanes, (step + 1) * lanes))
+            starts = self.batched(rollout.starts[step]).unsqueeze(0)
+            outputs, after = self._networks.central_values(observations, global_state, starts, state)
+            rollout.extras["value"][step] = self._values(outputs.numpy(force=True))
+            if step < rollout.horizon and after is not None:
+                state = after
+        states[:, rows:] = state
+
+    def _inputs(self, rollout: Rollout, part: slice) -> tuple[Any, Any]:
+        """Return observations and global states of some samples of a rollout as tensors."""
+
+        def chosen(array: np.ndarray) -> torch.Tensor:
+            return self.batched(flat(array)[part])
+
+        return map_tree(chosen, rollout.observations), map_tree(chosen, rollout.global_state)
 
     def batched(self, array: np.ndarray) -> torch.Tensor:
         """Return the array as a tensor on the networks' device."""
@@ -145,11 +209,15 @@ class TorchPath(Path):
     def next_state(self, rollout: Rollout, steps: slice, lanes: slice) -> torch.Tensor:
         """See ``Path``."""
         with torch.inference_mode():
-            observations = map_tree(lambda array: self.batched(flat(array[steps, lanes])), rollout.observations)
             starts = self.batched(rollout.starts[steps, lanes])
-            return self._networks(
-                observations, starts, self.batched(rollout.extras["memory"][steps.start, lanes])
-            ).state
+            state = self.batched(rollout.extras["memory"][steps.start, lanes])
+
+            def chosen(array: np.ndarray) -> torch.Tensor:
+                return self.batched(flat(array[steps, lanes]))
+
+            observations = map_tree(chosen, rollout.observations)
+            global_state = map_tree(chosen, rollout.global_state) if self._central else None
+            return self._networks(observations, starts, state, global_state).state
 
     def loss_gradients(
         self, batch: Batch, inputs: RecurrentInputs | None, rows: Any, chosen: Any, settings: PPOSettings
@@ -158,11 +226,13 @@ class TorchPath(Path):
         self._gradient.zero()
         if inputs is None:
             minibatch = batch.at(chosen)
-            output = self._networks(minibatch.observations)
+            output = self._networks(minibatch.observations, global_state=minibatch.global_state)
         else:
-            minibatch = batch._replace(observations=()).at(chosen)
-            observations = map_tree(lambda leaf: leaf[rows.flatten()], batch.observations)
-            output = self._networks(observations, inputs.starts[rows], inputs.states[rows[0]])
+            minibatch = batch._replace(observations=(), global_state=None).at(chosen)
+            every = rows.flatten()
+            observations = map_tree(lambda leaf: leaf[every], batch.observations)
+            global_state = None if not self._central else map_tree(lambda leaf: leaf[every], batch.global_state)
+            output = self._networks(observations, inputs.starts[rows], inputs.states[rows[0]], global_state)
             inside = inputs.valid[rows.flatten()]
             output = NetworkOutput(output.outputs[inside], output.values[inside], None)
         objective, losses = loss(
@@ -174,6 +244,8 @@ class TorchPath(Path):
 
 class CompiledPath(Path):
     """The networks in compiled loops with closed-form gradients, for networks that ``serves`` accepts."""
+
+    completes_log_probs = True
 
     def __init__(
         self, networks: ActorCritic, distribution: Distribution, gradient: FlatGradient, optimizer: FlatAdam
@@ -196,23 +268,27 @@ class CompiledPath(Path):
         self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None, *, with_values: bool
     ) -> Outputs:
         """See ``Path``; one pass over a rollout in ``complete`` is cheaper than values in each step."""
-        if with_values:
-            return *self._compiled.forward(observations), None
+        if with_values and not self._central:
+            outputs, values = self._compiled.forward(observations)
+            return outputs, self._values(values), None
         return self._compiled.act(observations), None, None
 
     def values(self, observations: Any, starts: np.ndarray | None, state: torch.Tensor | None) -> np.ndarray:
         """See ``Path``."""
-        return self._compiled.values(observations)
+        return self._values(self._compiled.values(observations))
 
-    def complete(self, rollout: Rollout) -> None:
+    def complete(self, rollout: Rollout, states: torch.Tensor) -> None:
         """See ``Path``."""
+        global_state = None if rollout.global_state is None else flat(rollout.global_state)
         observations, choice = flat(rollout.observations), flat(rollout.extras["choice"])
         mask = None if rollout.action_mask is None else flat(rollout.action_mask)
         value, log_prob = flat(rollout.extras["value"]), flat(rollout.extras["log_prob"])
         parameters = self.distribution_parameters
         for start in range(0, len(choice), CHUNK_SAMPLES):
             part = slice(start, start + CHUNK_SAMPLES)
-            outputs, value[part] = self._compiled.forward(observations[part])
+            seen = None if global_state is None else global_state[part]
+            outputs, values = self._compiled.forward(observations[part], seen)
+            value[part] = self._values(values)
             allowed = None if mask is None else mask[part]
             log_prob[part] = self._distribution.differentiate(outputs, parameters, choice[part], allowed).log_prob
 
@@ -232,7 +308,7 @@ class CompiledPath(Path):
     ) -> None:
         """See ``Path``."""
         minibatch, networks = batch.at(chosen), self._networks
-        outputs, values = self._compiled.forward(minibatch.observations)
+        outputs, values = self._compiled.forward(minibatch.observations, minibatch.global_state)
         gradients = loss_gradients(
             outputs, values, self.distribution_parameters, minibatch, self._distribution, settings
         )

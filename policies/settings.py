@@ -118,6 +118,17 @@ class NetworkSettings(EncoderSettings):
     gru: Width | None = Field(
         None, description="Width of a GRU in place of the LSTM; it is simpler and takes three quarters of the time."
     )
+    critic: Literal["own", "central"] = Field(
+        "own",
+        description="Input of the value network. own: the observation that the policy reads. central: the global state "
+        "of the copy (env.state), too, as in MAPPO (Yu et al., 2022), for teams. Acting never reads the state.",
+    )
+    value_normalization: bool = Field(
+        False,
+        description="Whether the value network learns its targets divided by their running standard deviation, after "
+        "their running mean is subtracted (PopArt, van Hasselt et al., 2016); for returns much larger than 1. "
+        "value_clip then counts in standard deviations.",
+    )
     log_std_init: float = Field(
         0.0,
         ge=-20,
@@ -135,6 +146,11 @@ class NetworkSettings(EncoderSettings):
     def is_recurrent(self) -> bool:
         """Whether there is an LSTM or a GRU."""
         return self.memory_width > 0
+
+    @property
+    def reads_global_state(self) -> bool:
+        """Whether the policy reads the global state while it learns."""
+        return self.critic == "central"
 
 
 TRANSITIONS_PER_UPDATE = 2048
@@ -316,6 +332,11 @@ class PPOSettings(NetworkSettings):
         if self.burn_in and not self.is_recurrent:
             raise ValueError(
                 "burn_in brings a memory up to date: expected lstm or gru: a width, found null; set one or burn_in: 0"
+            )
+        if self.critic == "central" and self.shared:
+            raise ValueError(
+                "critic: central has a network of its own, which alone reads the global state: expected shared: false "
+                f"or null, found {str(self.shared).lower()}"
             )
         if self.minibatches is not None and self.minibatch_size is not None:
             raise ValueError("expected minibatches or minibatch_size, found both; leave one of them out")

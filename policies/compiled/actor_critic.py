@@ -38,7 +38,8 @@ class Plan:
 
     Attributes:
       table: the layers in the form of layers.py.
-      x: ``[N, inputs]``, input of the first layers.
+      inputs: width of the input of the first layers.
+      x: ``[N, inputs]``, that input.
       results: results of all layers, in the form of layers.py.
       gradients: gradients of the loss with respect to them.
       head_results: results of the heads, ``[N, outputs]`` each.
@@ -62,16 +63,16 @@ class Plan:
                 self._heads.append((self._width, layer.outputs))
             self._width += layer.outputs
         self.table = np.array(table, np.int64)
-        self._inputs, self.count = inputs, -1
+        self.inputs, self.count = inputs, -1
         self._memory = np.empty((3, 0), np.float32)
 
     def make_room(self, count: int) -> None:
         """Allocate buffers for ``count`` samples."""
         self.count = count
-        items = count * max(self._inputs, self._width)
+        items = count * max(self.inputs, self._width)
         if self._memory.shape[1] < items:
             self._memory = np.empty((3, items), np.float32)
-        self.x = self._memory[0, : count * self._inputs].reshape(count, self._inputs)
+        self.x = self._memory[0, : count * self.inputs].reshape(count, self.inputs)
         self.results, self.gradients = self._memory[1:]
         self.head_results, self.head_gradients = (
             [_part(array, count, *head) for head in self._heads] for array in self._memory[1:]
@@ -101,6 +102,12 @@ class CompiledActorCritic:
         self._policy, self._value, self._both = (
             Plan(layers, heads, encoder.width) for heads in ([policy], [value], [policy, value])
         )
+        self._state_scale, self._central = None, None
+        if networks.has_central_critic:
+            assert networks.critic is not None and networks.critic.encoder is not None
+            state = networks.critic.encoder.leaves[1]
+            assert isinstance(state, Vector)
+            self._state_scale, self._central = state.scale, Plan(layers, [value], encoder.width + state.width)
 
     @staticmethod
     def serves(networks: ActorCritic) -> bool:
@@ -111,6 +118,7 @@ class CompiledActorCritic:
             networks.actor.memory is None
             and encoder.paths == [()]
             and isinstance(encoder.leaves[0], Vector)
+            and (not networks.has_central_critic or _reads_vectors(networks.critic))
             and all(type(layer) in known for layer in networks.actor.hidden)
             and networks.policy_head.weight.device.type == "cpu"
         )
@@ -123,20 +131,47 @@ class CompiledActorCritic:
         """Return the values ``[N]`` of observations ``[N, ...]``."""
         return self._compute(self._value, observations)[0][:, 0].copy()
 
-    def forward(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return outputs ``[N, outputs]`` and values ``[N]``."""
-        outputs, values = self._compute(self._both, observations)
+    def forward(
+        self, observations: np.ndarray, global_state: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return outputs ``[N, outputs]`` and values ``[N]``; a central critic reads ``global_state`` ``[N, ...]``."""
+        if self._central is None:
+            outputs, values = self._compute(self._both, observations)
+        else:
+            assert global_state is not None
+            (outputs,) = self._compute(self._policy, observations)
+            (values,) = self._compute_central(self._central, observations, global_state)
         return outputs, values[:, 0]
 
     def backward(self, by_outputs: np.ndarray, by_values: np.ndarray) -> None:
         """Write all gradients, given those of the loss with respect to the latest results of ``forward``."""
-        plan = self._both
-        policy, value = plan.head_gradients
+        if self._central is None:
+            plans = [self._both]
+            policy, value = self._both.head_gradients
+        else:
+            plans = [self._policy, self._central]
+            (policy,), (value,) = self._policy.head_gradients, self._central.head_gradients
         policy[...] = by_outputs
         value[:, 0] = by_values
-        backward(
-            self._parameters, self._gradient, plan.table, plan.x, plan.results, plan.gradients, self._value_gradient
-        )
+        for plan in plans:
+            backward(
+                self._parameters, self._gradient, plan.table, plan.x, plan.results, plan.gradients, self._value_gradient
+            )
+
+    def _compute_central(self, plan: Plan, observations: np.ndarray, global_state: np.ndarray) -> list[np.ndarray]:
+        """Return the result of a central critic's head, ``[N, 1]``."""
+        count, width = len(observations), self._policy.inputs
+        if plan.count != count:
+            plan.make_room(count)
+        for part, values, scale in (
+            (plan.x[:, :width], observations, self._scale),
+            (plan.x[:, width:], global_state, self._state_scale),
+        ):
+            part[...] = values.reshape(part.shape)
+            if scale is not None:
+                part *= scale
+        forward(self._parameters, plan.table, plan.x, plan.results)
+        return plan.head_results
 
     def _compute(self, plan: Plan, observations: np.ndarray) -> list[np.ndarray]:
         """Return the results of a plan's heads, each ``[N, outputs]``."""
@@ -148,6 +183,13 @@ class CompiledActorCritic:
             x *= self._scale
         forward(self._parameters, plan.table, x, plan.results)
         return plan.head_results
+
+
+def _reads_vectors(critic: Trunk | None) -> bool:
+    """Return whether a central critic reads a vector and a global state that is a vector, too."""
+    if critic is None or critic.encoder is None:
+        return False
+    return critic.encoder.paths == [(0,), (1,)] and all(isinstance(leaf, Vector) for leaf in critic.encoder.leaves)
 
 
 def _layers(networks: ActorCritic) -> tuple[list[Layer], int, int]:
