@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from arena.env_manager import BaseEnvManager
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.protocol.global_state import JointObservation
+from arena.protocol.global_state import JointObservation, global_state_space, joint_observation
 
 
 class GlobalState(Protocol):
@@ -55,13 +55,11 @@ class StateSource:
     """
 
     def __init__(self, kind: str, manager: BaseEnvManager, entities: Sequence[EntitySpaces]) -> None:
-        """Choose the environment's own state, if ``kind`` is auto and there is one, else the joint observation."""
+        """Choose it; ``kind`` is ``env.state`` of the configuration."""
         self._manager = manager
-        own = manager.state_space if kind == "auto" else None
-        self._joint = (
-            None if kind == "none" or own is not None else JointObservation(entities, turn_based=manager.turn_based)
-        )
-        self.space: spaces.Space | None = own if self._joint is None else self._joint.space
+        own, turn_based = manager.state_space, manager.turn_based
+        self._joint = joint_observation(kind, own, entities, turn_based=turn_based)
+        self.space: spaces.Space | None = global_state_space(kind, own, entities, turn_based=turn_based)
 
     def of_batch(self, copies: slice) -> GlobalState:
         """Return the reader of some of the match's copies."""

@@ -1,6 +1,9 @@
 """Checks before any rank starts: environments, policies and weights, in a child process."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
+
+from gymnasium.spaces import Space
 
 from arena.common import registry
 from arena.common.errors import ConfigError
@@ -8,12 +11,13 @@ from arena.common.text import count_of
 from arena.config.run import EnvConfig, Round, RunConfig, TableRow
 from arena.config.table import Seat
 from arena.env_manager.subprocesses import FILES_OF_PROCESS, check_open_files
-from arena.envs.interface import EntitySpaces
+from arena.envs.interface import EntitySpaces, state_space_of, with_global_state
 from arena.group.policy_kinds import check_kind, needs_class
 from arena.launch.in_child import Announce, run_in_child
 from arena.plan.layout import Plan, lanes_of_group, plan, ranks_needed
 from arena.plan.memory import MemoryNeeds, bytes_per_copy, bytes_per_transition
 from arena.plan.seats import check_seats
+from arena.protocol.global_state import global_state_space
 from arena.system.open_files import make_room
 
 TOO_LARGE = 16
@@ -36,12 +40,20 @@ def inspect_run(config: RunConfig) -> list[MemoryNeeds]:
     return run_in_child(work)
 
 
+class _Environment(NamedTuple):
+    """Entities of an environment, whether they may skip steps, and the space of its own global state, if any."""
+
+    entities: tuple[EntitySpaces, ...]
+    turn_based: bool
+    state_space: Space | None
+
+
 class _Inspection:
     """The checks of one run. Any of them may run user code."""
 
     def __init__(self, config: RunConfig, announce: Announce) -> None:
         self._config, self._announce = config, announce
-        self._entities: dict[str, tuple[EntitySpaces, ...]] = {}
+        self._environments: dict[str, _Environment] = {}
         self._seats: dict[str, tuple[str, EntitySpaces]] = {}  # by player: the first seat, and its spaces
 
     def run(self) -> list[MemoryNeeds]:
@@ -63,29 +75,43 @@ class _Inspection:
             if match.replica:
                 continue
             row = round_.rows[match.row]
-            entities = self._make(row.env)
+            entities, turn_based, own = self._make(row.env)
+            space = None
+            if not row.outside:
+                space = global_state_space(row.env.state, own, entities, turn_based=turn_based)
             listed = [entity for seat in match.all_seats for entity in seat.entities]
             names = [entity.name for entity in entities]
             check_seats(f"match row {match.row}", row.env.use, names, listed, row.remapped)
             copies[match.row] = bytes_per_copy(row, match.seats, entities) * row.env.num_envs
             for number, seat in enumerate(match.seats):
                 self._check_seat(f"seat {number} of match row {match.row}", row, seat, entities)
-                size = bytes_per_transition(entities[seat.entities[0]])
+                seen = entities
+                if self._reads_global_state(seat.player):
+                    _check_global_state(f"seat {number} of match row {match.row}", row, seat.player, space)
+                    seen = with_global_state(entities, space)
+                size = bytes_per_transition(seen[seat.entities[0]])
                 lanes = row.env.num_envs * len(seat.entities)
                 rollouts[match.row, number] = size * lanes * self._horizon(planned, round_, seat.player)
                 if (replay := self._replay(seat, entities)) is not None:
                     replays[seat.player] = replay
         return MemoryNeeds(copies, rollouts, replays)
 
-    def _make(self, env: EnvConfig) -> tuple[EntitySpaces, ...]:
-        """Return the entities of an environment, which is constructed once."""
+    def _make(self, env: EnvConfig) -> _Environment:
+        """Return the spaces of an environment, which is constructed once."""
         key = env.model_dump_json(include={"use", "settings", "wrappers"})
-        if key not in self._entities:
+        if key not in self._environments:
             self._announce(f"environment {env.use!r}", env.start_timeout, "env.start_timeout")
             environment = registry.make_environment(env.use, env.settings, [(w.use, w.settings) for w in env.wrappers])
-            self._entities[key] = tuple(environment.entities)
+            spaces = tuple(environment.entities), environment.turn_based, state_space_of(environment)
+            self._environments[key] = _Environment(*spaces)
             environment.close()
-        return self._entities[key]
+        return self._environments[key]
+
+    def _reads_global_state(self, player: str) -> bool:
+        """Return whether a player's built-in policy reads the global state."""
+        policy = self._config.players[player]
+        model = registry.policy_settings_model(policy.use)
+        return model is not None and policy.learns and getattr(model(**policy.settings), "reads_global_state", False)
 
     def _check_seat(self, place: str, row: TableRow, seat: Seat, entities: Sequence[EntitySpaces]) -> None:
         """Check that a player's policy can play a seat.
@@ -166,12 +192,27 @@ class _Inspection:
                 path, policy = files.pop(seat.player, None), config.players[seat.player]
                 if path is None or hasattr(self._import(policy.use), "run"):
                     continue
-                spaces = self._make(row.env)[seat.entities[0]]
+                spaces = self._make(row.env).entities[seat.entities[0]]
                 try:
                     built = registry.build_policy(policy.use, spaces, policy.settings, lanes=1, seed=0)
                     registry.load_policy_weights(built, path)
                 except ConfigError as error:
                     raise ConfigError(f"player {seat.player!r} cannot start from its weights: {error}") from error
+
+
+def _check_global_state(place: str, row: TableRow, player: str, space: Space | None) -> None:
+    """Check that there is a global state for a player that reads it.
+
+    Raises:
+      ConfigError: there is none.
+    """
+    if space is None:
+        why = "since its games are outside" if row.outside else "with env.state: none"
+        remedy = "use critic: own" if row.outside else "set env.state: auto or joint, or use critic: own"
+        raise ConfigError(
+            f"player {player!r} has a central critic, which reads the global state of a copy, and {place} has none "
+            f"{why}; {remedy}"
+        )
 
 
 def check_files(config: RunConfig) -> None:

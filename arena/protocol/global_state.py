@@ -10,6 +10,30 @@ from gymnasium.spaces.utils import flatdim, flatten
 from arena.envs.interface import EntitySpaces, Timestep
 
 
+def joint_observation(
+    kind: str, own: spaces.Space | None, entities: Sequence[EntitySpaces], *, turn_based: bool
+) -> "JointObservation | None":
+    """Return the joint observation if it is the global state; None if there is another one or none.
+
+    Args:
+      kind: ``env.state`` of the configuration.
+      own: space of the environment's own state; None if it has none.
+      entities: all entities of the environment.
+      turn_based: as in ``Environment``.
+    """
+    if kind == "none" or (kind == "auto" and own is not None):
+        return None
+    return JointObservation(entities, turn_based=turn_based)
+
+
+def global_state_space(
+    kind: str, own: spaces.Space | None, entities: Sequence[EntitySpaces], *, turn_based: bool
+) -> spaces.Space | None:
+    """Return the space of the global state; None if there is none. Arguments as in ``joint_observation``."""
+    joint = joint_observation(kind, own, entities, turn_based=turn_based)
+    return joint.space if joint is not None else own if kind == "auto" else None
+
+
 class JointObservation:
     """The observations of all entities as one vector: the global state of an environment without a state of its own.
 
