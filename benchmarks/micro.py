@@ -116,7 +116,7 @@ def packing() -> Pair:
 def inserting() -> Pair:
     """Store an exchange."""
     from arena.experience.rollout import Rollout
-    from arena.policies.ppo import PPO
+    from arena.policies.on_policy.ppo import PPO
 
     policy = PPO(_entity(), PPO.Settings(horizon=HORIZON), lanes=COPIES, seed=0)
     rollout = Rollout(_entity(), policy.extras, horizon=HORIZON, lanes=COPIES)
@@ -138,7 +138,7 @@ def inserting() -> Pair:
 
 def estimating() -> Pair:
     """Estimate advantages."""
-    from arena.policies.returns import advantages
+    from arena.policies.on_policy.returns import advantages
 
     shape = (HORIZON, COPIES)
     rewards, values = np.ones(shape, np.float32), np.ones((HORIZON + 1, COPIES), np.float32)
@@ -156,7 +156,7 @@ def estimating() -> Pair:
 
 def acting() -> Pair:
     """Choose actions with PPO's default network."""
-    from arena.policies.ppo import PPO
+    from arena.policies.on_policy.ppo import PPO
 
     policy = PPO(_entity(), PPO.Settings(), lanes=COPIES, seed=0)
     seen = np.zeros((COPIES, 4), np.float32)
@@ -177,7 +177,7 @@ def learning() -> Pair:
     """Learn from one rollout of 1,024 transitions."""
     from arena.experience.rollout import Rollout
     from arena.policies.local import Alone
-    from arena.policies.ppo import PPO
+    from arena.policies.on_policy.ppo import PPO
 
     policy = PPO(_entity(), PPO.Settings(horizon=HORIZON, minibatches=4, epochs=4), lanes=COPIES, seed=0)
     rollout = Rollout(_entity(), policy.extras, horizon=HORIZON, lanes=COPIES)

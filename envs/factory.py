@@ -10,6 +10,7 @@ import gymnasium
 from arena.common.errors import ConfigError
 from arena.common.registry import ENVIRONMENTS, is_reference
 from arena.common.text import suggestion
+from arena.envs.agent_id import AgentIdEnvironment
 from arena.envs.global_state import check_state_space
 from arena.envs.gymnasium_adapter import GymnasiumEnvironment
 from arena.envs.interface import EntitySpaces, Environment, state_space_of
@@ -37,6 +38,7 @@ def make_environment(
     wrappers: Sequence[tuple[str, Mapping[str, Any]]] = (),
     *,
     render: bool = False,
+    agent_id: bool = False,
 ) -> Environment:
     """Return one copy of an environment.
 
@@ -48,6 +50,7 @@ def make_environment(
       wrappers: wrappers, innermost first: (name, keyword arguments). A bare name is one of
         ``gymnasium.wrappers``; ``package.module:name`` is called with the environment and the keyword arguments.
       render: whether to request RGB frames, if the environment can render them.
+      agent_id: whether observations show which entity observes.
 
     Raises:
       ConfigError: there is no such environment or wrapper, a package is missing, it rejects its settings, or its kind
@@ -58,6 +61,8 @@ def make_environment(
         for name, keywords in wrappers:
             native = wrap(native, name, copy.deepcopy(dict(keywords)))
         environment = adapt(native)
+        if agent_id:
+            environment = AgentIdEnvironment(environment)
         check_spaces(environment.entities)
         check_state_space(state_space_of(environment))
     except ConfigError as error:

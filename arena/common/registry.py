@@ -31,7 +31,7 @@ class PolicyEntry(NamedTuple):
 POLICIES = {
     "random": PolicyEntry("arena.policies.random:Random", "arena.policies.settings:RandomSettings"),
     "external": PolicyEntry("arena.policies.external:External", "arena.config.gateway:ExternalSettings"),
-    "ppo": PolicyEntry("arena.policies.ppo:PPO", "arena.policies.settings:PPOSettings"),
+    "ppo": PolicyEntry("arena.policies.on_policy.ppo:PPO", "arena.policies.settings:PPOSettings"),
     "dqn": PolicyEntry("arena.policies.off_policy.dqn:DQN", "arena.policies.off_policy.settings:DQNSettings"),
     "sac": PolicyEntry("arena.policies.off_policy.sac:SAC", "arena.policies.off_policy.settings:SACSettings"),
     "td3": PolicyEntry("arena.policies.off_policy.td3:TD3", "arena.policies.off_policy.settings:TD3Settings"),
@@ -217,9 +217,9 @@ def _reference(use: str, kind: str, valid: dict) -> str:
     return use
 
 
-def make_environment(use: str, settings: Any, wrappers: Any = (), *, render: bool = False) -> Any:
-    """Return the environment that ``use`` names, behind the common interface (``arena.envs.interface``)."""
-    return importlib.import_module("arena.envs.factory").make_environment(use, settings, wrappers, render=render)
+def make_environment(use: str, settings: Any, wrappers: Any = (), **options: bool) -> Any:
+    """Return the environment that ``use`` names, behind the common interface; see ``arena.envs.factory``."""
+    return importlib.import_module("arena.envs.factory").make_environment(use, settings, wrappers, **options)
 
 
 def build_policy(use: str, spaces: Any, settings: Any, *, lanes: int, seed: int) -> Any:

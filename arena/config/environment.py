@@ -69,6 +69,12 @@ class EnvironmentKeys(Model):
         " (next_step, the default of Gymnasium), or the last step itself (same_step).",
     )
 
+    agent_id: bool = Field(
+        False,
+        strict=True,
+        description="Whether observations show which entity observes, so that entities with one policy can take "
+        "different roles: a one-hot vector behind a vector, or beside any other observation.",
+    )
     state: Literal["auto", "joint", "none"] = Field(
         "auto",
         description="Global state of a copy, for policies whose critic reads it while they learn (ppo with critic: "
@@ -107,7 +113,7 @@ class EnvConfig(FaultSettings, EnvironmentKeys):
     def _outside_is_not_stepped(self) -> "EnvConfig":
         if self.use == OUTSIDE:
             usual = EnvConfig.model_fields
-            stepped = ("in_worker", "batches", "manager", "wrappers", "autoreset", "state")
+            stepped = ("in_worker", "batches", "manager", "wrappers", "autoreset", "agent_id", "state")
             odd = [
                 name
                 for name in (*stepped, "wait_timeout", "memory_limit")
@@ -139,6 +145,12 @@ class EnvConfig(FaultSettings, EnvironmentKeys):
             text = "expected autoreset: next_step, in which a copy that is late may begin its episode later, found "
             raise refusal([Problem(("wait_timeout",), text + self.autoreset)])
         return self
+
+    @property
+    def construction(self) -> dict[str, Any]:
+        """Arguments of ``registry.make_environment`` for a copy."""
+        wrappers = [(wrapper.use, wrapper.settings) for wrapper in self.wrappers]
+        return {"use": self.use, "settings": self.settings, "wrappers": wrappers, "agent_id": self.agent_id}
 
     @property
     def batch_count(self) -> int:

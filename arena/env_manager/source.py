@@ -15,15 +15,17 @@ class EnvironmentSource:
     Attributes:
       use, settings: of the environment, as in the configuration.
       wrappers: (name, settings) of each, innermost first.
+      agent_id: whether observations show which entity observes.
     """
 
     use: str
     settings: Mapping[str, Any]
     wrappers: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    agent_id: bool = False
 
     def __call__(self, env_id: int) -> Environment:
         """Return a copy; all copies are constructed alike."""
-        return registry.make_environment(self.use, self.settings, self.wrappers)
+        return registry.make_environment(self.use, self.settings, self.wrappers, agent_id=self.agent_id)
 
     @property
     def modules(self) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ class MatchState:
         if setup.deterministic:  # for environments that use the global generators
             seed_global_generators(derive_seed(setup.seed, "match", setup.match.row, setup.match.replica))
         self._name = f"row {setup.match.row} replica {setup.match.replica}"
-        self.source = EnvironmentSource(env.use, env.settings, [(w.use, w.settings) for w in env.wrappers])
+        self.source = EnvironmentSource(**env.construction)
         self.fault_log = FaultLog(setup.match.index, env, services)
         self._make_copies()
         self.entities = self.manager.entities

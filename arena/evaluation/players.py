@@ -82,8 +82,7 @@ def seed_libraries(seed: int) -> None:
 
 def make_copy(row: TableRow, *, render: bool = False) -> Environment:
     """Return one copy of a match's environment."""
-    wrappers = [(wrapper.use, wrapper.settings) for wrapper in row.env.wrappers]
-    return registry.make_environment(row.env.use, row.env.settings, wrappers, render=render)
+    return registry.make_environment(**row.env.construction, render=render)
 
 
 def take_seats(

@@ -98,10 +98,10 @@ class _Inspection:
 
     def _make(self, env: EnvConfig) -> _Environment:
         """Return the spaces of an environment, which is constructed once."""
-        key = env.model_dump_json(include={"use", "settings", "wrappers"})
+        key = env.model_dump_json(include={"use", "settings", "wrappers", "agent_id"})
         if key not in self._environments:
             self._announce(f"environment {env.use!r}", env.start_timeout, "env.start_timeout")
-            environment = registry.make_environment(env.use, env.settings, [(w.use, w.settings) for w in env.wrappers])
+            environment = registry.make_environment(**env.construction)
             spaces = tuple(environment.entities), environment.turn_based, state_space_of(environment)
             self._environments[key] = _Environment(*spaces)
             environment.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from arena.policies.ppo import PPO
+from arena.policies.on_policy.ppo import PPO
 
 TICKET = "ARENA_BENCHMARK_TICKET"
 """Environment variable: a file that exists once the failure has happened."""

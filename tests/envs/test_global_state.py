@@ -95,3 +95,37 @@ def test_in_a_turn_based_game_an_entity_that_waits_is_present():
     vector, done = np.zeros(joint.space.shape, np.float32), joint.begin()
     joint.write(vector, step(SEEN, [False, True, False]), done)
     assert vector[-3:].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("use", ["pettingzoo:mpe2.simple_spread_v3", "pettingzoo-aec:mpe2.simple_spread_v3"])
+class TestAgentId(EnvironmentContract):
+    steps = 90
+
+    @pytest.fixture(autouse=True)
+    def _choose(self, use: str) -> None:
+        self.use = use
+
+    def make_environment(self) -> Environment:
+        return make_environment(self.use, agent_id=True)
+
+
+def test_observations_show_who_observes_and_the_state_is_as_before():
+    numbered = make_environment("pettingzoo:mpe2.simple_spread_v3", agent_id=True)
+    plain = make_environment("pettingzoo:mpe2.simple_spread_v3")
+    for environment in (numbered, plain):
+        environment.reset(seed=4)
+    actions = [np.int64(1)] * 3
+    for number, (seen, bare) in enumerate(
+        zip(numbered.step(actions).observations, plain.step(actions).observations, strict=True)
+    ):
+        assert seen[:18].tobytes() == bare.tobytes()
+        assert seen[18:].tolist() == [float(number == i) for i in range(3)]
+    np.testing.assert_array_equal(numbered.state(), plain.state())
+    board = make_environment("pettingzoo:classic.connect_four_v3", agent_id=True)
+    assert [board.reset(seed=1).observations[i]["agent_id"] for i in range(2)] == [0, 1]
+    assert board.entities[0].mask_size == 7
+
+
+def test_a_single_entity_has_no_number():
+    with pytest.raises(ConfigError, match="env.agent_id: expected an environment with several entities, found one"):
+        make_environment("gymnasium:CartPole-v1", agent_id=True)

@@ -13,7 +13,7 @@ from arena.experience.lanes import LaneColumns
 from arena.experience.rollout import Decision, Rollout
 from arena.experience.rows import Transitions
 from arena.policies.loader import build
-from arena.policies.returns import advantages
+from arena.policies.on_policy.returns import advantages
 
 POLE = EntitySpaces("pole", spaces.Box(-9, 9, (4,), np.float32), spaces.Discrete(2))
 COUNTER = EntitySpaces("counter", spaces.Box(0, 1e9, (1,), np.float64), spaces.Discrete(10**9))

@@ -100,6 +100,26 @@ class Loop:
             {"env": {"use": "Unlike"}, "matches": [{"seats": ["p"] * 4}]},
             "player 'p' sits on seats with different spaces: ",
         ),
+        (
+            {
+                "env": {"use": "Unlike", "state": "none"},
+                "policies": {name: {"use": "ppo", "settings": {"critic": "central"}} for name in "pq"},
+                "matches": [{"seats": ["p", "q", "p", "q"]}],
+            },
+            "player 'p' has a central critic, which reads the global state .* has none with env.state: none; set env.s",
+        ),
+        (
+            {
+                "env": {"use": "gateway", "settings": {"game": "touchdown"}},
+                "policies": {"p": {"use": "ppo", "settings": {"critic": "central"}}},
+                "matches": [{"seats": [["p", "p", "p", "p"]]}],
+            },
+            "and seat 0 of match row 0 has none since its games are outside; use critic: own",
+        ),
+        (
+            {"env": {"use": "gymnasium:CartPole-v1", "agent_id": True}},
+            "env.agent_id: expected an environment with several entities, found one",
+        ),
     ],
 )
 def test_what_ranks_would_refuse_is_refused_before_they_start(tmp_path, changes, expected):

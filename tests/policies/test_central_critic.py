@@ -10,10 +10,10 @@ from arena.envs.interface import EntitySpaces
 from arena.experience.rollout import Rollout
 from arena.policies.loader import build
 from arena.policies.local import Alone
-from arena.policies.ppo import PPO
-from arena.policies.ppo_paths import CompiledPath, TorchPath
+from arena.policies.on_policy.paths import CompiledPath, TorchPath
+from arena.policies.on_policy.ppo import PPO
+from arena.policies.on_policy.value_scale import ValueScale
 from arena.policies.settings import PPOSettings
-from arena.policies.value_scale import ValueScale
 
 OWN = gym_spaces.Box(-1, 1, (3,), np.float32)
 STATES = {

@@ -16,7 +16,7 @@ from arena.experience.rollout import Rollout
 from arena.policies.compiled.adam import FlatAdam, l2_norm
 from arena.policies.loader import build, load_weights
 from arena.policies.local import Alone, Lockstep, train
-from arena.policies.ppo import PPO
+from arena.policies.on_policy.ppo import PPO
 from arena.policies.settings import PPOSettings
 from arena.tensors.weights import write_tensors
 

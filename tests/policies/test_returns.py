@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from arena.policies.returns import advantages
+from arena.policies.on_policy.returns import advantages
 
 
 def reference(rewards, values, terminated, truncated, valid, next_slot, gamma, gae_lambda):

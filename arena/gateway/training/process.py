@@ -247,10 +247,8 @@ def server_config(settings: ServerConfig, sessions: int, number: int) -> Gateway
 
 
 def _host(row: TableRow, external: Sequence[int], seed: int) -> Host:
-    wrappers = [(wrapper.use, wrapper.settings) for wrapper in row.env.wrappers]
-
     def make() -> Environment:
-        return registry.make_environment(row.env.use, row.env.settings, wrappers)
+        return registry.make_environment(**row.env.construction)
 
     first = make()
     host = Host(make, first.entities, [number for number in external if number < len(first.entities)], seed)

@@ -50,7 +50,7 @@ MODULES = (
     "arena.root.process",
     "arena.worker.act_learn",
     "arena.worker.sampler",
-    "arena.policies.ppo",
+    "arena.policies.on_policy.ppo",
     "arena.policies.off_policy.dqn",
     "arena.policies.off_policy.sac",
     "arena.policies.off_policy.td3",

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import torch
 
-from arena.policies.ppo import PPO
+from arena.policies.on_policy.ppo import PPO
 
 
 class Slow(PPO):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from arena.policies.ppo import PPO
-from arena.policies.returns import advantages
+from arena.policies.on_policy.ppo import PPO
+from arena.policies.on_policy.returns import advantages
 from arena.policies.settings import PPOSettings
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
-from arena.policies.ppo import PPO
+from arena.policies.on_policy.ppo import PPO
 
 STEPS = 2000
 """Exchanges between two looks at the memory."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
-from arena.policies.ppo import PPO
+from arena.policies.on_policy.ppo import PPO
 
 PAUSE = 0.3
 

@@ -5,7 +5,7 @@ from gymnasium import spaces
 
 from arena.envs.interface import EntitySpaces
 from arena.experience.rollout import Rollout
-from arena.policies.ppo import PPO
+from arena.policies.on_policy.ppo import PPO
 
 SPACES = EntitySpaces("x", spaces.Box(-1, 1, (5,), np.float32), spaces.Discrete(3))
 LANES, HORIZON = 4, 16

@@ -12,7 +12,7 @@ from arena.policies.compiled.actor_critic import CompiledActorCritic
 from arena.policies.compiled.adam import FlatAdam
 from arena.policies.distributions import Distribution
 from arena.policies.networks import ActorCritic, NetworkOutput
-from arena.policies.ppo_loss import Batch, loss, loss_gradients
+from arena.policies.on_policy.loss import Batch, loss, loss_gradients
 from arena.policies.settings import PPOSettings
 from arena.tensors.gradients import FlatGradient
 

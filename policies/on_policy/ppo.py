@@ -19,9 +19,9 @@ from arena.policies.encoders import is_image, leaf_spaces
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import ActorCritic, acting_tensors, copy_tensors
-from arena.policies.ppo_loss import LOSSES, Batch
-from arena.policies.ppo_paths import CompiledPath, Path, TorchPath, flat
-from arena.policies.returns import advantages
+from arena.policies.on_policy.loss import LOSSES, Batch
+from arena.policies.on_policy.paths import CompiledPath, Path, TorchPath, flat
+from arena.policies.on_policy.returns import advantages
 from arena.policies.settings import PPOSettings, settings_of_job
 from arena.tensors.gradients import FlatGradient
 
