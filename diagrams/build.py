@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree.ElementTree import canonicalize
 
-from diagrams import environment_process, example_2v2, example_30_matches, gradient_column, proxy, worker_process
+from diagrams import (
+    central_critic,
+    environment_process,
+    example_2v2,
+    example_30_matches,
+    gradient_column,
+    proxy,
+    worker_process,
+)
 
 HERE = Path(__file__).parent
 PICTURES = {
@@ -16,6 +24,7 @@ PICTURES = {
     "example_2v2.svg": example_2v2.draw,
     "example_30_matches.svg": example_30_matches.draw,
     "gradient_column.svg": gradient_column.draw,
+    "central_critic.svg": central_critic.draw,
 }
 
 
