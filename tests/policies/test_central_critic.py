@@ -30,7 +30,10 @@ def spaces(state="vector", action=None):
 
 def make(state="vector", seed=0, **settings):
     usual = {"horizon": 16, "minibatches": 2, "epochs": 2, "critic": "central"}
-    return PPO(spaces(state), PPOSettings(**{**usual, **settings}), lanes=LANES, seed=seed)
+    policy = PPO(spaces(state), PPOSettings(**{**usual, **settings}), lanes=LANES, seed=seed)
+    with torch.no_grad():  # first values are near zero, and would hardly differ
+        policy.networks.value_head.weight.mul_(100)
+    return policy
 
 
 def play(policy, seed=1, reward=None, rollout=None):
@@ -109,6 +112,11 @@ def test_values_are_those_of_the_state_and_the_first_pass_finds_the_probabilitie
     policy.load_worker_state(make(state, **memory).worker_state())
     policy.complete(rollout)
     assert np.abs(rollout.extras["value"] - value).max() > 0.01, "the values do not depend on the state"
+
+
+def test_the_first_values_of_a_central_critic_are_near_zero():
+    policy = PPO(spaces(), PPOSettings(critic="central", horizon=16), lanes=LANES, seed=0)
+    assert 0 < np.abs(play(policy).extras["value"]).max() < 0.05
 
 
 def test_a_memory_is_brought_up_to_date_for_policy_and_critic():
