@@ -21,15 +21,6 @@ a hundredth at 490 to 500 (benchmarks/NOTES.md).
 """
 
 
-CENTRAL_GAIN = 0.01
-"""Gain of a central critic's value head, as of the policy's: its first values are zeros.
-
-With 1, its first values differ by as much as an episode's rewards. Teams whose episodes end by a time limit bootstrap
-from them, and learn what is no good: simple_spread falls to -32 within 100,000 steps, below random play, with 0.01 it
-rises to -21 (benchmarks/NOTES.md).
-"""
-
-
 class NetworkOutput(NamedTuple):
     """Outputs of one forward pass for N observations.
 
@@ -112,8 +103,8 @@ class ActorCritic(nn.Module):
         # Small policy weights yield nearly uniform initial probabilities.
         self.policy_head = linear(self.actor.width, outputs, 0.01)
         width = self.actor.width if self.critic is None else self.critic.width
-        self.value_head = linear(width, 1, CENTRAL_GAIN if self.has_central_critic else 1.0)
-        self.value_scale = ValueScale() if settings.value_normalization else None
+        self.value_head = linear(width, 1, 1.0)
+        self.value_scale = ValueScale() if settings.normalizes_values else None
         if free:
             self.free = nn.Parameter(torch.tensor(free, dtype=torch.float32))
         else:

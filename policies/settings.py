@@ -123,11 +123,11 @@ class NetworkSettings(EncoderSettings):
         description="Input of the value network. own: the observation that the policy reads. central: the global state "
         "of the copy (env.state), too, as in MAPPO (Yu et al., 2022), for teams. Acting never reads the state.",
     )
-    value_normalization: bool = Field(
-        False,
-        description="Whether the value network learns its targets divided by their running standard deviation, after "
-        "their running mean is subtracted (PopArt, van Hasselt et al., 2016); for returns much larger than 1. "
-        "value_clip then counts in standard deviations.",
+    value_normalization: bool | None = Field(
+        None,
+        description="Whether the value network learns the distance of its targets from their running mean, divided by "
+        "their running standard deviation; for returns much larger than 1. value_clip then counts in standard "
+        "deviations. Null: true with a central critic, else false.",
     )
     log_std_init: float = Field(
         0.0,
@@ -146,6 +146,11 @@ class NetworkSettings(EncoderSettings):
     def is_recurrent(self) -> bool:
         """Whether there is an LSTM or a GRU."""
         return self.memory_width > 0
+
+    @property
+    def normalizes_values(self) -> bool:
+        """Whether values are normalised, with the default resolved."""
+        return self.reads_global_state if self.value_normalization is None else self.value_normalization
 
     @property
     def reads_global_state(self) -> bool:

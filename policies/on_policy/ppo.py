@@ -22,6 +22,7 @@ from arena.policies.networks import ActorCritic, acting_tensors, copy_tensors
 from arena.policies.on_policy.loss import LOSSES, Batch
 from arena.policies.on_policy.paths import CompiledPath, Path, TorchPath, flat
 from arena.policies.on_policy.returns import advantages
+from arena.policies.on_policy.value_scale import ValueScale, constant_value
 from arena.policies.settings import PPOSettings, settings_of_job
 from arena.tensors.gradients import FlatGradient
 
@@ -227,16 +228,9 @@ class PPO:
     def _prepare(self, rollout: Rollout, group: Reducer) -> tuple[Batch, dict[str, float]]:
         """Return the batch, with advantages normalised over the group, and the explained variance of the returns."""
         values = rollout.extras["value"]
-        advantage = advantages(
-            rollout.rewards,
-            values,
-            rollout.terminated,
-            rollout.truncated,
-            rollout.valid,
-            rollout.next_slot,
-            gamma=self.settings.gamma,
-            gae_lambda=self.settings.gae_lambda,
-        )
+        if self.networks.value_scale is not None:
+            self._recenter(rollout, group, self.networks.value_scale)
+        advantage = self._advantages(rollout, rollout.rewards, values)
         target = advantage + values[:-1]
         a, r = advantage[rollout.valid].astype(np.float64), target[rollout.valid].astype(np.float64)
         moments = np.array([len(a), a.sum(), a @ a, r.sum(), r @ r])
@@ -254,8 +248,26 @@ class PPO:
             if self.settings.normalize_advantages:
                 advantage = ((advantage - mean) / (math.sqrt(variance) + 1e-8)).astype(np.float32)
             if self.networks.value_scale is not None:
-                self.networks.value_scale.update(target_mean, moments[4] / count, self.networks.value_head)
+                self.networks.value_scale.rescale(target_variance, self.networks.value_head)
         return self._batch(rollout, advantage, target), metrics
+
+    def _recenter(self, rollout: Rollout, group: Reducer, scale: ValueScale) -> None:
+        """Include the constant value of the group's rollouts in the mean of the values; change those of this one."""
+        values, valid = rollout.extras["value"], rollout.valid
+        nothing, ones = np.zeros_like(values), np.ones_like(values)
+        targets = self._advantages(rollout, rollout.rewards, nothing)
+        weights = self._advantages(rollout, np.zeros_like(rollout.rewards), ones) + ones[:-1]
+        sums = np.array([valid.sum(), targets[valid].sum(dtype=np.float64), weights[valid].sum(dtype=np.float64)])
+        group.sum_in_place(sums)
+        mean = constant_value(sums[1] / sums[0], sums[2] / sums[0]) if sums[0] else None
+        if mean is not None and math.isfinite(mean):  # rewards that are not finite are reported later
+            values += np.float32(scale.recenter(mean))
+
+    def _advantages(self, rollout: Rollout, rewards: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return the advantages ``[T, L]`` of a rollout's transitions, with these rewards and values."""
+        outcomes = rollout.terminated, rollout.truncated, rollout.valid, rollout.next_slot
+        gamma, gae_lambda = self.settings.gamma, self.settings.gae_lambda
+        return advantages(rewards, values, *outcomes, gamma=gamma, gae_lambda=gae_lambda)
 
     def _batch(self, rollout: Rollout, advantage: np.ndarray, target: np.ndarray) -> Batch:
         def rows(array: np.ndarray) -> Any:
