@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces as gym_spaces
 
 from arena.envs.interface import EntitySpaces
+from arena.policies.distributions import Categorical
 from arena.policies.off_policy.noise import NOISES, PinkNoise, WhiteNoise
 from arena.policies.off_policy.spaces import check_box, check_discrete
 
@@ -56,6 +57,46 @@ class DiscreteActions:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return an empty dict: random actions are independent."""
+        return {}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Load nothing."""
+
+
+class CategoricalActions:
+    """Indices from 0, ``[N, choices]``, for the members of a Discrete or MultiDiscrete space.
+
+    Attributes:
+      sizes: number of values of each choice.
+    """
+
+    def __init__(self, space: gym_spaces.Discrete | gym_spaces.MultiDiscrete) -> None:
+        """Read the space."""
+        self._categorical = Categorical(space)
+        sizes = np.atleast_1d(space.n if isinstance(space, gym_spaces.Discrete) else space.nvec.ravel())
+        self.sizes = [int(size) for size in sizes]
+
+    def sample(
+        self, outputs: np.ndarray, mask: np.ndarray | None, random: np.random.Generator, *, deterministic: bool
+    ) -> np.ndarray:
+        """Return choices for logits ``[N, sum of sizes]``; the most likely ones if ``deterministic``."""
+        nothing = np.empty(0, np.float32)
+        return self._categorical.sample(outputs, nothing, mask, random, deterministic).astype(np.int64)
+
+    def probabilities(self, outputs: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+        """Return the probability of each value of a single choice, ``[N, n]``."""
+        return self._categorical.probabilities(outputs, mask)
+
+    def any(self, count: int, mask: np.ndarray | None, random: np.random.Generator) -> np.ndarray:
+        """See ``Actions``: ``[N, choices]``."""
+        return self.sample(np.zeros((count, sum(self.sizes)), np.float32), mask, random, deterministic=False)
+
+    def members(self, choice: np.ndarray) -> np.ndarray:
+        """See ``Actions``: ``[N, ...]``."""
+        return self._categorical.actions(choice)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return an empty dict: draws are independent."""
         return {}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:

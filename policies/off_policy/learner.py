@@ -125,7 +125,11 @@ class OffPolicy(ABC):
         else:
             outputs = self._outputs(observations)
             choice = self._choose(outputs, action_mask, lanes, learning=learning, deterministic=deterministic)
-        return Decision(self.actions.members(choice), {"choice": choice} if learning else {})
+        return Decision(self.actions.members(choice), self._extras(choice, action_mask) if learning else {})
+
+    def _extras(self, choice: np.ndarray, mask: np.ndarray | None) -> dict[str, np.ndarray]:
+        """Return what acting stores for learning: the choices, and what else the algorithm needs."""
+        return {"choice": choice}
 
     @abstractmethod
     def _choose(

@@ -1,24 +1,20 @@
 """Soft actor-critic (Haarnoja et al., Soft actor-critic algorithms and applications, 2018), over all workers."""
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from gymnasium import spaces as gym_spaces
 from torch import nn
-from torch.nn import functional
 
+from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
-from arena.policies.compiled.actor_critics import CompiledSAC
-from arena.policies.compiled.actor_critics import squash as squash_to
-from arena.policies.compiled.perceptrons import CompiledPerceptrons, serves
-from arena.policies.off_policy.actions import BoxActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
-from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers
+from arena.policies.off_policy.networks import RowTensors
+from arena.policies.off_policy.sac_box import BoxForm
+from arena.policies.off_policy.sac_discrete import DiscreteForm
 from arena.policies.off_policy.settings import SACSettings
-
-LEAST, MOST = -20.0, 2.0  # log standard deviations, as in the paper's own code
-LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Temperature(nn.Module):
@@ -30,31 +26,18 @@ class Temperature(nn.Module):
         self.logarithm = nn.Parameter(torch.tensor(math.log(initial)))
 
 
-def squash(outputs: torch.Tensor, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return actions ``[N, d]`` in (-1, 1) and their log probabilities ``[N]``.
-
-    With mean m and log standard deviation s, side by side in ``outputs`` ``[N, 2 d]``, and standard normal ``noise``
-    ``[N, d]``: u = m + exp(s) * noise and a = tanh(u), so that (appendix C of the paper)::
-
-        log p(a) = sum over d of log N(u; m, exp(s)) - log(1 - tanh(u)^2)
-
-    The last term is computed as 2 (log 2 - u - softplus(-2 u)), which does not lose digits for large |u|.
-    """
-    mean, log_std = outputs.chunk(2, 1)
-    log_std = log_std.clamp(LEAST, MOST)
-    u = mean + log_std.exp() * noise
-    inside = -0.5 * noise**2 - log_std - LOG_SQRT_2PI - 2 * (math.log(2) - u - functional.softplus(-2 * u))
-    return torch.tanh(u), inside.sum(1)
-
-
 class SAC(OffPolicy):
     """Learns two critics and an actor that maximises value and entropy.
 
-    With a' and log p' sampled from the current policy, all parts are updated together, each by the gradient of::
+    All parts are updated together, each by the gradient of::
 
-        critics      sum over both of (Q(s, a) - y)^2 / 2,  y = r + discount * (min Q_target(s', a') - alpha * log p')
-        actor        alpha * log p(a | s) - min Q(s, a),    a sampled from the current policy
-        temperature  -log alpha * (log p + target entropy)
+        critics      sum over both of (Q(s, a) - y)^2 / 2,  y = r + discount * V_target(s')
+        actor        alpha * log p(a | s) - Q(s, a)
+        temperature  log alpha * (entropy - target entropy)
+
+    where V(s) = Q(s, a) - alpha * log p(a | s), and Q is the lower value of the two critics. For a Box, a is sampled
+    from the current policy (``BoxForm``); for Discrete and MultiDiscrete, the expectation over all actions is computed
+    (``DiscreteForm``).
     """
 
     Settings = SACSettings
@@ -64,18 +47,16 @@ class SAC(OffPolicy):
         self, spaces: EntitySpaces, settings: SACSettings, *, lanes: int, seed: int, device: str = "cpu"
     ) -> None:
         """See ``Policy``. ``seed`` also seeds the initial weights: a group must share one worker's."""
-        self._box = box = BoxActions("sac", spaces, settings.noise, lanes=lanes)
-        shape = hidden_layers(spaces.observation, settings.hidden, (256, 256), settings), settings.activation, settings
+        form_class = BoxForm if isinstance(spaces.action, gym_spaces.Box) else DiscreteForm
         with seeded(seed):
-            self.actor = EncodedPerceptron(spaces.observation, 2 * box.size, *shape).to(device)
-            critics = [Critic(spaces.observation, box.size, *shape) for _ in range(2)]
-            self.critics = Critics(critics).to(device)
+            self._form: Any = form_class(spaces, settings, lanes=lanes, device=device)
+        self.actor, self.critics = self._form.actor, self._form.critics
         self.target = target_of(self.critics)
         self.temperature = Temperature(settings.entropy_coefficient or settings.entropy_initial).to(device)
         super().__init__(
             spaces,
             settings,
-            actions=box,
+            actions=self._form.actions,
             learned={"critics": self.critics, "network": self.actor, "temperature": self.temperature},
             targets={"critics": self.target},
             extras=settings.extras(spaces),
@@ -84,34 +65,35 @@ class SAC(OffPolicy):
             device=device,
         )
         self._columns = RowTensors(spaces.observation, self.device)
-        self._target_entropy = -float(box.size) if settings.target_entropy is None else settings.target_entropy
 
     # Acting
 
     def _choose(
         self, outputs: np.ndarray, mask: np.ndarray | None, lanes: slice | None, *, learning: bool, deterministic: bool
     ) -> np.ndarray:
-        if deterministic:
-            return np.tanh(outputs[:, : self._box.size])
-        noise = self._box.draw(lanes if learning else None, len(outputs), self.random)
-        action = np.empty_like(noise)
-        squash_to(outputs, noise, action, np.empty(len(noise), np.float32))
-        return action
+        return self._form.choose(outputs, mask, lanes if learning else None, self.random, deterministic=deterministic)
+
+    def _extras(self, choice: np.ndarray, mask: np.ndarray | None) -> dict[str, np.ndarray]:
+        extras = super()._extras(choice, mask)
+        if "mask" in self.extras:
+            extras["mask"] = np.ones((len(choice), self._spaces.mask_size), np.int8) if mask is None else mask
+        return extras
+
+    def probabilities(self, observations: Any, action_mask: np.ndarray | None = None) -> np.ndarray:
+        """Return the probability of every action ``[N, actions]``.
+
+        Raises:
+          ConfigError: the action space is not Discrete.
+        """
+        if not isinstance(self._form, DiscreteForm) or len(self._form.sizes) > 1:
+            raise ConfigError("expected a Discrete action space, so that probabilities can be listed")
+        return self._form.probabilities(self._outputs(observations), action_mask)
 
     # Learning
 
     def _prepare(self) -> None:
-        self._fast: CompiledSAC | None = None
-        if serves(self.actor.encoder, self.actor.layers):
-            actor, critics = self.optimizers["network"].parameters, self.optimizers["critics"].parameters
-            acting, before, following = (CompiledPerceptrons(self.actor, [self.actor.layers], actor) for _ in range(3))
-            self._fast = CompiledSAC(
-                acting,
-                before,
-                following,
-                CompiledPerceptrons(self.critics, self.critics.perceptrons, critics),
-                CompiledPerceptrons(self.target, self.target.perceptrons, self._followers["critics"]),
-            )
+        actor, critics = self.optimizers["network"].parameters, self.optimizers["critics"].parameters
+        self._fast = self._form.compiled(actor, critics, self.target, self._followers["critics"])
 
     def _moving(self) -> int:
         if self.gradient_steps % self.settings.policy_delay:
@@ -119,34 +101,30 @@ class SAC(OffPolicy):
         return 3 if self.settings.entropy_coefficient is None else 2
 
     def _differentiate(self, rows: np.ndarray, weights: np.ndarray | None) -> None:
-        columns, noise = self._columns, self._draws.standard_normal((2, len(rows), self._box.size), np.float32)
+        noise, moving = self._form.draw(len(rows), self._draws), self._moving() > 1
         if self._fast is not None:
-            gradients, moving = self._gradients, self._moving() > 1
+            gradients = self._gradients
             coefficient = math.exp(self.temperature.logarithm.item())
             by_actor = gradients["network"] if moving else None
             self._fast.gradient(rows, noise, coefficient, gradients["critics"], by_actor, self._losses)
             if moving:
-                gradients["temperature"][0] = self._losses[3] - self._target_entropy
+                gradients["temperature"][0] = self._losses[3] - self._form.target_entropy(rows)
             return
-        noises = torch.from_numpy(noise).to(self.device)
-        observations, following = columns.observations(rows), columns.following(rows)
         alpha = self.temperature.logarithm.detach().exp()
+        columns, form = self._columns, self._form
         with torch.no_grad():
-            action, log_prob = squash(self.actor(following), noises[0])
-            value = self.target(following, action).amin(0) - alpha * log_prob
+            value = form.next_value(columns, rows, noise, self.target, alpha)
             goal = columns.column(rows, "reward") + columns.column(rows, "discount") * value
         self.gradient.zero()
-        values = self.critics(observations, columns.column(rows, "choice"))
+        values = form.chosen_values(columns, rows)
         critic_loss = 0.5 * ((values - goal) ** 2).mean(1).sum()
         critic_loss.backward()
         q, logged = values.detach().mean(), torch.zeros(2, device=self.device)
-        if self._moving() > 1:
-            action, log_prob = squash(self.actor(observations), noises[1])
-            actor_loss = (alpha * log_prob - self.critics(observations, action).amin(0)).mean()
+        if moving:
+            actor_loss, entropy = form.actor_loss(columns, rows, noise, alpha)
             actor_loss.backward(inputs=list(self.actor.parameters()))
-            entropy = -log_prob.detach().mean()
             by_logarithm = self.temperature.logarithm.grad
             assert by_logarithm is not None  # a view of the flat gradient
-            by_logarithm.fill_(entropy - self._target_entropy)
+            by_logarithm.fill_(entropy - form.target_entropy(rows))
             logged = torch.stack((actor_loss.detach(), entropy))
         self.gradient.extras.copy_(torch.stack((critic_loss.detach(), logged[0], q, logged[1], alpha)))

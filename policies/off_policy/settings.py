@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from gymnasium import spaces as gym_spaces
 from pydantic import BeforeValidator, Field, model_validator
 
+from arena.common.errors import ConfigError
 from arena.common.validation import describe_value
 from arena.envs.interface import EntitySpaces
 from arena.experience.row_layout import row_dtype
-from arena.policies.off_policy.spaces import check_box, check_discrete
+from arena.policies.off_policy.spaces import check_box, check_discrete, is_categorical
 from arena.policies.settings import Activation, EncoderSettings, Schedule, Width
 
 Extras = dict[str, tuple[tuple[int, ...], Any]]
@@ -224,8 +226,9 @@ class ActorSettings(ReplaySettings):
 
     hidden: tuple[Width, ...] | None = Field(
         None,
-        description="Widths of the hidden layers of actor and critics. Null: two layers of 256; no layer if "
-        "the observation contains only images, since a convolution ends with a layer of its own.",
+        description="Widths of the hidden layers of actor and critics. Null: two layers of 256, of 128 for "
+        "discrete actions; no layer if the observation contains only images, since a convolution ends with a layer of "
+        "its own.",
     )
     learning_rate: float = Field(3e-4, gt=0, description="Step size of Adam, for actor and critics.")
     horizon: int = Field(
@@ -243,7 +246,7 @@ class ActorSettings(ReplaySettings):
 
 
 class SACSettings(ActorSettings):
-    """Settings of ``sac``; the defaults are the paper's."""
+    """Settings of ``sac``; the defaults for a Box are the paper's."""
 
     entropy_coefficient: float | None = Field(
         None,
@@ -253,13 +256,38 @@ class SACSettings(ActorSettings):
     )
     entropy_initial: float = Field(1.0, gt=0, description="First value of the adjusted entropy coefficient.")
     target_entropy: float | None = Field(
-        None, description="Target of the policy's entropy, in nats; null: minus the number of action dimensions."
+        None,
+        description="Target of the policy's entropy, in nats. Null: minus the number of action dimensions for a Box; "
+        "for Discrete and MultiDiscrete target_entropy_share.",
+    )
+    target_entropy_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="For Discrete and MultiDiscrete: target of the entropy as a fraction of that of even choices among "
+        "the allowed actions.",
     )
     noise: Literal["white", "pink"] = Field(
         "white",
-        description="Noise of the drawn actions. Pink noise is correlated over time; it explores further in "
+        description="Noise of the drawn actions of a Box. Pink noise is correlated over time; it explores further in "
         "tasks in which an action must be held for a while.",
     )
+
+    def check_spaces(self, use: str, spaces: EntitySpaces) -> None:
+        """See ``ReplaySettings``: a Box without a mask, Discrete or MultiDiscrete."""
+        if is_categorical(use, spaces) and self.noise != "white":
+            raise ConfigError(
+                f"entity {spaces.name!r}: {use} with noise: {self.noise} expects a Box, found {spaces.action}, whose "
+                "actions are drawn without noise; leave out noise"
+            )
+
+    def extras(self, spaces: EntitySpaces) -> Extras:
+        """See ``ReplaySettings``: for discrete choices their indices, and the mask, which the actor's loss needs."""
+        if isinstance(spaces.action, gym_spaces.Box):
+            return super().extras(spaces)
+        choices = math.prod(spaces.action.shape or ())
+        mask: Extras = {"mask": ((spaces.mask_size,), np.int8)} if spaces.mask_size else {}
+        return {"choice": ((choices,), np.int64), **mask}
 
 
 class TD3Settings(ActorSettings):

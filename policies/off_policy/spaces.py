@@ -5,6 +5,7 @@ from gymnasium import spaces as gym_spaces
 
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
+from arena.policies.action_spaces import check_mask
 
 
 def check_discrete(use: str, spaces: EntitySpaces) -> None:
@@ -28,6 +29,21 @@ def check_box(use: str, spaces: EntitySpaces) -> None:
         and not spaces.mask_size
     ):
         raise _refusal(use, spaces, "a Box of floats with finite bounds", "dqn (Discrete) or ppo (all)")
+
+
+def is_categorical(use: str, spaces: EntitySpaces) -> bool:
+    """Return whether an entity's actions are Discrete or MultiDiscrete, and not a Box.
+
+    Raises:
+      ConfigError: they are none of these, or a mask has another size.
+    """
+    if isinstance(spaces.action, (gym_spaces.Discrete, gym_spaces.MultiDiscrete)):
+        check_mask(spaces)
+        return True
+    if not isinstance(spaces.action, gym_spaces.Box):
+        raise _refusal(use, spaces, "Discrete, MultiDiscrete, or a Box of floats with finite bounds", "ppo (all)")
+    check_box(use, spaces)
+    return False
 
 
 def _refusal(use: str, spaces: EntitySpaces, expected: str, instead: str) -> ConfigError:

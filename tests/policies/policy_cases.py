@@ -51,6 +51,8 @@ CASES = {
     "dqn": Case("dqn", VECTOR, spaces.Discrete(4, start=2), settings=SMALL),
     "dqn, masked, dueling": Case("dqn", NESTED, spaces.Discrete(4), 4, {"dueling": True, "image_features": 16}),
     "sac": Case("sac", VECTOR, BOUNDED, settings=SMALL),
+    "sac, discrete, masked": Case("sac", VECTOR, spaces.Discrete(4, start=2), 4, SMALL),
+    "sac, multi-discrete": Case("sac", NESTED, MANY, settings={"image_features": 16, **SMALL}),
     "td3": Case("td3", NESTED, BOUNDED, settings={"image_features": 16, **SMALL}),
     "ddpg": Case("ddpg", VECTOR, spaces.Box(-2, 3, (3,), np.float32), settings=SMALL),
 }

@@ -6,6 +6,8 @@ import pytest
 import torch
 from gymnasium import spaces as gym_spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arena.common.errors import ConfigError
 from arena.common.trees import map_space, tree_leaves
@@ -14,7 +16,7 @@ from arena.experience.rollout import Rollout
 from arena.policies.loader import build, load_weights
 from arena.policies.local import Alone, Lockstep, train
 from arena.policies.off_policy.noise import PinkNoise
-from arena.policies.off_policy.sac import squash
+from arena.policies.off_policy.sac_box import squash
 from arena.tensors.weights import write_tensors
 
 VECTOR = gym_spaces.Box(-1, 1, (3,))
@@ -22,6 +24,8 @@ CONTINUOUS = gym_spaces.Box(-2, 2, (2,))
 SPACES = {
     "dqn": EntitySpaces("a", VECTOR, gym_spaces.Discrete(3, start=1)),
     "sac": EntitySpaces("a", VECTOR, CONTINUOUS),
+    "sac, discrete": EntitySpaces("a", VECTOR, gym_spaces.Discrete(3, start=1)),
+    "sac, masked choices": EntitySpaces("a", VECTOR, gym_spaces.MultiDiscrete([2, 4, 3], start=[0, 5, 1]), 9),
     "td3": EntitySpaces("a", VECTOR, CONTINUOUS),
     "ddpg": EntitySpaces("a", VECTOR, CONTINUOUS),
 }
@@ -38,7 +42,7 @@ def _one_thread():
 
 def make(use, lanes=4, seed=0, spaces=None, **settings):
     few = {"horizon": 8, "batch_size": 16, "warmup": 32, "capacity": 1000, "ratio": 0.5, "hidden": (16,), **settings}
-    return build(use, spaces or SPACES[use], few, lanes=lanes, seed=seed)
+    return build(use.partition(",")[0], spaces or SPACES[use], few, lanes=lanes, seed=seed)
 
 
 def play(policy, rollout, seed, start=True):
@@ -52,7 +56,7 @@ def play(policy, rollout, seed, start=True):
         observations = map_leaves(rollout.observations, lambda leaf: some(random, leaf[0]))
         allowed = None if mask is None else (random.random(mask[0].shape) < 0.5).astype(np.int8)
         if allowed is not None:
-            allowed[:, 1] = 1
+            allowed[:, 1::3] = 1  # of each choice, one at least
         rewards = random.normal(size=count) * ~starts
         if slot or start:
             cut = over & (random.random(count) < 0.5)
@@ -157,7 +161,7 @@ def test_a_restored_policy_goes_on_bit_for_bit_with_its_replay(use):
 
 @pytest.mark.parametrize("use", ALGORITHMS)
 def test_a_replay_goes_on_with_another_number_of_copies(use):
-    noise = {} if use == "dqn" else {"noise": "pink"}
+    noise = {"noise": "pink"} if use in ("sac", "td3", "ddpg") else {}
     first, second = make(use, n_step=3, **noise), make(use, lanes=6, n_step=3, **noise)
     learn_for(first, 5, SPACES[use])
     second.load_state_dict(first.state_dict())
@@ -237,6 +241,10 @@ COMPILED = [
     ("dqn", SPACES["dqn"], {"priority": 0.6}),
     ("sac", SPACES["sac"], {"hidden": (24, 16)}),
     ("sac", SPACES["sac"], {"policy_delay": 2, "entropy_coefficient": 0.2}),
+    ("sac, discrete", SPACES["sac, discrete"], {"hidden": (24, 16)}),
+    ("sac, discrete", MASKED, {"policy_delay": 2}),
+    ("sac, masked choices", SPACES["sac, masked choices"], {}),
+    ("sac, masked choices", SPACES["sac, masked choices"], {"policy_delay": 2, "entropy_coefficient": 0.2}),
     ("td3", SPACES["td3"], {"hidden": (24, 16), "policy_delay": 1}),
     ("td3", SPACES["td3"], {"policy_delay": 2, "activation": "tanh"}),
     ("ddpg", SPACES["ddpg"], {}),
@@ -382,7 +390,9 @@ def test_log_probabilities_are_those_of_torch_and_hold_far_out():
     assert torch.isfinite(far.grad).all()
 
 
-@pytest.mark.parametrize(("use", "delay"), [("sac", 1), ("sac", 3), ("td3", 1), ("td3", 2), ("ddpg", 1)])
+@pytest.mark.parametrize(
+    ("use", "delay"), [("sac", 1), ("sac", 3), ("sac, discrete", 2), ("td3", 1), ("td3", 2), ("ddpg", 1)]
+)
 def test_the_actor_and_its_moments_rest_between_its_steps(use, delay):
     policy = make(use, policy_delay=delay, ratio=1.0)
     learn_for(policy, 4, SPACES[use])
@@ -404,6 +414,78 @@ def test_the_temperature_follows_the_entropy(target, rises):
         rollout.begin()
     assert 1.0 < metrics["entropy"] < 2 * np.log(2) + 0.1
     assert metrics["entropy_coefficient"] > 5 if rises else metrics["entropy_coefficient"] < 0.2
+
+
+def two_states(choices):
+    """Return an environment whose two states alternate; the last action of each choice earns 1 in the second."""
+
+    class Alternating(gymnasium.Env):
+        observation_space = gym_spaces.Box(0, 1, (2,))
+        action_space = gym_spaces.Discrete(2) if choices == 1 else gym_spaces.MultiDiscrete([2] * choices)
+
+        def reset(self, *, seed=None, options=None):
+            self.state, self.steps = 0, 0
+            return np.eye(2, dtype=np.float32)[0], {}
+
+        def step(self, action):
+            reward = float(np.sum(action)) * (self.state == 1)
+            self.state, self.steps = 1 - self.state, self.steps + 1
+            return np.eye(2, dtype=np.float32)[self.state], reward, False, self.steps == 5, {}
+
+    return Alternating
+
+
+@pytest.mark.parametrize("choices", [1, 2])
+def test_soft_values_of_discrete_actions_are_those_of_a_table(choices):
+    """With gamma 0.5 and an entropy coefficient of 0.3, values and probabilities follow from two equations."""
+    envs = SyncVectorEnv([two_states(choices)] * 4, autoreset_mode=AutoresetMode.NEXT_STEP)
+    settings = {"gamma": 0.5, "learning_rate": 3e-3, "hidden": (32,), "entropy_coefficient": 0.3, "batch_size": 64}
+    spaces = EntitySpaces("a", envs.single_observation_space, envs.single_action_space)
+    policy = build("sac", spaces, {**settings, "warmup": 100}, lanes=4, seed=1)
+    train(policy, envs, 6000)
+    # With c choices: in the first state all actions are alike, V0 = V1 / 2 + 0.3 c log 2; in the second,
+    # V1 = 0.3 c log(1 + e^(1/0.3)) + V0 / 2.
+    even, uneven = 0.3 * choices * np.log(2), 0.3 * choices * np.log1p(np.exp(1 / 0.3))
+    first = (even + uneven / 2) / 0.75
+    second = uneven + first / 2
+    observations = np.eye(2, dtype=np.float32)
+    with torch.no_grad():
+        values = policy.critics(torch.from_numpy(observations)).mean(0).numpy().reshape(2, choices, 2)
+    expected = np.array([[second / 2] * 2, [first / 2, choices + first / 2]])  # of the actions with all zeros, all ones
+    assert np.allclose(values.sum(1), expected, atol=0.08)
+    likely = 1 / (1 + np.exp(-1 / 0.3))
+    if choices == 1:
+        assert np.allclose(policy.probabilities(observations), [[0.5, 0.5], [1 - likely, likely]], atol=0.03)
+    drawn = policy.act(np.repeat(observations[1:], 4000, 0)).actions
+    assert abs(drawn.mean() - likely) < 0.03
+
+
+@given(st.data())
+def test_discrete_sac_never_takes_a_masked_action(data):
+    sizes = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    space = gym_spaces.Discrete(sizes[0]) if len(sizes) == 1 else gym_spaces.MultiDiscrete(sizes)
+    spaces = EntitySpaces("a", VECTOR, space, sum(sizes))
+    policy = make("sac", spaces=spaces, warmup=data.draw(st.sampled_from([0, 1000])))
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    observations = 10 * random.normal(size=(100, 3)).astype(np.float32)
+    masks = (random.random((100, sum(sizes))) < data.draw(st.floats(0, 1))).astype(np.int8)
+    starts = np.cumsum([0, *sizes[:-1]])
+    for start, size in zip(starts, sizes, strict=True):  # of each choice, one at least
+        masks[np.arange(100), start + random.integers(0, size, 100)] = 1
+    for learning, deterministic in ((True, False), (False, False), (False, True)):
+        decision = policy.act(observations, action_mask=masks, learning=learning, deterministic=deterministic)
+        index = decision.actions.reshape(100, -1) + starts
+        assert np.take_along_axis(masks, index, 1).all()
+        assert not learning or (decision.extras["mask"] == masks).all()
+
+
+def test_the_target_entropy_of_masked_actions_is_that_of_even_choices_among_the_allowed_ones():
+    policy = make("sac, masked choices", target_entropy_share=0.5)
+    rows = np.zeros(2, [("mask", np.int8, 9)])
+    rows["mask"] = [[1, 1, 1, 1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 0, 0, 1, 0]]
+    expected = 0.5 * np.mean([np.log(2 * 4 * 3), np.log(1 * 2 * 1)])
+    assert policy._form.target_entropy(rows) == pytest.approx(expected)
+    assert make("sac, discrete")._form.target_entropy(rows) == pytest.approx(0.5 * np.log(3))
 
 
 def test_actions_reach_their_bounds_and_never_pass_them():
@@ -459,7 +541,12 @@ def test_learns_where_to_go(use):
     [
         ("dqn", EntitySpaces("a", VECTOR, CONTINUOUS), "dqn expects a Discrete action space.*use sac, td3 or ppo"),
         ("dqn", EntitySpaces("a", VECTOR, gym_spaces.Discrete(3), mask_size=2), "expected an action mask of 3 flags"),
-        ("sac", EntitySpaces("a", VECTOR, gym_spaces.Discrete(3)), "sac expects a Box.*use dqn .Discrete. or ppo"),
+        (
+            "sac",
+            EntitySpaces("a", VECTOR, gym_spaces.Tuple([gym_spaces.Discrete(3)] * 2)),
+            "sac expects Discrete, MultiDiscrete, or a Box of floats with finite bounds, found Tuple.*; use ppo",
+        ),
+        ("sac", EntitySpaces("a", VECTOR, gym_spaces.Discrete(3), mask_size=2), "expected an action mask of 3 flags"),
         ("td3", EntitySpaces("a", VECTOR, gym_spaces.Box(-np.inf, 1, (2,))), "td3 expects a Box of floats with finite"),
         ("ddpg", EntitySpaces("a", VECTOR, gym_spaces.Box(0, 9, (2,), np.uint8)), "ddpg expects a Box of floats"),
     ],
