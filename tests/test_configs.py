@@ -34,6 +34,7 @@ EXPECTED = {
     "pendulum_sac",
     "pong",
     "simple_tag",
+    "simple_spread_mappo",
     "tictactoe",
     "connect_four",
     "round_robin_2v2",
