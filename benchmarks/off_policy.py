@@ -18,6 +18,9 @@ PEERS = {
     "SBX, eight updates in a call": "sbx8",
 }
 
+EAGER = {"eager torch, as CleanRL computes it": "eager"}
+"""The peer of SAC on discrete actions, which the libraries do not have: ``benchmarks.peers.discrete_sac``."""
+
 
 def ours(name: str, steps: int) -> Figures:
     """Train by the arena in one process."""
@@ -32,9 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     tables: list[Table] = []
     for name in (args.tasks or ("dqn 64x64" if args.quick else ",".join(equal_settings.TASKS))).split(","):
         steps = equal_settings.TASKS[name].steps
-        peer: Callable[..., Figures] = partial(run_peer, args.peer_python, "off_policy", timeout=args.patience)
+        program, peers = ("discrete_sac", EAGER) if name.startswith("discrete") else ("off_policy", PEERS)
+        peer: Callable[..., Figures] = partial(run_peer, args.peer_python, program, timeout=args.patience)
         contestants: dict[str, Contestant] = {"arena": partial(ours, name, steps)}
-        contestants |= {title: partial(peer, library, name, steps, 1) for title, library in PEERS.items()}
+        contestants |= {title: partial(peer, library, name, steps, 1) for title, library in peers.items()}
         measured = measure(contestants, turns=args.turns, until=args.until)
         tables.append(
             compare(

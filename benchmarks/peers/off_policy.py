@@ -30,6 +30,7 @@ class Task(NamedTuple):
 TASKS = {
     "dqn 64x64": Task("dqn", "CartPole-v1", (64, 64), 64, 20_000),
     "sac 64x64": Task("sac", "Pendulum-v1", (64, 64), 256, 6_000),
+    "discrete sac 128x128": Task("sac", "CartPole-v1", (128, 128), 256, 5_000),
     "td3 64x64": Task("td3", "Pendulum-v1", (64, 64), 256, 8_000),
     "sac 256x256": Task("sac", "HalfCheetah-v5", (256, 256), 256, 3_500),
 }
