@@ -1,7 +1,8 @@
 """SAC on discrete actions in eager torch: ``python -m benchmarks.peers.discrete_sac eager TASK STEPS SEED``.
 
-The losses, optimizers and order of computation of CleanRL's ``sac_atari.py``, with perceptrons in place of convolutions:
-no library that is measured elsewhere has this algorithm. One copy, one core, one gradient step for each transition.
+The losses, optimizers and order of computation are those of CleanRL's ``sac_atari.py``, with perceptrons in place of
+convolutions: no library that is measured elsewhere has this algorithm. One copy, one core, one gradient step for each
+transition.
 """
 
 import time
