@@ -38,8 +38,8 @@ class NetworkOutput(NamedTuple):
 class ActorCritic(nn.Module):
     """Policy and value networks: one common trunk, or two with a common encoder or none.
 
-    A central critic reads the observation and the global state. Where there is no such state, the networks only act:
-    the central critic is left out.
+    A central critic reads the observation and the global state. Where there is no such state, the networks only act,
+    and have no central critic.
 
     Attributes:
       has_central_critic: whether the critic is central.

@@ -77,7 +77,7 @@ class EnvironmentKeys(Model):
     )
     state: Literal["auto", "joint", "none"] = Field(
         "auto",
-        description="Global state of a copy, for policies whose critic reads it while they learn (ppo with critic: "
+        description="Global state of a copy, for policies that read it while they learn (ppo with critic: "
         "central). auto: the environment's own (state() and state_space; info['state'] of Gymnasium); joint if it has "
         "none. joint: the observations of all its entities, flattened, with a flag for each that is present. none: no "
         "state. Nothing is computed unless a policy reads it.",

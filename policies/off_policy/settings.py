@@ -277,8 +277,8 @@ class SACSettings(ActorSettings):
         """See ``ReplaySettings``: a Box without a mask, Discrete or MultiDiscrete."""
         if is_categorical(use, spaces) and self.noise != "white":
             raise ConfigError(
-                f"entity {spaces.name!r}: {use} with noise: {self.noise} expects a Box, found {spaces.action}, whose "
-                "actions are drawn without noise; leave out noise"
+                f"entity {spaces.name!r}: {use} with noise: {self.noise} expects a Box, found {spaces.action}; "
+                "discrete actions are drawn without noise: set noise: white"
             )
 
     def extras(self, spaces: EntitySpaces) -> Extras:

@@ -156,7 +156,7 @@ class PPO:
         starts: np.ndarray | None = None,
         lanes: slice | np.ndarray | None = None,
     ) -> np.ndarray:
-        """See ``Policy``; zeros with a central critic, whose values ``complete`` computes."""
+        """See ``Policy``; zeros with a central critic: ``complete`` computes its values."""
         if self.networks.has_central_critic:
             return np.zeros(len(tree_leaves(observations)[0]), np.float32)
         return self._path.values(observations, starts, self._state_of(observations, lanes))
