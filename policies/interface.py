@@ -28,7 +28,8 @@ class Policy(Protocol):
     are called, and the learner's, on which ``learn`` is called with the rollouts of several workers side by side.
 
     Class attributes:
-      Settings: the pydantic model of its settings.
+      Settings: the pydantic model of its settings. If these have a true attribute ``reads_global_state``, rollouts hold
+        the global state, and ``spaces.global_state`` is its space wherever the policy learns; elsewhere it is None.
 
     Attributes:
       recurrent: whether actions depend on earlier observations of the lane; optional, False if it is missing.

@@ -41,7 +41,7 @@ def is_categorical(use: str, spaces: EntitySpaces) -> bool:
         check_mask(spaces)
         return True
     if not isinstance(spaces.action, gym_spaces.Box):
-        raise _refusal(use, spaces, "Discrete, MultiDiscrete, or a Box of floats with finite bounds", "ppo (all)")
+        raise _refusal(use, spaces, "Discrete, MultiDiscrete, or a Box of floats with finite bounds", "ppo")
     check_box(use, spaces)
     return False
 
