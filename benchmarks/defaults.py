@@ -74,6 +74,8 @@ TASKS: dict[str, dict[str, Task]] = {
         for name in ("sac", "td3")
     },
 }
+TASKS["sac"] |= {"CartPole 50k": _gymnasium("CartPole-v1", 50_000), "Acrobot 50k": _gymnasium("Acrobot-v1", 50_000)}
+TASKS["ppo"] |= {"simple_spread 600k": Task("pettingzoo:mpe2.simple_spread_v3", 600_000, (8,), 3)}
 
 
 class Outcome(NamedTuple):

@@ -47,6 +47,7 @@ class SAC(OffPolicy):
         self, spaces: EntitySpaces, settings: SACSettings, *, lanes: int, seed: int, device: str = "cpu"
     ) -> None:
         """See ``Policy``. ``seed`` also seeds the initial weights: a group must share one worker's."""
+        settings = settings.resolved(spaces)
         form_class = BoxForm if isinstance(spaces.action, gym_spaces.Box) else DiscreteForm
         with seeded(seed):
             self._form: Any = form_class(spaces, settings, lanes=lanes, device=device)

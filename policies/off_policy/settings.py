@@ -81,7 +81,7 @@ class ReplaySettings(EncoderSettings, ABC):
     @model_validator(mode="after")
     def _enough_room(self) -> "ReplaySettings":
         for name in ("warmup", "batch_size"):
-            if getattr(self, name) > self.capacity:
+            if (getattr(self, name) or 0) > self.capacity:  # null is far below the capacity by default
                 raise ValueError(
                     f"expected a {name} of at most the capacity of {self.capacity:,} transitions, found "
                     f"{getattr(self, name):,}; raise capacity"
@@ -245,8 +245,34 @@ class ActorSettings(ReplaySettings):
         return {"choice": ((math.prod(spaces.action.shape or ()),), np.float32)}
 
 
+BOX_DEFAULTS = {"learning_rate": 3e-4, "n_step": 1, "ratio": 1.0, "batch_size": 256}
+DISCRETE_DEFAULTS = {"learning_rate": 5e-4, "n_step": 3, "ratio": 0.5, "batch_size": 128}
+
+
 class SACSettings(ActorSettings):
-    """Settings of ``sac``; the defaults for a Box are the paper's."""
+    """Settings of ``sac``; the defaults for a Box are the paper's, those for discrete actions are like those of ``dqn``."""
+
+    # Null is replaced by ``resolved``, before anything reads these.
+    learning_rate: float | None = Field(  # type: ignore[assignment]
+        None, gt=0, description="Step size of Adam, for actor and critics. Null: 3e-4; 5e-4 for discrete actions."
+    )
+    n_step: int | None = Field(  # type: ignore[assignment]
+        None,
+        gt=0,
+        description="Number of actions with summed rewards before the value of the next state is used. Null: 1, as in "
+        "the paper; 3 for discrete actions, without which rewards that come late are not found.",
+    )
+    ratio: float | None = Field(  # type: ignore[assignment]
+        None,
+        gt=0,
+        description="Gradient steps per transition, exactly, over all copies and workers. Null: 1; 0.5 for discrete "
+        "actions. In Stable-Baselines3 this is gradient_steps / (train_freq * copies).",
+    )
+    batch_size: int | None = Field(  # type: ignore[assignment]
+        None,
+        gt=0,
+        description="Transitions in a gradient step, of all workers together. Null: 256; 128 for discrete actions.",
+    )
 
     entropy_coefficient: float | None = Field(
         None,
@@ -261,7 +287,7 @@ class SACSettings(ActorSettings):
         "for Discrete and MultiDiscrete target_entropy_share.",
     )
     target_entropy_share: float = Field(
-        0.5,
+        0.3,
         gt=0,
         le=1,
         description="For Discrete and MultiDiscrete: target of the entropy as a fraction of that of even choices among "
@@ -272,6 +298,11 @@ class SACSettings(ActorSettings):
         description="Noise of the drawn actions of a Box. Pink noise is correlated over time; it explores further in "
         "tasks in which an action must be held for a while.",
     )
+
+    def resolved(self, spaces: EntitySpaces) -> "SACSettings":
+        """Return the settings with the defaults for an entity's actions in place of null."""
+        usual = BOX_DEFAULTS if isinstance(spaces.action, gym_spaces.Box) else DISCRETE_DEFAULTS
+        return self.model_copy(update={name: value for name, value in usual.items() if getattr(self, name) is None})
 
     def check_spaces(self, use: str, spaces: EntitySpaces) -> None:
         """See ``ReplaySettings``: a Box without a mask, Discrete or MultiDiscrete."""
