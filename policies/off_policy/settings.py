@@ -250,7 +250,7 @@ DISCRETE_DEFAULTS = {"learning_rate": 5e-4, "n_step": 3, "ratio": 0.5, "batch_si
 
 
 class SACSettings(ActorSettings):
-    """Settings of ``sac``; the defaults for a Box are the paper's, those for discrete actions are like those of ``dqn``."""
+    """Settings of ``sac``; defaults as in the paper for a Box, and like those of ``dqn`` for discrete actions."""
 
     # Null is replaced by ``resolved``, before anything reads these.
     learning_rate: float | None = Field(  # type: ignore[assignment]
