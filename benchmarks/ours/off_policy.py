@@ -23,8 +23,6 @@ def main(name: str, steps: str, seed: str) -> None:
     settings = {"hidden": task.hidden, "batch_size": task.batch_size, "warmup": WARMUP, "capacity": 100_000}
     if task.algorithm == "dqn":
         settings |= {"ratio": 0.5, "n_step": 1, "target_every": 500}
-    if name.startswith("discrete"):
-        settings |= {"ratio": 1.0, "n_step": 1}
     envs = SyncVectorEnv([lambda: gymnasium.make(task.env)], autoreset_mode=AutoresetMode.NEXT_STEP)
     spaces = EntitySpaces("entity", envs.single_observation_space, envs.single_action_space)
     marks: list[tuple[int, float]] = []

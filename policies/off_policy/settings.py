@@ -245,35 +245,28 @@ class ActorSettings(ReplaySettings):
         return {"choice": ((math.prod(spaces.action.shape or ()),), np.float32)}
 
 
-BOX_DEFAULTS = {"learning_rate": 3e-4, "n_step": 1, "ratio": 1.0, "batch_size": 256}
-DISCRETE_DEFAULTS = {"learning_rate": 5e-4, "n_step": 3, "ratio": 0.5, "batch_size": 128}
+BOX_DEFAULTS = {"learning_rate": 3e-4, "batch_size": 256, "target_average": 0.005}
+DISCRETE_DEFAULTS = {"learning_rate": 1e-3, "batch_size": 128, "target_average": 0.02}
 
 
 class SACSettings(ActorSettings):
-    """Settings of ``sac``; defaults as in the paper for a Box, and like those of ``dqn`` for discrete actions."""
+    """Settings of ``sac``; the defaults for a Box are those of the paper."""
 
-    # Null is replaced by ``resolved``, before anything reads these.
+    # Null and auto are replaced by ``resolved``, before anything reads these.
     learning_rate: float | None = Field(  # type: ignore[assignment]
-        None, gt=0, description="Step size of Adam, for actor and critics. Null: 3e-4; 5e-4 for discrete actions."
-    )
-    n_step: int | None = Field(  # type: ignore[assignment]
-        None,
-        gt=0,
-        description="Number of actions with summed rewards before the value of the next state is used. Null: 1, as in "
-        "the paper; 3 for discrete actions, without which rewards that come late are not found.",
-    )
-    ratio: float | None = Field(  # type: ignore[assignment]
-        None,
-        gt=0,
-        description="Gradient steps per transition, exactly, over all copies and workers. Null: 1; 0.5 for discrete "
-        "actions. In Stable-Baselines3 this is gradient_steps / (train_freq * copies).",
+        None, gt=0, description="Step size of Adam, for actor and critics. Null: 3e-4; 1e-3 for discrete actions."
     )
     batch_size: int | None = Field(  # type: ignore[assignment]
         None,
         gt=0,
         description="Transitions in a gradient step, of all workers together. Null: 256; 128 for discrete actions.",
     )
-
+    target_average: Annotated[float, Field(gt=0, le=1)] | Literal["auto"] | None = Field(  # type: ignore[assignment]
+        "auto",
+        description="Instead of target_every: fraction of the networks that enters the target networks at each gradient "
+        "step. auto: 0.005; 0.02 for discrete actions, whose "
+        "rewards are found sooner the sooner values spread.",
+    )
     entropy_coefficient: float | None = Field(
         None,
         gt=0,
@@ -287,7 +280,7 @@ class SACSettings(ActorSettings):
         "for Discrete and MultiDiscrete target_entropy_share.",
     )
     target_entropy_share: float = Field(
-        0.3,
+        0.5,
         gt=0,
         le=1,
         description="For Discrete and MultiDiscrete: target of the entropy as a fraction of that of even choices among "
@@ -300,9 +293,11 @@ class SACSettings(ActorSettings):
     )
 
     def resolved(self, spaces: EntitySpaces) -> "SACSettings":
-        """Return the settings with the defaults for an entity's actions in place of null."""
+        """Return the settings with the defaults for an entity's actions in place of null and auto."""
         usual = BOX_DEFAULTS if isinstance(spaces.action, gym_spaces.Box) else DISCRETE_DEFAULTS
-        return self.model_copy(update={name: value for name, value in usual.items() if getattr(self, name) is None})
+        return self.model_copy(
+            update={name: value for name, value in usual.items() if getattr(self, name) in (None, "auto")}
+        )
 
     def check_spaces(self, use: str, spaces: EntitySpaces) -> None:
         """See ``ReplaySettings``: a Box without a mask, Discrete or MultiDiscrete."""
