@@ -263,9 +263,8 @@ class SACSettings(ActorSettings):
     )
     target_average: Annotated[float, Field(gt=0, le=1)] | Literal["auto"] | None = Field(  # type: ignore[assignment]
         "auto",
-        description="Instead of target_every: fraction of the networks that enters the target networks at each gradient "
-        "step. auto: 0.005; 0.02 for discrete actions, whose "
-        "rewards are found sooner the sooner values spread.",
+        description="Instead of target_every: fraction of the networks that enters the target networks at each "
+        "gradient step. auto: 0.005; 0.02 for discrete actions, with which rewards are found sooner.",
     )
     entropy_coefficient: float | None = Field(
         None,
@@ -295,9 +294,9 @@ class SACSettings(ActorSettings):
     def resolved(self, spaces: EntitySpaces) -> "SACSettings":
         """Return the settings with the defaults for an entity's actions in place of null and auto."""
         usual = BOX_DEFAULTS if isinstance(spaces.action, gym_spaces.Box) else DISCRETE_DEFAULTS
-        return self.model_copy(
-            update={name: value for name, value in usual.items() if getattr(self, name) in (None, "auto")}
-        )
+        missing = {name for name in ("learning_rate", "batch_size") if getattr(self, name) is None}
+        missing |= {"target_average"} if self.target_average == "auto" else set()
+        return self.model_copy(update={name: usual[name] for name in missing})
 
     def check_spaces(self, use: str, spaces: EntitySpaces) -> None:
         """See ``ReplaySettings``: a Box without a mask, Discrete or MultiDiscrete."""

@@ -17,6 +17,7 @@ from arena.policies.loader import build, load_weights
 from arena.policies.local import Alone, Lockstep, train
 from arena.policies.off_policy.noise import PinkNoise
 from arena.policies.off_policy.sac_box import squash
+from arena.policies.off_policy.settings import SACSettings
 from arena.tensors.weights import write_tensors
 
 VECTOR = gym_spaces.Box(-1, 1, (3,))
@@ -459,6 +460,16 @@ def test_soft_values_of_discrete_actions_are_those_of_a_table(choices):
         assert np.allclose(policy.probabilities(observations), [[0.5, 0.5], [1 - likely, likely]], atol=0.03)
     drawn = policy.act(np.repeat(observations[1:], 4000, 0)).actions
     assert abs(drawn.mean() - likely) < 0.03
+
+
+def test_defaults_of_sac_follow_the_actions_and_what_is_set_stays():
+    box, discrete = SPACES["sac"], SPACES["sac, discrete"]
+    settings = SACSettings()
+    assert settings.resolved(box).learning_rate == 3e-4 and settings.resolved(box).target_average == 0.005
+    assert settings.resolved(discrete).batch_size == 128 and settings.resolved(discrete).target_average == 0.02
+    settings = SACSettings(batch_size=32, target_every=100)
+    assert settings.resolved(discrete).batch_size == 32
+    assert settings.resolved(discrete).target_average is None and settings.resolved(discrete).target_every == 100
 
 
 @given(st.data())
