@@ -246,7 +246,7 @@ class ActorSettings(ReplaySettings):
 
 
 BOX_DEFAULTS = {"learning_rate": 3e-4, "batch_size": 256, "target_average": 0.005}
-DISCRETE_DEFAULTS = {"learning_rate": 1e-3, "batch_size": 128, "target_average": 0.02}
+DISCRETE_DEFAULTS = {"learning_rate": 1e-3, "batch_size": 128, "target_average": 0.05}
 
 
 class SACSettings(ActorSettings):
@@ -264,7 +264,7 @@ class SACSettings(ActorSettings):
     target_average: Annotated[float, Field(gt=0, le=1)] | Literal["auto"] | None = Field(  # type: ignore[assignment]
         "auto",
         description="Instead of target_every: fraction of the networks that enters the target networks at each "
-        "gradient step. auto: 0.005; 0.02 for discrete actions, with which rewards are found sooner.",
+        "gradient step. auto: 0.005; 0.05 for discrete actions, with which rewards are found sooner.",
     )
     entropy_coefficient: float | None = Field(
         None,

@@ -466,7 +466,7 @@ def test_defaults_of_sac_follow_the_actions_and_what_is_set_stays():
     box, discrete = SPACES["sac"], SPACES["sac, discrete"]
     settings = SACSettings()
     assert settings.resolved(box).learning_rate == 3e-4 and settings.resolved(box).target_average == 0.005
-    assert settings.resolved(discrete).batch_size == 128 and settings.resolved(discrete).target_average == 0.02
+    assert settings.resolved(discrete).batch_size == 128 and settings.resolved(discrete).target_average == 0.05
     settings = SACSettings(batch_size=32, target_every=100)
     assert settings.resolved(discrete).batch_size == 32
     assert settings.resolved(discrete).target_average is None and settings.resolved(discrete).target_every == 100
