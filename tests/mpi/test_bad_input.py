@@ -69,9 +69,9 @@ CASES = {
         changed(env={**GOOD["env"], "wait_timeout": 0.1}),
         ["env.wait_timeout", "expected manager: subprocess"],
     ),
-    "sac for discrete actions": (
-        changed(policies=learns_from_replay("sac")),
-        ["entity 'blue_0': sac expects a Box", "found Discrete(5)", "use dqn (Discrete) or ppo"],
+    "td3 for discrete actions": (
+        changed(policies=learns_from_replay("td3")),
+        ["entity 'blue_0': td3 expects a Box", "found Discrete(5)", "use dqn (Discrete) or ppo"],
     ),
     "dqn for continuous actions": (
         changed(
