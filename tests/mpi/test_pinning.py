@@ -130,7 +130,7 @@ def test_a_worker_that_never_answers_leaves_no_semaphore_behind(tmp_path, one_co
     before = semaphores()
     outcome = run_arena(tmp_path, config)
     assert outcome.code == 1, outcome.errors
-    assert "the answer to a seat's offer from rank 2" in outcome.errors
+    assert "the request of a seat's worker from rank 2" in outcome.errors
     assert not left_since(before)
 
 
