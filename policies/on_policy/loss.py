@@ -51,7 +51,8 @@ class Batch(NamedTuple):
         def pick(leaf: Any) -> Any:
             return leaf.take(chosen, 0) if isinstance(leaf, np.ndarray) else leaf[chosen]  # faster than []
 
-        return Batch(*(None if field is None else map_tree(pick, field) for field in self))
+        # A list: a tuple made of a generator joins Python's list of free tuples without having come from there.
+        return Batch(*[None if field is None else map_tree(pick, field) for field in self])
 
 
 def loss(
