@@ -76,6 +76,28 @@ class CompiledDiscreteSAC:
         self._actor.backward(by_actor)
 
 
+@compiled("void(float32[::1], int8[:], int64[::1], float32[::1])")
+def log_softmax(logits: np.ndarray, mask: np.ndarray, sizes: np.ndarray, log_p: np.ndarray) -> None:
+    """Write the log probabilities ``[A]`` of the values of each choice for logits ``[A]``.
+
+    ``mask`` ``[A]`` is nonzero where a value is allowed; ``[0]`` allows everything.
+    """
+    start = 0
+    for size in sizes:
+        end = start + size
+        most = _F(-np.inf)
+        for j in range(start, end):
+            log_p[j] = logits[j] if len(mask) == 0 or mask[j] != 0 else NEVER
+            most = max(most, log_p[j])
+        scale = _F(0)
+        for j in range(start, end):
+            scale += np.exp(log_p[j] - most)
+        rest = most + np.log(scale)
+        for j in range(start, end):
+            log_p[j] -= rest
+        start = end
+
+
 @compiled("void(float32[:, ::1], int8[:, :], int64[::1], float32[:, ::1], float32[:, ::1], float32, float32[::1])")
 def soft_values(
     logits: np.ndarray,
@@ -97,27 +119,16 @@ def soft_values(
       alpha: entropy coefficient.
       values: written.
     """
-    masked, single = mask.shape[1] > 0, len(sizes) == 1
+    single, masks = len(sizes) == 1, len(mask)
+    log_p = np.empty(logits.shape[1], np.float32)
     for i in range(len(logits)):
+        log_softmax(logits[i], mask[i % masks], sizes, log_p)
         entropy, total_1, total_2 = _F(0), _F(0), _F(0)
-        start = 0
-        for size in sizes:
-            most = _F(-np.inf)
-            for j in range(start, start + size):
-                logit = logits[i, j] if not masked or mask[i, j] != 0 else NEVER
-                most = max(most, logit)
-            scale = _F(0)
-            for j in range(start, start + size):
-                logit = logits[i, j] if not masked or mask[i, j] != 0 else NEVER
-                scale += np.exp(logit - most)
-            rest = most + np.log(scale)
-            for j in range(start, start + size):
-                logit = logits[i, j] if not masked or mask[i, j] != 0 else NEVER
-                p = np.exp(logit - rest)
-                entropy -= p * (logit - rest) if p > _F(0) else _F(0)
-                total_1 += p * (min(first[i, j], second[i, j]) if single else first[i, j])
-                total_2 += p * second[i, j]
-            start += size
+        for j in range(len(log_p)):
+            p = np.exp(log_p[j])
+            entropy -= p * log_p[j] if p > _F(0) else _F(0)
+            total_1 += p * (min(first[i, j], second[i, j]) if single else first[i, j])
+            total_2 += p * second[i, j]
         values[i] = (total_1 if single else min(total_1, total_2)) + alpha * entropy
 
 
@@ -182,27 +193,17 @@ def actor_gradients(
     With f = alpha log p - Q, the loss is the mean of the sum of p f, and its gradient with respect to a logit is
     p (f - sum of p f) / B. Arguments as in ``soft_values``.
     """
-    masked, single = mask.shape[1] > 0, len(sizes) == 1
+    single, masks = len(sizes) == 1, len(mask)
     count, outputs = logits.shape
     p, log_p, lower = np.empty(outputs, np.float32), np.empty(outputs, np.float32), np.empty(outputs, np.float32)
     loss, all_entropy = 0.0, 0.0
     for i in range(count):
-        total_1, total_2, start = _F(0), _F(0), 0
-        for size in sizes:
-            most = _F(-np.inf)
-            for j in range(start, start + size):
-                log_p[j] = logits[i, j] if not masked or mask[i, j] != 0 else NEVER
-                most = max(most, log_p[j])
-            scale = _F(0)
-            for j in range(start, start + size):
-                scale += np.exp(log_p[j] - most)
-            rest = most + np.log(scale)
-            for j in range(start, start + size):
-                log_p[j] -= rest
-                p[j] = np.exp(log_p[j])
-                total_1 += p[j] * first[i, j]
-                total_2 += p[j] * second[i, j]
-            start += size
+        log_softmax(logits[i], mask[i % masks], sizes, log_p)
+        total_1, total_2 = _F(0), _F(0)
+        for j in range(outputs):
+            p[j] = np.exp(log_p[j])
+            total_1 += p[j] * first[i, j]
+            total_2 += p[j] * second[i, j]
         for j in range(outputs):
             lower[j] = min(first[i, j], second[i, j]) if single else first[i, j] if total_1 <= total_2 else second[i, j]
         start = 0

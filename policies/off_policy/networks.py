@@ -124,9 +124,9 @@ class Critic(nn.Module):
 
 
 class Critics(nn.Module):
-    """One critic or two with separate parameters: ``[critics, N]``."""
+    """One critic or two with separate parameters; their results are stacked along a new first axis."""
 
-    def __init__(self, critics: Sequence[Critic]) -> None:
+    def __init__(self, critics: Sequence[Critic | EncodedPerceptron]) -> None:
         """Combine the critics."""
         super().__init__()
         self.each = nn.ModuleList(critics)
@@ -134,8 +134,8 @@ class Critics(nn.Module):
     @property
     def perceptrons(self) -> list[nn.Sequential]:
         """The perceptron of each critic."""
-        return [critic.layers for critic in self.each if isinstance(critic, Critic)]
+        return [critic.layers for critic in self.each if isinstance(critic, Critic | EncodedPerceptron)]
 
-    def forward(self, observations: Any, actions: torch.Tensor) -> torch.Tensor:
-        """Map observations ``[N, ...]`` and actions ``[N, actions]`` ``-> [critics, N]``."""
-        return torch.stack([critic(observations, actions) for critic in self.each])
+    def forward(self, *inputs: Any) -> torch.Tensor:
+        """Map the inputs of a critic, observations ``[N, ...]`` first, ``-> [critics, N, ...]``."""
+        return torch.stack([critic(*inputs) for critic in self.each])

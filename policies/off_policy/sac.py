@@ -14,6 +14,7 @@ from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
 from arena.policies.off_policy.networks import RowTensors
 from arena.policies.off_policy.sac_box import BoxForm
 from arena.policies.off_policy.sac_discrete import DiscreteForm
+from arena.policies.off_policy.sac_form import ActionForm
 from arena.policies.off_policy.settings import SACSettings
 
 
@@ -50,7 +51,7 @@ class SAC(OffPolicy):
         settings = settings.resolved(spaces)
         form_class = BoxForm if isinstance(spaces.action, gym_spaces.Box) else DiscreteForm
         with seeded(seed):
-            self._form: Any = form_class(spaces, settings, lanes=lanes, device=device)
+            self._form: ActionForm = form_class(spaces, settings, lanes=lanes, device=device)
         self.actor, self.critics = self._form.actor, self._form.critics
         self.target = target_of(self.critics)
         self.temperature = Temperature(settings.entropy_coefficient or settings.entropy_initial).to(device)

@@ -12,6 +12,7 @@ from arena.policies.compiled.actor_critics import squash as squash_to
 from arena.policies.compiled.perceptrons import CompiledPerceptrons, serves
 from arena.policies.off_policy.actions import BoxActions
 from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers
+from arena.policies.off_policy.sac_form import ActionForm
 from arena.policies.off_policy.settings import SACSettings
 
 LEAST, MOST = -20.0, 2.0  # log standard deviations, as in the paper's own code
@@ -37,7 +38,7 @@ def squash(outputs: torch.Tensor, noise: torch.Tensor) -> tuple[torch.Tensor, to
     return torch.tanh(u), inside.sum(1)
 
 
-class BoxForm:
+class BoxForm(ActionForm):
     """Actor, critics and their losses for a Box; critics read the action.
 
     Attributes:
@@ -69,7 +70,7 @@ class BoxForm:
         *,
         deterministic: bool,
     ) -> np.ndarray:
-        """Return choices ``[N, d]`` for the actor's outputs; with ``lanes``, by the noise of these lanes."""
+        """See ``ActionForm``."""
         if deterministic:
             return np.tanh(outputs[:, : self.actions.size])
         noise = self.actions.draw(lanes, len(outputs), random)
@@ -78,17 +79,17 @@ class BoxForm:
         return action
 
     def target_entropy(self, rows: np.ndarray) -> float:
-        """Return the target of the mean entropy over some rows, in nats."""
+        """See ``ActionForm``; ``-d`` by default."""
         return self._target_entropy
 
     def draw(self, count: int, random: np.random.Generator) -> np.ndarray:
-        """Return the noise of a gradient step over ``count`` rows: standard normal ``[2, count, d]``."""
+        """See ``ActionForm``: standard normal ``[2, count, d]``."""
         return random.standard_normal((2, count, self.actions.size), np.float32)
 
     def compiled(
         self, actor: torch.Tensor, critics: torch.Tensor, target: Critics, follower: torch.Tensor
     ) -> CompiledSAC | None:
-        """Return the compiled path for vectors of parameters; None if it does not support the networks."""
+        """See ``ActionForm``."""
         if not serves(self.actor.encoder, self.actor.layers):
             return None
         acting, before, following = (CompiledPerceptrons(self.actor, [self.actor.layers], actor) for _ in range(3))
@@ -105,19 +106,19 @@ class BoxForm:
     def next_value(
         self, columns: RowTensors, rows: np.ndarray, noise: np.ndarray, target: Critics, alpha: torch.Tensor
     ) -> torch.Tensor:
-        """Return the values ``[B]`` of the next observations of rows."""
+        """See ``ActionForm``."""
         following = columns.following(rows)
         action, log_prob = squash(self.actor(following), torch.from_numpy(noise[0]).to(self._device))
         return target(following, action).amin(0) - alpha * log_prob
 
     def chosen_values(self, columns: RowTensors, rows: np.ndarray) -> torch.Tensor:
-        """Return both critics' values of the actions in rows, ``[2, B]``."""
+        """See ``ActionForm``."""
         return self.critics(columns.observations(rows), columns.column(rows, "choice"))
 
     def actor_loss(
         self, columns: RowTensors, rows: np.ndarray, noise: np.ndarray, alpha: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of the actor, and the policy's entropy."""
+        """See ``ActionForm``."""
         observations = columns.observations(rows)
         action, log_prob = squash(self.actor(observations), torch.from_numpy(noise[1]).to(self._device))
         loss = (alpha * log_prob - self.critics(observations, action).amin(0)).mean()

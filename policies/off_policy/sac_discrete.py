@@ -11,13 +11,13 @@ import math
 import numpy as np
 import torch
 from gymnasium import spaces as gym_spaces
-from torch import nn
 
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.discrete_sac import CompiledDiscreteSAC
 from arena.policies.compiled.perceptrons import CompiledPerceptrons, serves
 from arena.policies.off_policy.actions import CategoricalActions
-from arena.policies.off_policy.networks import EncodedPerceptron, RowTensors, hidden_layers
+from arena.policies.off_policy.networks import Critics, EncodedPerceptron, RowTensors, hidden_layers
+from arena.policies.off_policy.sac_form import ActionForm
 from arena.policies.off_policy.settings import SACSettings
 
 NEVER = -1e9  # logit of a masked action; finite, so that no product with it becomes NaN
@@ -25,32 +25,14 @@ USUAL = (128, 128)
 """Widths of the hidden layers by default, as for ``dqn``."""
 
 
-class ActionValues(nn.Module):
-    """Critics with separate parameters: ``[critics, N, outputs]``, a value for each value of each choice."""
-
-    def __init__(self, critics: list[EncodedPerceptron]) -> None:
-        """Combine the critics."""
-        super().__init__()
-        self.each = nn.ModuleList(critics)
-
-    @property
-    def perceptrons(self) -> list[nn.Sequential]:
-        """The perceptron of each critic."""
-        return [critic.layers for critic in self.each if isinstance(critic, EncodedPerceptron)]
-
-    def forward(self, observations: object) -> torch.Tensor:
-        """Map observations ``[N, ...]`` ``-> [critics, N, outputs]``."""
-        return torch.stack([critic(observations) for critic in self.each])
-
-
-class DiscreteForm:
+class DiscreteForm(ActionForm):
     """Actor, critics and their losses for Discrete and MultiDiscrete.
 
     Attributes:
       actions: the action space.
       sizes: number of values of each choice.
       actor: maps observations to logits, those of one choice behind those of another.
-      critics: map observations to values in the same order.
+      critics: map observations to values ``[2, N, outputs]`` in the same order.
     """
 
     def __init__(self, spaces: EntitySpaces, settings: SACSettings, *, lanes: int, device: str) -> None:
@@ -66,9 +48,8 @@ class DiscreteForm:
         outputs = sum(self.sizes)
         shape = hidden_layers(spaces.observation, settings.hidden, USUAL, settings), settings.activation, settings
         self.actor = EncodedPerceptron(spaces.observation, outputs, *shape).to(device)
-        self.critics = ActionValues([EncodedPerceptron(spaces.observation, outputs, *shape) for _ in range(2)]).to(
-            device
-        )
+        critics = [EncodedPerceptron(spaces.observation, outputs, *shape) for _ in range(2)]
+        self.critics = Critics(critics).to(device)
         self._share, self._fixed = settings.target_entropy_share, settings.target_entropy
         self._starts = np.cumsum([0, *self.sizes[:-1]])
 
@@ -81,7 +62,7 @@ class DiscreteForm:
         *,
         deterministic: bool,
     ) -> np.ndarray:
-        """Return choices ``[N, choices]`` for the actor's outputs; ``lanes`` have no noise of their own."""
+        """See ``ActionForm``; ``lanes`` have no noise of their own."""
         return self.actions.sample(outputs, mask, random, deterministic=deterministic)
 
     def probabilities(self, outputs: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
@@ -89,7 +70,7 @@ class DiscreteForm:
         return self.actions.probabilities(outputs, mask)
 
     def target_entropy(self, rows: np.ndarray) -> float:
-        """Return the target of the mean entropy over some rows, in nats: a share of that of even choices."""
+        """See ``ActionForm``; a share of the entropy of even choices."""
         if self._fixed is not None:
             return self._fixed
         if not self._masked:
@@ -101,9 +82,9 @@ class DiscreteForm:
         """Return None: nothing is sampled."""
 
     def compiled(
-        self, actor: torch.Tensor, critics: torch.Tensor, target: ActionValues, follower: torch.Tensor
+        self, actor: torch.Tensor, critics: torch.Tensor, target: Critics, follower: torch.Tensor
     ) -> CompiledDiscreteSAC | None:
-        """Return the compiled path for vectors of parameters; None if it does not support the networks."""
+        """See ``ActionForm``."""
         if not serves(self.actor.encoder, self.actor.layers):
             return None
         acting, learning = (CompiledPerceptrons(self.actor, [self.actor.layers], actor) for _ in range(2))
@@ -118,16 +99,16 @@ class DiscreteForm:
     # The torch path
 
     def next_value(
-        self, columns: RowTensors, rows: np.ndarray, noise: None, target: ActionValues, alpha: torch.Tensor
+        self, columns: RowTensors, rows: np.ndarray, noise: None, target: Critics, alpha: torch.Tensor
     ) -> torch.Tensor:
-        """Return the values ``[B]`` of the next observations of rows."""
+        """See ``ActionForm``."""
         following = columns.following(rows)
         log_probs = self._log_probs(columns, rows, following, "next_mask")
         entropy, value = self._expectations(log_probs, target(following))
         return value + alpha * entropy
 
     def chosen_values(self, columns: RowTensors, rows: np.ndarray) -> torch.Tensor:
-        """Return both critics' values of the actions in rows, ``[2, B]``."""
+        """See ``ActionForm``."""
         values = self.critics(columns.observations(rows))
         index = columns.column(rows, "choice") + torch.from_numpy(self._starts).to(values.device)
         return values.gather(2, index.expand(2, *index.shape)).sum(2)
@@ -135,7 +116,7 @@ class DiscreteForm:
     def actor_loss(
         self, columns: RowTensors, rows: np.ndarray, noise: None, alpha: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of the actor, and the policy's entropy."""
+        """See ``ActionForm``."""
         observations = columns.observations(rows)
         log_probs = self._log_probs(columns, rows, observations, "mask")
         with torch.no_grad():
