@@ -119,7 +119,7 @@ def soft_values(
       alpha: entropy coefficient.
       values: written.
     """
-    single, masks = len(sizes) == 1, len(mask)
+    single, masks = len(sizes) == 1, len(mask)  # without a mask there is one empty row, for all samples
     log_p = np.empty(logits.shape[1], np.float32)
     for i in range(len(logits)):
         log_softmax(logits[i], mask[i % masks], sizes, log_p)

@@ -38,7 +38,7 @@ class ActionForm(Protocol):
         Args:
           outputs: results of the actor.
           mask: ``[N, values]``, nonzero is allowed; None if the space has no mask.
-          lanes: lanes whose own noise is drawn from; None draws from ``random``.
+          lanes: draw from the own noise of these lanes; None draws from ``random``.
           random: source of samples.
           deterministic: whether the most likely action is taken.
         """

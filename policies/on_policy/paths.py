@@ -85,7 +85,7 @@ class Path(ABC):
 
     @abstractmethod
     def complete(self, rollout: Rollout, states: torch.Tensor) -> None:
-        """Compute the values and log probabilities of a rollout that ``act`` has left out.
+        """Compute the values and log probabilities of a rollout that ``act`` has not computed.
 
         Args:
           rollout: a rollout that is complete but for these.
