@@ -19,6 +19,7 @@ class EntitySpaces(NamedTuple):
         has the sum of its sizes, the flags of one choice after those of another.
       global_state: space of the global state that a policy reads while it learns; None if it reads none. Environments
         leave it None: a seat's worker requests it.
+      team: the entities of its seat. Environments leave it None: it is known where policies are built.
     """
 
     name: str
@@ -26,6 +27,19 @@ class EntitySpaces(NamedTuple):
     action: spaces.Space
     mask_size: int = 0
     global_state: spaces.Space | None = None
+    team: "Team | None" = None
+
+
+class Team(NamedTuple):
+    """The entities of one seat, and those of them that one policy object acts for.
+
+    Attributes:
+      entities: all entities of the seat, in its order.
+      positions: indices of those with equal spaces that lanes belong to: lane i to ``positions[i % len(positions)]``.
+    """
+
+    entities: tuple[EntitySpaces, ...]
+    positions: tuple[int, ...]
 
 
 class Timestep(NamedTuple):

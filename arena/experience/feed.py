@@ -1,14 +1,12 @@
 """Minibatches from a replay buffer that is filled by rollouts."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from arena.envs.interface import EntitySpaces
 from arena.experience.replay import Replay
 from arena.experience.rollout import Rollout
-from arena.experience.rows import Transitions
 from arena.experience.update_ratio import UpdateRatio
 from arena.tensors.reducer import Reducer
 
@@ -18,12 +16,26 @@ DRAWN_AT_ONCE = 1024  # gradient steps with rows drawn in one call
 class FeedSettings(Protocol):
     """Settings of the replay buffer and the update ratio; see ``ReplaySettings``."""
 
-    gamma: float
-    n_step: int
     capacity: int
     batch_size: int
     ratio: float
     warmup: int
+
+
+class RowMaker(Protocol):
+    """Conversion of consecutive rollouts to rows: ``Transitions`` or ``JointTransitions``.
+
+    Attributes:
+      dtype: of a row, structured.
+    """
+
+    dtype: np.dtype
+
+    def rows(self, rollout: Rollout) -> np.ndarray:
+        """Return the rows ``[N]`` that end in a rollout."""
+
+    def count_begun(self, rollout: Rollout) -> int:
+        """Return the number of transitions that begin in a rollout."""
 
 
 class Minibatch(NamedTuple):
@@ -49,17 +61,22 @@ class ReplayFeed:
 
     def __init__(
         self,
-        spaces: EntitySpaces,
-        extras: Mapping[str, tuple[tuple[int, ...], Any]],
+        transitions: RowMaker,
         settings: FeedSettings,
         *,
-        lanes: int,
         random: np.random.Generator,
         priority: float | None = None,
     ) -> None:
-        """Create the buffer; see ``Transitions`` and ``Replay`` for the arguments. ``random`` samples rows."""
+        """Create the buffer.
+
+        Args:
+          transitions: converts rollouts to rows.
+          settings: of the replay buffer and the update ratio.
+          random: source of the sampled places.
+          priority: exponent of priorities, see ``Replay``.
+        """
         self._settings, self._random, self._priority = settings, random, priority
-        self._transitions = Transitions(spaces, extras, lanes=lanes, gamma=settings.gamma, n_step=settings.n_step)
+        self._transitions = transitions
         self.pace = UpdateRatio(ratio=settings.ratio, batch_size=settings.batch_size, warmup=settings.warmup)
         self._replay: Replay | None = None
         self._stored: Mapping[str, np.ndarray] = {}
@@ -78,7 +95,7 @@ class ReplayFeed:
         """
         replay = self._replay_of(group)
         replay.append(self._transitions.rows(rollout))
-        fresh = int(np.count_nonzero(rollout.acting[: rollout.horizon]))
+        fresh = self._transitions.count_begun(rollout)
         steps, count, least = self.pace.burst(group, fresh, len(replay), replay.least_share)
         if len(self._batch) != count:
             self._batch = np.zeros(count, self._transitions.dtype)

@@ -141,6 +141,11 @@ class Rollout:
         states = [] if self.global_state is None else tree_leaves(self.global_state)
         return [*tree_leaves(self.observations), self.acting, self.starts, *masks, *states]
 
+    @property
+    def blocks(self) -> "tuple[Rollout, ...]":
+        """This rollout alone: its lanes are entities with equal spaces."""
+        return (self,)
+
     def take_lanes(self, other: "Rollout", first: int) -> None:
         """Copy all lanes of another rollout of the same length into the lanes from ``first`` on."""
         if other.lanes == self.lanes:

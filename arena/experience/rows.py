@@ -98,6 +98,10 @@ class Transitions:
         self._carry(rollout)
         return rows
 
+    def count_begun(self, rollout: Rollout) -> int:
+        """Return the number of transitions that begin in a rollout."""
+        return int(np.count_nonzero(rollout.acting[: rollout.horizon]))
+
     def _fill_first_steps(self, rows: np.ndarray, rollout: Rollout, began: np.ndarray, lane: np.ndarray) -> None:
         """Write the observations and extras of the steps in which transitions began."""
         fresh = slice(None) if not began.size or began.min() >= 0 else np.flatnonzero(began >= 0)

@@ -29,7 +29,7 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.common.trees import Tree, leaf_dtype, leaf_shape, map_space, map_tree
-from arena.envs.interface import EntitySpaces
+from arena.envs.interface import EntitySpaces, Team
 
 ALIGNMENT = 64
 HEADER_WORDS = 2
@@ -55,7 +55,7 @@ class Block(NamedTuple):
 
     Attributes:
       positions: their indices among the seat's entities.
-      spaces: their observation and action spaces.
+      spaces: their observation and action spaces, and the seat's entities as ``team``.
     """
 
     positions: tuple[int, ...]
@@ -73,7 +73,10 @@ def blocks_of(entities: Sequence[EntitySpaces]) -> tuple[Block, ...]:
                 break
         else:
             kinds.append((entity, [position]))
-    return tuple(Block(tuple(positions), entity) for entity, positions in kinds)
+    everyone = tuple(entities)
+    return tuple(
+        Block(tuple(positions), entity._replace(team=Team(everyone, tuple(positions)))) for entity, positions in kinds
+    )
 
 
 class BufferLayout:

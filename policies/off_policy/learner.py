@@ -14,8 +14,9 @@ from torch import nn
 from arena.common.seeding import derive_seed, generator_state, new_generator, set_generator_state
 from arena.common.trees import map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
-from arena.experience.feed import ReplayFeed
+from arena.experience.feed import ReplayFeed, RowMaker
 from arena.experience.rollout import Rollout
+from arena.experience.rows import Transitions
 from arena.policies.compiled.adam import FlatAdam, flattened, l2_norm
 from arena.policies.compiled.kernels import polyak_update
 from arena.policies.inference import Inference, inference_of
@@ -98,7 +99,7 @@ class OffPolicy(ABC):
         self.progress = 0.0
         self.random, draws = new_generator(seed), new_generator(derive_seed(seed, "replay"))
         self._draws = draws
-        self.feed = ReplayFeed(spaces, extras, settings, lanes=lanes, random=draws, priority=priority)
+        self.feed = ReplayFeed(self._row_maker(lanes), settings, random=draws, priority=priority)
         self.learned, self.targets = dict(learned), dict(targets)
         self.optimizers = {name: FlatAdam(module, settings.adam_epsilon) for name, module in learned.items()}
         self._followers = {name: flattened(module) for name, module in targets.items()}
@@ -106,6 +107,11 @@ class OffPolicy(ABC):
         ends = np.cumsum([len(optimizer.parameters) for optimizer in self.optimizers.values()]).tolist()
         self._parts = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
         self._make_views()
+
+    def _row_maker(self, lanes: int) -> RowMaker:
+        """Return the conversion of rollouts with ``lanes`` lanes to rows of the replay buffer."""
+        settings = self.settings
+        return Transitions(self._spaces, self.extras, lanes=lanes, gamma=settings.gamma, n_step=settings.n_step)
 
     # Acting
 

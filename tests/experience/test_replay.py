@@ -11,6 +11,7 @@ from arena.envs.interface import EntitySpaces
 from arena.experience.feed import ReplayFeed
 from arena.experience.replay import Replay
 from arena.experience.rollout import Rollout
+from arena.experience.rows import Transitions
 from arena.experience.sum_tree import SumTree
 from arena.experience.update_ratio import UpdateRatio
 from arena.policies.interface import Decision
@@ -113,6 +114,10 @@ class Settings:
 SPACES = EntitySpaces("a", gym_spaces.Box(-9, 9e9, (1,)), gym_spaces.Discrete(9))
 
 
+def transitions_of(lanes):
+    return Transitions(SPACES, {}, lanes=lanes, gamma=Settings.gamma, n_step=Settings.n_step)
+
+
 def collect(feed, group, rollouts, lanes):
     """Feed rollouts of four slots; return the steps that each has paid for."""
     rollout, paid, row = Rollout(SPACES, {}, horizon=4, lanes=lanes), [], np.zeros(lanes, bool)
@@ -131,7 +136,7 @@ def collect(feed, group, rollouts, lanes):
 
 def test_one_worker_of_four_lanes_pays_for_the_same_steps_as_two_of_two():
     def work(lanes):
-        feed = lambda: ReplayFeed(SPACES, {}, Settings(), lanes=lanes, random=np.random.default_rng(1))  # noqa: E731
+        feed = lambda: ReplayFeed(transitions_of(lanes), Settings(), random=np.random.default_rng(1))  # noqa: E731
         return lambda group: collect(feed(), group, 6, lanes)
 
     (alone,) = Lockstep(1).run(work(4))
@@ -142,7 +147,7 @@ def test_one_worker_of_four_lanes_pays_for_the_same_steps_as_two_of_two():
 
 def test_a_feed_goes_on_where_it_was_stored():
     def feed():
-        return ReplayFeed(SPACES, {}, Settings(), lanes=2, random=np.random.default_rng(1))
+        return ReplayFeed(transitions_of(2), Settings(), random=np.random.default_rng(1))
 
     first, second = feed(), feed()
     assert first.state() == {} and len(first) == 0
@@ -205,7 +210,7 @@ def test_weights_make_up_for_priorities_over_all_workers():
     """A row's probability times its weight is the same for all rows of all workers: the mean is that of them all."""
 
     def work(group):
-        feed = ReplayFeed(SPACES, {}, Settings(), lanes=2, random=np.random.default_rng(group.rank), priority=1.0)
+        feed = ReplayFeed(transitions_of(2), Settings(), random=np.random.default_rng(group.rank), priority=1.0)
         rollout, no = Rollout(SPACES, {}, horizon=16, lanes=2), np.zeros(2, bool)
         found = []
         for slot in range(17):

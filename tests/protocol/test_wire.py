@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from arena.common.masks import mask_runs
 from arena.common.trees import even_slices, map_tree, tree_leaves
 from arena.env_manager.slot import Slot
-from arena.envs.interface import EntitySpaces, Timestep
+from arena.envs.interface import EntitySpaces, Team, Timestep
 from arena.envs.spaces import mask_size
 from arena.protocol.wire import (
     ALIGNMENT,
@@ -169,7 +169,8 @@ def test_entities_of_equal_spaces_lie_together_in_order_of_appearance(entities):
     kinds = [entity[1:] for entity in entities]
     for block in blocks:
         assert list(block.positions) == [i for i, kind in enumerate(kinds) if kind == kinds[block.positions[0]]]
-        assert block.spaces == entities[block.positions[0]]
+        assert block.spaces._replace(team=None) == entities[block.positions[0]]
+        assert block.spaces.team == Team(tuple(entities), block.positions)
 
 
 @given(st.integers(1, 100), st.data())
