@@ -41,6 +41,20 @@ class Team(NamedTuple):
     entities: tuple[EntitySpaces, ...]
     positions: tuple[int, ...]
 
+    def kinds(self) -> "tuple[Team, ...]":
+        """Return the team for each kind of entities, those with equal spaces, in order of first appearance."""
+        kinds: list[list[int]] = []
+        for position, entity in enumerate(self.entities):
+            for positions in kinds:
+                known = self.entities[positions[0]]
+                same_mask = known.mask_size == entity.mask_size
+                if same_mask and known.observation == entity.observation and known.action == entity.action:
+                    positions.append(position)
+                    break
+            else:
+                kinds.append([position])
+        return tuple(Team(self.entities, tuple(positions)) for positions in kinds)
+
 
 class Timestep(NamedTuple):
     """The result of a reset or a step: one list item per entity, in the order of ``Environment.entities``.

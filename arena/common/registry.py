@@ -36,6 +36,10 @@ POLICIES = {
     "sac": PolicyEntry("arena.policies.off_policy.sac:SAC", "arena.policies.off_policy.settings:SACSettings"),
     "td3": PolicyEntry("arena.policies.off_policy.td3:TD3", "arena.policies.off_policy.settings:TD3Settings"),
     "ddpg": PolicyEntry("arena.policies.off_policy.td3:DDPG", "arena.policies.off_policy.settings:DDPGSettings"),
+    "maddpg": PolicyEntry(
+        "arena.policies.multi_agent.maddpg:MADDPG", "arena.policies.multi_agent.settings:MADDPGSettings"
+    ),
+    "masac": PolicyEntry("arena.policies.multi_agent.masac:MASAC", "arena.policies.multi_agent.settings:MASACSettings"),
     "sb3": PolicyEntry("arena.policies.sb3:StableBaselines3", "arena.policies.settings:StableBaselines3Settings"),
 }
 

@@ -18,6 +18,7 @@ from arena.plan.layout import Plan, lanes_of_group, plan, ranks_needed
 from arena.plan.memory import MemoryNeeds, bytes_per_copy, bytes_per_transition
 from arena.plan.seats import check_seats
 from arena.protocol.global_state import global_state_space
+from arena.protocol.wire import blocks_of
 from arena.system.open_files import make_room
 
 TOO_LARGE = 16
@@ -83,16 +84,19 @@ class _Inspection:
             names = [entity.name for entity in entities]
             check_seats(f"match row {match.row}", row.env.use, names, listed, row.remapped)
             copies[match.row] = bytes_per_copy(row, match.seats, entities) * row.env.num_envs
+            self._check_teams(match.row, row, match.seats, entities, turn_based)
             for number, seat in enumerate(match.seats):
                 self._check_seat(f"seat {number} of match row {match.row}", row, seat, entities)
                 seen = entities
                 if self._reads_global_state(seat.player):
-                    _check_global_state(f"seat {number} of match row {match.row}", row, seat.player, space)
+                    _check_global_state(
+                        f"seat {number} of match row {match.row}", row, seat.player, space, self._is_joint(seat.player)
+                    )
                     seen = with_global_state(entities, space)
                 size = bytes_per_transition(seen[seat.entities[0]])
                 lanes = row.env.num_envs * len(seat.entities)
                 rollouts[match.row, number] = size * lanes * self._horizon(planned, round_, seat.player)
-                if (replay := self._replay(seat, entities)) is not None:
+                if (replay := self._replay(seat, seen)) is not None:
                     replays[seat.player] = replay
         return MemoryNeeds(copies, rollouts, replays)
 
@@ -113,6 +117,38 @@ class _Inspection:
         model = registry.policy_settings_model(policy.use)
         return model is not None and policy.learns and getattr(model(**policy.settings), "reads_global_state", False)
 
+    def _is_joint(self, player: str) -> bool:
+        """Return whether a player's policy learns from all entities of its seat together."""
+        policy = self._config.players[player]
+        return policy.learns and getattr(registry.policy_settings_model(policy.use), "is_joint", False)
+
+    def _check_teams(
+        self, number: int, row: TableRow, seats: Sequence[Seat], entities: Sequence[EntitySpaces], turn_based: bool
+    ) -> None:
+        """Check that policies that learn from all entities of a seat together have cooperating entities there.
+
+        Raises:
+          ConfigError: entities have seats of their own, or do not act at the same time.
+        """
+        joint = [seat for seat in seats if self._is_joint(seat.player)]
+        if not joint:
+            return
+        use = self._config.players[joint[0].player].use
+        if turn_based:
+            raise ConfigError(
+                f"policy {use!r} expects entities that act at the same time, found the turn-based {row.env.use} in "
+                f"match row {number}; use ppo with critic: central for it"
+            )
+        alone = [seat for seat in joint if len(seat.entities) == 1]
+        if len(alone) > 1:
+            player = alone[0].player
+            names = ", ".join(entities[seat.entities[0]].name for seat in alone)
+            raise ConfigError(
+                f"policy {use!r} learns from the actions of all cooperating entities, and match row {number} has "
+                f"{names} on seats of their own; put them on one seat: seats: [[{', '.join([player] * len(alone))}]] "
+                "(with share: each, every entity has networks of its own)"
+            )
+
     def _check_seat(self, place: str, row: TableRow, seat: Seat, entities: Sequence[EntitySpaces]) -> None:
         """Check that a player's policy can play a seat.
 
@@ -130,8 +166,9 @@ class _Inspection:
         learns_by_lanes = (
             model is not None and use not in ("sb3", "random", "external") and config.players[player].learns
         )
+        is_joint = self._is_joint(player)
         differ = any(_key(each) != _key(own[0]) for each in own)
-        if differ and learns_by_lanes:
+        if differ and learns_by_lanes and not is_joint:
             names = ", ".join(each.name for each in own)
             raise ConfigError(
                 f"policy {use!r} shares its parameters among the entities of a seat ({names}), but their spaces "
@@ -144,6 +181,8 @@ class _Inspection:
             settings = model(**config.players[player].settings)
             for each in own:
                 settings.check_spaces(use, each)
+            if is_joint:
+                settings.check_team(use, own)
         first, spaces = self._seats.setdefault(player, (place, own[0]))
         if learns_by_lanes and _key(spaces) != _key(own[0]):
             raise ConfigError(
@@ -163,7 +202,7 @@ class _Inspection:
         model = registry.policy_settings_model(policy.use)
         if model is None or not policy.learns or not hasattr(model, "replay_bytes"):
             return None
-        return model(**policy.settings).replay_bytes(entities[seat.entities[0]])
+        return model(**policy.settings).replay_bytes(_first_of(seat, entities))
 
     def _horizon(self, planned: Plan, round_: Round, player: str) -> int:
         """Return the time steps of a player's rollouts; 0 if it has none that are known."""
@@ -192,7 +231,7 @@ class _Inspection:
                 path, policy = files.pop(seat.player, None), config.players[seat.player]
                 if path is None or hasattr(self._import(policy.use), "run"):
                     continue
-                spaces = self._make(row.env).entities[seat.entities[0]]
+                spaces = _first_of(seat, self._make(row.env).entities)
                 try:
                     built = registry.build_policy(policy.use, spaces, policy.settings, lanes=1, seed=0)
                     registry.load_policy_weights(built, path)
@@ -200,7 +239,7 @@ class _Inspection:
                     raise ConfigError(f"player {seat.player!r} cannot start from its weights: {error}") from error
 
 
-def _check_global_state(place: str, row: TableRow, player: str, space: Space | None) -> None:
+def _check_global_state(place: str, row: TableRow, player: str, space: Space | None, is_joint: bool) -> None:
     """Check that there is a global state for a player that reads it.
 
     Raises:
@@ -208,7 +247,8 @@ def _check_global_state(place: str, row: TableRow, player: str, space: Space | N
     """
     if space is None:
         why = "since its games are outside" if row.outside else "with env.state: none"
-        remedy = "use critic: own" if row.outside else "set env.state: auto or joint, or use critic: own"
+        own = "use ppo" if is_joint else "use critic: own"
+        remedy = own if row.outside else f"set env.state: auto or joint, or {own}"
         raise ConfigError(
             f"player {player!r} has a central critic, which reads the global state of a copy, and {place} has none "
             f"{why}; {remedy}"
@@ -230,6 +270,11 @@ def check_files(config: RunConfig) -> None:
             f"each rank needs {FILES_OF_PROCESS} open files, and this system allows {hard} (ulimit -Hn); raise the "
             "limit"
         )
+
+
+def _first_of(seat: Seat, entities: Sequence[EntitySpaces]) -> EntitySpaces:
+    """Return the spaces of a seat's first entity, with all of them as its team."""
+    return blocks_of([entities[entity] for entity in seat.entities])[0].spaces
 
 
 def _key(spaces: EntitySpaces) -> tuple[str, str, int]:

@@ -64,18 +64,9 @@ class Block(NamedTuple):
 
 def blocks_of(entities: Sequence[EntitySpaces]) -> tuple[Block, ...]:
     """Group a seat's entities by equal spaces, in order of first appearance."""
-    kinds: list[tuple[EntitySpaces, list[int]]] = []
-    for position, entity in enumerate(entities):
-        for known, positions in kinds:
-            same_mask = known.mask_size == entity.mask_size
-            if same_mask and known.observation == entity.observation and known.action == entity.action:
-                positions.append(position)
-                break
-        else:
-            kinds.append((entity, [position]))
-    everyone = tuple(entities)
     return tuple(
-        Block(tuple(positions), entity._replace(team=Team(everyone, tuple(positions)))) for entity, positions in kinds
+        Block(team.positions, entities[team.positions[0]]._replace(team=team))
+        for team in Team(tuple(entities), ()).kinds()
     )
 
 
