@@ -34,6 +34,8 @@ class Policy(Protocol):
     Attributes:
       recurrent: whether actions depend on earlier observations of the lane; optional, False if it is missing.
       horizon: steps per rollout; 0 if the policy never learns.
+      partners: policies that act for the other kinds of entities of the seat, with the same networks; optional. They
+        have ``act`` and ``extras``, and this policy learns from the rollouts of all of them.
       recomputes_outputs: whether ``complete`` fills in what ``act`` leaves out of ``extras``, and recurrent states are
         recomputed after an update; optional. The engine sets it to False where weights change within a rollout
         (external games), and in a learner, which has no lanes that act.

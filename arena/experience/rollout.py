@@ -142,6 +142,11 @@ class Rollout:
         return [*tree_leaves(self.observations), self.acting, self.starts, *masks, *states]
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.buffer.nbytes
+
+    @property
     def blocks(self) -> "tuple[Rollout, ...]":
         """This rollout alone: its lanes are entities with equal spaces."""
         return (self,)

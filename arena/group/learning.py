@@ -320,6 +320,11 @@ def _settings_of(process: Any) -> Any:
         raise ConfigError(f"settings of policy {use!r}: {error}") from error
 
 
+def acting_policies(policy: Any) -> list[Any]:
+    """Return the policies that act on a seat, one for each kind of entities: the one that learns, and its partners."""
+    return [policy, *getattr(policy, "partners", ())]
+
+
 def seat_request(process: Any) -> SeatRequest:
     """Return the request of a worker for its seat: with the global state if its policy learns and reads it."""
     reads = not process.settings.frozen and getattr(_settings_of(process), "reads_global_state", False)

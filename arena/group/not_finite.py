@@ -36,8 +36,8 @@ def explaining(process: Any, policy: Callable[[], Any], rollout: Any) -> Iterato
 
 def cause_of(rollout: Any, learning_rate: float | None) -> str:
     """Return the largest magnitudes of a rollout, and the remedy for the likely cause."""
-    reward = _largest([rollout.rewards])
-    observation = _largest(tree_leaves(rollout.observations))
+    reward = _largest([block.rewards for block in rollout.blocks])
+    observation = _largest([leaf for block in rollout.blocks for leaf in tree_leaves(block.observations)])
     magnitudes = f"largest reward {reward:.3g}, largest observation {observation:.3g}"
     if learning_rate is not None:
         magnitudes += f", learning rate {learning_rate:.3g}"

@@ -7,11 +7,12 @@ from arena.common.seeding import derive_seed
 from arena.comms import GroupChannel
 from arena.envs.interface import EntitySpaces
 from arena.group.context import Context
-from arena.group.learning import LearningMember, build
+from arena.group.learning import LearningMember, acting_policies, build
 from arena.group.not_finite import explaining
 from arena.group.published import PublishedWeights, VersionHeader, check_size
 from arena.learner.workers import Workers
 from arena.protocol.messages import Job, JobOfWorker
+from arena.protocol.wire import blocks_of
 
 
 class Learner(LearningMember):
@@ -23,25 +24,27 @@ class Learner(LearningMember):
 
     def __init__(self, context: Context, channel: GroupChannel) -> None:
         """Connect to the workers, build the policy, and publish its first weights."""
-        from arena.experience.rollout import Rollout  # imports Numba
+        from arena.experience.joint_rollout import rollout_of  # imports Numba
 
         super().__init__(context, channel)
         self._workers = Workers(self)
         self._channels = self._workers.channels
-        self._spaces = self._channels[0].offer.entities[0]
+        self._blocks = blocks_of(self._channels[0].offer.entities)
+        self._entities = sum(len(block.positions) for block in self._blocks)
         self.begin_policies([self.rebuild_policy(self.seed)])
         policy = self.policy
         self._weights = PublishedWeights(policy)
         self._workers.answer(self._weights.size)
 
-        def rollout(lanes: int, **memory: Any) -> Rollout:
-            return Rollout(self._spaces, policy.extras, horizon=policy.horizon, lanes=lanes, **memory)
+        def rollout(lanes: int, memory: Any = None) -> Any:
+            return rollout_of(acting_policies(policy), self._blocks, lanes // self._entities, memory)
 
         for each in self._channels:
-            check_size(self.player, "rollouts", rollout(each.offer.lanes).buffer.nbytes, each.offer.size)
-        self._parts = [[rollout(each.offer.lanes, memory=place) for place in each.rollouts] for each in self._channels]
+            check_size(self.player, "rollouts", rollout(each.offer.lanes).nbytes, each.offer.size)
+        self._parts = [[rollout(each.offer.lanes, place) for place in each.rollouts] for each in self._channels]
         self._rollout = rollout(self._workers.lanes)
-        self.keep_samples(self._rollout, self._workers.lanes)
+        first = self._rollout.blocks[0]
+        self.keep_samples(first, first.lanes)
         self._job: Job | None = None
         self._fresh_from = 0  # the first rollout that contains no actions of weights from before a restart
         self.learned = 0
@@ -53,7 +56,9 @@ class Learner(LearningMember):
 
     def rebuild_policy(self, seed: int) -> Any:
         """See ``LearningMember``."""
-        policy = build(self, self._spaces, lanes=self._workers.lanes, seed=derive_seed(seed, "block", 0))
+        block = self._blocks[0]
+        lanes = self._workers.lanes // self._entities * len(block.positions)
+        policy = build(self, block.spaces, lanes=lanes, seed=derive_seed(seed, "block", 0))
         policy.recomputes_outputs = False  # other ranks act, so this rank's recurrent states are not theirs
         return policy
 
@@ -67,7 +72,7 @@ class Learner(LearningMember):
 
     def spaces(self) -> EntitySpaces:
         """See ``LearningMember``."""
-        return self._spaces
+        return self._blocks[0].spaces
 
     @property
     def part(self) -> str:

@@ -9,7 +9,14 @@ from arena.common.waiting import Pacer
 from arena.comms import GroupChannel
 from arena.envs.interface import EntitySpaces
 from arena.group.context import Context
-from arena.group.learning import LearningMember, build, check_burn_in, check_global_state, seat_request
+from arena.group.learning import (
+    LearningMember,
+    acting_policies,
+    build,
+    check_burn_in,
+    check_global_state,
+    seat_request,
+)
 from arena.group.not_finite import explaining
 from arena.protocol.messages import Gather, Job
 from arena.worker.collector import Collector
@@ -31,20 +38,24 @@ class ActLearnWorker(LearningMember):
         check_global_state(self, seat.blocks[0].spaces, request)
         self.check_spaces(seat.offer.distinct_spaces())
         check_next_step(seat, self.settings.use)
-        policies = [self._build(number, self.seed) for number in range(len(seat.blocks))]
+        policies = [self._build(0, self.seed)]
         if policies[0].horizon > 0:
-            check_equal_spaces(seat, self.settings.use)
+            check_equal_spaces(seat, policies[0], self.settings.use)
+        elif len(seat.blocks) > 1:
+            policies += [self._build(number, self.seed) for number in range(1, len(seat.blocks))]
         rank, horizon = environment_rank, policies[0].horizon
         self.opponents = opponents_of(context, self.player, seat.offer, rank, self.seed, horizon)
         self.begin_policies(policies)
         deterministic = self.settings.deterministic_actions
+        # A league may replace the policy, and has the same spaces for all entities of a side.
+        acting = self.policies if len(self.policies) == len(seat.blocks) else acting_policies(self.policy)
         if seat.offer.acts_on_request:
             self.housekeeping = Pacer(MAILBOX_INTERVAL)
             self.collector: Collector = LaneCollector(
-                seat, self.policies, self._takes_part, deterministic=deterministic, opponents=self.opponents
+                seat, acting, self._takes_part, deterministic=deterministic, opponents=self.opponents
             )
         else:
-            self.collector = Collector(seat, self.policies, deterministic=deterministic, opponents=self.opponents)
+            self.collector = Collector(seat, acting, deterministic=deterministic, opponents=self.opponents)
         self._is_given_up = False
         self._outside = gateway_worker_ranks(context, self.player)
         self._stamp()
@@ -93,18 +104,16 @@ class ActLearnWorker(LearningMember):
             self.report(pooled=False)
 
     def _learn(self) -> None:
-        from arena.experience.rollout import Rollout  # imports Numba
+        from arena.experience.joint_rollout import rollout_of  # imports Numba
 
-        policy = self.policy
-        offer = self.seat.offer
-        lanes = offer.copies * len(offer.entities)
+        offer, blocks = self.seat.offer, self.seat.blocks
         # When there is enough for an update, as many independent columns may be full as not.
-        places = 2 * lanes if offer.acts_on_request else lanes
-        rollout = Rollout(offer.entities[0], policy.extras, horizon=policy.horizon, lanes=places)
+        copies = 2 * offer.copies if offer.acts_on_request else offer.copies
+        rollout = rollout_of(acting_policies(self.policy), blocks, copies)
         if self.league is not None:
             self.collector.prefetch()
             self.league.configure(self.policy, self.job)
-        self.keep_samples(rollout, lanes)
+        self.keep_samples(rollout.blocks[0], offer.copies * len(blocks[0].positions))
         with explaining(self, lambda: self.policy, rollout):
             self._learn_from(rollout)
 
@@ -180,13 +189,13 @@ def check_next_step(seat: Seat, use: str) -> None:
         raise ConfigError(f"env.autoreset: policy {use!r} needs next_step, found same_step")
 
 
-def check_equal_spaces(seat: Seat, use: str) -> None:
-    """Check that the seat's entities have equal spaces, as sharing the parameters of a policy requires.
+def check_equal_spaces(seat: Seat, policy: Any, use: str) -> None:
+    """Check that the seat's entities have equal spaces, unless the policy acts for every kind of them.
 
     Raises:
       ConfigError: the spaces differ.
     """
-    if len(seat.blocks) > 1:
+    if len(seat.blocks) > 1 + len(getattr(policy, "partners", ())):
         names = ", ".join(e.name for e in seat.offer.entities)
         raise ConfigError(
             f"policy {use!r} shares its parameters among the entities of a seat ({names}), but their spaces "

@@ -162,58 +162,69 @@ class Collector:
                 self._seat.send(batch)
             after_exchange()
 
-    def collect(self, rollout: "Rollout") -> int:
-        """Fill a rollout with T exchanges per batch; return the transition steps in it.
+    def collect(self, rollout: Any) -> int:
+        """Fill a rollout, or a ``JointRollout``, with T exchanges per batch; return the transition steps in it.
 
-        The seat has one block of entities. While the policy decides for one batch, the environment process steps
-        another.
+        While the policies decide for one batch, the environment process steps another.
 
         Raises:
           MatchOver: the match ended before the rollout was full.
         """
-        policy = self._policies[0]
         first, self._fresh = self._fresh, False
+        parts = list(zip(self._policies, rollout.blocks, strict=True))
         for slot in range(rollout.horizon + 1):
             for batch in self._batches:
-                block = self._blocks[batch][0]
-                lanes = block.lanes
                 self._receive(batch)
-                starts = block.starts()
-                if slot > 0 or first:
-                    rollout.observe(
-                        slot,
-                        lanes,
-                        block.observations,
-                        *block.outcome(),
-                        self._acting(block),
-                        starts,
-                        block.action_mask,
-                        block.void(),
-                        block.global_state(),
-                    )
-                if slot == rollout.horizon:
-                    if "value" not in policy.extras:
-                        continue
-                    values = policy.bootstrap(
-                        block.observations, action_mask=block.action_mask, starts=starts, lanes=lanes
-                    )
-                    rollout.finish(lanes, values)
-                    continue
-                decision: Decision = policy.act(
-                    block.observations,
-                    action_mask=block.action_mask,
-                    starts=starts,
-                    lanes=lanes,
-                    deterministic=self._deterministic,
-                    learning=True,
-                )
-                self._put(batch, block, decision)
-                rollout.decide(slot, lanes, decision)
-                if self._opponents is not None:
-                    self._opponents.tag(slot, lanes)
-                self._seat.send(batch)
+                for block, (policy, part) in zip(self._blocks[batch], parts, strict=True):
+                    self._decide(batch, block, policy, part, slot, observe=slot > 0 or first)
+                if slot < rollout.horizon:
+                    self._seat.send(batch)
         if self._opponents is not None:
             self._opponents.check(rollout.valid)
         steps = int(rollout.acting[: rollout.horizon].sum())
         self.steps += steps
         return steps
+
+    def _decide(
+        self, batch: int, block: _LaneViews, policy: Any, rollout: "Rollout", slot: int, *, observe: bool
+    ) -> None:
+        """Store what a block of entities observes in a time step, and decide for it; in step T, value it only.
+
+        Args:
+          batch: index of the batch.
+          block: its entities.
+          policy: their policy.
+          rollout: their rollout.
+          slot: the time step.
+          observe: whether the rollout does not hold the observations yet.
+        """
+        lanes, starts = block.lanes, block.starts()
+        if observe:
+            rollout.observe(
+                slot,
+                lanes,
+                block.observations,
+                *block.outcome(),
+                self._acting(block),
+                starts,
+                block.action_mask,
+                block.void(),
+                block.global_state(),
+            )
+        if slot == rollout.horizon:
+            if "value" in policy.extras:
+                values = policy.bootstrap(block.observations, action_mask=block.action_mask, starts=starts, lanes=lanes)
+                rollout.finish(lanes, values)
+            return
+        decision: Decision = policy.act(
+            block.observations,
+            action_mask=block.action_mask,
+            starts=starts,
+            lanes=lanes,
+            deterministic=self._deterministic,
+            learning=True,
+        )
+        self._put(batch, block, decision)
+        rollout.decide(slot, lanes, decision)
+        if self._opponents is not None:
+            self._opponents.tag(slot, lanes)

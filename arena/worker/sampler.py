@@ -8,7 +8,14 @@ from arena.common.seeding import derive_seed
 from arena.common.waiting import Pacer
 from arena.comms import SamplerChannel
 from arena.group.context import Context
-from arena.group.learning import build, check_burn_in, check_global_state, restore, seat_request
+from arena.group.learning import (
+    acting_policies,
+    build,
+    check_burn_in,
+    check_global_state,
+    restore,
+    seat_request,
+)
 from arena.group.member import PlayerProcess
 from arena.group.not_finite import explaining
 from arena.group.published import PublishedWeights, check_size
@@ -37,7 +44,7 @@ class Sampler(PlayerProcess):
 
     def __init__(self, context: Context, environment_rank: int) -> None:
         """Take the seat, and connect to the learner."""
-        from arena.experience.rollout import Rollout  # imports Numba
+        from arena.experience.joint_rollout import rollout_of  # imports Numba
 
         super().__init__(context)
         plan, me = context.plan, context.me
@@ -47,35 +54,34 @@ class Sampler(PlayerProcess):
         self.seat = seat = take_seat(context, environment_rank, request)
         check_global_state(self, seat.blocks[0].spaces, request)
         check_next_step(seat, self.settings.use)
-        check_equal_spaces(seat, self.settings.use)
         check_burn_in(self, "with learners, which do not hold the recurrent states of acting ranks")
-        spaces, lanes = seat.blocks[0].spaces, seat.offer.copies * len(seat.offer.entities)
-        self.policy: Any = build(self, spaces, lanes=lanes, seed=derive_seed(self.seed, "block", 0), device="cpu")
+        block, copies = seat.blocks[0], seat.offer.copies
+        lanes = copies * len(block.positions)
+        self.policy: Any = build(self, block.spaces, lanes=lanes, seed=derive_seed(self.seed, "block", 0), device="cpu")
         self.set_up_torch()
         if self.policy.horizon == 0:
             raise ConfigError(
                 f"policies.{self.player}.learners: expected a policy that learns, found one that does not"
             )
+        check_equal_spaces(seat, self.policy, self.settings.use)
         restore(self, self.policy, f"{self.player}.{number}")
         deterministic = self.settings.deterministic_actions
-        horizon, extras = self.policy.horizon, self.policy.extras
+        horizon, acting = self.policy.horizon, acting_policies(self.policy)
         self._opponents = opponents_of(context, self.player, seat.offer, environment_rank, self.seed, horizon)
-        self.collector = Collector(seat, [self.policy], deterministic=deterministic, opponents=self._opponents)
+        self.collector = Collector(seat, acting, deterministic=deterministic, opponents=self._opponents)
         learner = plan.learner_of(self.player, number)
-        size = Rollout(spaces, extras, horizon=horizon, lanes=lanes).buffer.nbytes
+        size = rollout_of(acting, seat.blocks, copies).nbytes
         self._lag = self.settings.lag
         self._learner = plan.learners[self.player][learner]
         self._channel = SamplerChannel(
             context.world,
             self._learner,
             context.waiter,
-            SamplerOffer(self.player, number, seat.offer.entities, lanes, size, None),
+            SamplerOffer(self.player, number, seat.offer.entities, copies * len(seat.offer.entities), size, None),
             self._lag,
             f"learner {learner} of {self.player!r}",
         )
-        self._rollouts = [
-            Rollout(spaces, extras, horizon=horizon, lanes=lanes, memory=place) for place in self._channel.rollouts
-        ]
+        self._rollouts: list[Any] = [rollout_of(acting, seat.blocks, copies, place) for place in self._channel.rollouts]
         self._weights = PublishedWeights(self.policy)
         check_size(self.player, "weights", self._weights.size, self._channel.versions[0].nbytes)
         self._job = -1

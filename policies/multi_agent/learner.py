@@ -10,15 +10,45 @@ from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.common.errors import ConfigError
-from arena.common.trees import map_tree
+from arena.common.trees import map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.experience.feed import RowMaker
 from arena.experience.joint_rows import JointTransitions
 from arena.policies.inference import Inference, inference_of
+from arena.policies.interface import Decision
 from arena.policies.multi_agent.kinds import Actors, JointRowTensors, TeamKind, kinds_of
 from arena.policies.multi_agent.networks import KindCritic, actor, entities_outputs
 from arena.policies.multi_agent.settings import TeamSettings, team_of
+from arena.policies.off_policy.actions import CategoricalActions
 from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
+
+
+class Partner:
+    """Acts for another kind of entities, with the networks of the policy that learns.
+
+    Attributes:
+      extras: see ``Policy``.
+    """
+
+    def __init__(self, learner: "TeamLearner", kind: TeamKind) -> None:
+        """Store the policy that learns, and the kind."""
+        self._learner, self._kind = learner, kind
+        self.extras = learner.settings.extras(kind.spaces)
+
+    def act(
+        self,
+        observations: Any,
+        *,
+        action_mask: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+        lanes: slice | None = None,
+        deterministic: bool = False,
+        learning: bool = False,
+    ) -> Decision:
+        """See ``Policy``."""
+        return self._learner.act_for(
+            self._kind, observations, action_mask, lanes, deterministic=deterministic, learning=learning
+        )
 
 
 class JointBatch(NamedTuple):
@@ -59,6 +89,10 @@ class TeamLearner(OffPolicy):
     actions of all entities, where those of absent ones count as zeros.
 
     A policy that is built without a global state, such as for evaluation, acts and has no critics.
+
+    Attributes:
+      kinds: the entities of the seat by kind.
+      partners: see ``Policy``.
     """
 
     _fast: None
@@ -92,7 +126,7 @@ class TeamLearner(OffPolicy):
         settings.check_team(use, team.entities)
         copies = lanes // len(team.positions)
         self.kinds = kinds_of(team, use, settings.noise, copies=copies, device=place)
-        self._own = next(kind for kind in self.kinds if team.positions[0] in (kind.spaces.team or team).positions)
+        self._own = next(kind for kind in self.kinds if team.positions[0] in _positions(kind))
         self._copies, self._settings = copies, settings
         self._is_shared = settings.share != "each"
         for kind in self.kinds:
@@ -128,6 +162,7 @@ class TeamLearner(OffPolicy):
             device=device,
             priority=settings.priority,
         )
+        self.partners = [Partner(self, kind) for kind in self.kinds if kind is not self._own]
 
     @abstractmethod
     def _actor_outputs(self, kind: TeamKind) -> int:
@@ -166,36 +201,82 @@ class TeamLearner(OffPolicy):
     def _prepare(self) -> None:
         self._fast = None
 
-    def _forward(self, observations: Any, lanes: slice | np.ndarray | None) -> torch.Tensor:
-        """See ``OffPolicy``: each lane by the actor of its entity."""
-        actors = self.actors.of_kind[self._own.number]
+    def act(
+        self,
+        observations: Any,
+        *,
+        action_mask: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+        lanes: slice | np.ndarray | None = None,
+        deterministic: bool = False,
+        learning: bool = False,
+    ) -> Decision:
+        """See ``OffPolicy.act``."""
+        return self.act_for(self._own, observations, action_mask, lanes, deterministic=deterministic, learning=learning)
+
+    def act_for(
+        self,
+        kind: TeamKind,
+        observations: Any,
+        mask: np.ndarray | None,
+        lanes: slice | np.ndarray | None,
+        *,
+        deterministic: bool,
+        learning: bool,
+    ) -> Decision:
+        """Choose actions for lanes of a kind; arguments as in ``act``."""
+        if learning and self.feed.pace.warming_up:
+            choice = kind.actions.any(len(tree_leaves(observations)[0]), mask, self.random)
+        else:
+            outputs = self._outputs(observations, kind, lanes)
+            if isinstance(kind.actions, CategoricalActions):
+                choice = kind.actions.sample(outputs, mask, self.random, deterministic=deterministic)
+            else:
+                noise = None if deterministic or isinstance(lanes, np.ndarray) else lanes
+                choice = self._choose_numbers(kind, outputs, noise, learning=learning, deterministic=deterministic)
+        extras = {}
+        if learning:
+            extras["choice"] = choice
+            if kind.sizes and kind.spaces.mask_size:
+                extras["mask"] = np.ones((len(choice), kind.spaces.mask_size), np.int8) if mask is None else mask
+        return Decision(kind.actions.members(choice), extras)
+
+    @abstractmethod
+    def _choose_numbers(
+        self, kind: TeamKind, outputs: np.ndarray, lanes: slice | None, *, learning: bool, deterministic: bool
+    ) -> np.ndarray:
+        """Return the choices ``[N, d]`` of a kind with a Box for the actors' outputs, with exploration while learning.
+
+        ``lanes`` are those of the noise; None draws independent noise.
+        """
+
+    def _choose(
+        self, outputs: np.ndarray, mask: np.ndarray | None, lanes: slice | None, *, learning: bool, deterministic: bool
+    ) -> np.ndarray:
+        raise NotImplementedError("a team acts by act_for")
+
+    def _forward(self, observations: Any, *where: Any) -> torch.Tensor:
+        """See ``OffPolicy``: each lane by the actor of its entity; ``where`` is the kind, and the lanes."""
+        kind, lanes = where
+        actors, positions = self.actors.of_kind[kind.number], self._team.positions
         if len(actors) == 1:
             return actors[0](observations)
-        positions = self._team.positions
-        kind_positions = (self._own.spaces.team or self._team).positions
-        if len(positions) == 1:  # all lanes are of one entity
-            return actors[kind_positions.index(positions[0])](observations)
+        if kind is self._own and len(positions) == 1:  # all lanes are of one entity
+            return actors[_positions(kind).index(positions[0])](observations)
         if isinstance(lanes, np.ndarray):  # some lanes of a league's opponent
-            outputs = torch.empty((len(lanes), self._actor_outputs(self._own)), device=self.device)
+            outputs = torch.empty((len(lanes), self._actor_outputs(kind)), device=self.device)
             for e, network in enumerate(actors):
-                where = torch.from_numpy(np.flatnonzero(lanes % len(actors) == e)).to(self.device)
-                if len(where):
-                    outputs[where] = network(map_tree(lambda x, at=where: x[at], observations))
+                where_e = torch.from_numpy(np.flatnonzero(lanes % len(actors) == e)).to(self.device)
+                if len(where_e):
+                    outputs[where_e] = network(map_tree(lambda x, at=where_e: x[at], observations))
             return outputs
         by_copy = map_tree(lambda x: x.unflatten(0, (-1, len(actors))), observations)
         return entities_outputs(actors, by_copy).flatten(0, 1)
 
-    def _extras(self, choice: np.ndarray, mask: np.ndarray | None) -> dict[str, np.ndarray]:
-        extras = super()._extras(choice, mask)
-        if "mask" in self.extras:
-            extras["mask"] = np.ones((len(choice), self._spaces.mask_size), np.int8) if mask is None else mask
-        return extras
-
     def inference(self) -> Inference:
         """See ``Policy``: the actor of the entity that the spaces name; a Box's actions are squashed."""
         actors = self.actors.of_kind[self._own.number]
-        positions = (self._own.spaces.team or self._team).positions
-        network = actors[0 if len(actors) == 1 else positions.index(self._team.positions[0])]
+        network = actors[0 if len(actors) == 1 else _positions(self._own).index(self._team.positions[0])]
         return inference_of(self._spaces, network, squashed=not self._own.sizes)
 
     # Learning
@@ -271,3 +352,9 @@ class TeamLearner(OffPolicy):
             own = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
             if own:
                 kind.actions.load_state(own)
+
+
+def _positions(kind: TeamKind) -> tuple[int, ...]:
+    """Return the positions of a kind's entities on the seat."""
+    assert kind.spaces.team is not None
+    return kind.spaces.team.positions

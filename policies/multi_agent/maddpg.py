@@ -11,7 +11,7 @@ from arena.envs.interface import EntitySpaces
 from arena.policies.multi_agent.kinds import TeamKind
 from arena.policies.multi_agent.learner import JointBatch, TeamLearner
 from arena.policies.multi_agent.settings import MADDPGSettings
-from arena.policies.off_policy.actions import CategoricalActions
+from arena.policies.off_policy.actions import BoxActions
 
 
 class MADDPG(TeamLearner):
@@ -45,16 +45,14 @@ class MADDPG(TeamLearner):
 
     # Acting
 
-    def _choose(
-        self, outputs: np.ndarray, mask: np.ndarray | None, lanes: slice | None, *, learning: bool, deterministic: bool
+    def _choose_numbers(
+        self, kind: TeamKind, outputs: np.ndarray, lanes: slice | None, *, learning: bool, deterministic: bool
     ) -> np.ndarray:
-        actions = self._own.actions
-        if isinstance(actions, CategoricalActions):
-            return actions.sample(outputs, mask, self.random, deterministic=deterministic)
         choice = np.tanh(outputs)
         if deterministic or not learning:
             return choice
-        noise = actions.draw(lanes, len(choice), self.random)
+        assert isinstance(kind.actions, BoxActions)
+        noise = kind.actions.draw(lanes, len(choice), self.random)
         return np.clip(choice + np.float32(self.settings.exploration_noise) * noise, -1, 1)
 
     # Learning

@@ -12,8 +12,8 @@ from arena.experience.joint_layout import prefix_of
 from arena.policies.multi_agent.kinds import TeamKind, log_entropy_of
 from arena.policies.multi_agent.learner import JointBatch, TeamLearner
 from arena.policies.multi_agent.settings import MASACSettings, team_of
-from arena.policies.off_policy.actions import CategoricalActions
-from arena.policies.off_policy.sac_box import squash
+from arena.policies.off_policy.actions import BoxActions
+from arena.policies.off_policy.sac_box import LEAST, MOST, squash
 
 
 class Temperatures(nn.Module):
@@ -63,17 +63,15 @@ class MASAC(TeamLearner):
 
     # Acting
 
-    def _choose(
-        self, outputs: np.ndarray, mask: np.ndarray | None, lanes: slice | None, *, learning: bool, deterministic: bool
+    def _choose_numbers(
+        self, kind: TeamKind, outputs: np.ndarray, lanes: slice | None, *, learning: bool, deterministic: bool
     ) -> np.ndarray:
-        actions = self._own.actions
-        if isinstance(actions, CategoricalActions):
-            return actions.sample(outputs, mask, self.random, deterministic=deterministic)
-        mean = outputs[:, : actions.size]
+        mean, log_std = outputs[:, : kind.width], outputs[:, kind.width :]
         if deterministic:
             return np.tanh(mean)
-        noise = actions.draw(lanes if learning else None, len(outputs), self.random)
-        return np.tanh(mean + np.exp(np.clip(outputs[:, actions.size :], -20.0, 2.0)) * noise)
+        assert isinstance(kind.actions, BoxActions)
+        noise = kind.actions.draw(lanes if learning else None, len(outputs), self.random)
+        return np.tanh(mean + np.exp(np.clip(log_std, LEAST, MOST)) * noise)
 
     # Learning
 

@@ -129,7 +129,7 @@ class OffPolicy(ABC):
         if learning and self.feed.pace.warming_up:
             choice = self.actions.any(len(tree_leaves(observations)[0]), action_mask, self.random)
         else:
-            outputs = self._outputs(observations, lanes)
+            outputs = self._outputs(observations)
             choice = self._choose(outputs, action_mask, lanes, learning=learning, deterministic=deterministic)
         return Decision(self.actions.members(choice), self._extras(choice, action_mask) if learning else {})
 
@@ -143,8 +143,12 @@ class OffPolicy(ABC):
     ) -> np.ndarray:
         """Return the choices ``[N, ...]`` for the network's outputs, with exploration while learning."""
 
-    def _outputs(self, observations: Any, lanes: slice | np.ndarray | None = None) -> np.ndarray:
-        """Return the outputs of the acting network for observations ``[N, ...]`` of some lanes, ``[N, outputs]``.
+    def _outputs(self, observations: Any, *where: Any) -> np.ndarray:
+        """Return the outputs of the acting network for observations ``[N, ...]``, ``[N, outputs]``.
+
+        Args:
+          observations: arrays ``[N, ...]``, nested like the space.
+          where: further arguments of ``_forward``.
 
         Raises:
           FloatingPointError: an output is not finite.
@@ -154,12 +158,12 @@ class OffPolicy(ABC):
         else:
             with torch.inference_mode():
                 tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
-                outputs = self._forward(tensors, lanes).numpy(force=True)
+                outputs = self._forward(tensors, *where).numpy(force=True)
         if not math.isfinite(float(outputs.sum())):
             raise FloatingPointError(self._not_finite_while_acting(observations, outputs))
         return outputs
 
-    def _forward(self, observations: Any, lanes: slice | np.ndarray | None) -> torch.Tensor:
+    def _forward(self, observations: Any, *where: Any) -> torch.Tensor:
         """Return the outputs of the acting network for tensors ``[N, ...]``, by torch."""
         return self.learned["network"](observations)
 
