@@ -88,10 +88,32 @@ KINDS: dict[str, dict[str, Any]] = {
         },
         "matches": [{"seats": ["blue", "red"], "replicas": 2}],
     },
+    "teams": {
+        "steps": 4_000,
+        "verify_replicas": True,
+        "checkpoint": {"updates": 10},
+        "env": {
+            "use": "pettingzoo:mpe2.simple_speaker_listener_v4",
+            "settings": {"continuous_actions": True},
+            "num_envs": 2,
+            "in_worker": True,
+        },
+        "policies": {
+            "maddpg": {
+                "use": "maddpg",
+                "settings": {"hidden": [16], "warmup": 100, "capacity": 1000, "noise": "pink", "priority": 0.6},
+            },
+            "masac": {"use": "masac", "settings": {"hidden": [16], "warmup": 100, "capacity": 1000, "share": "each"}},
+        },
+        "matches": [
+            {"seats": [["maddpg", "maddpg"]]},
+            {"seats": [["masac", "masac"]], "replicas": 2, "env": {"settings": {"continuous_actions": False}}},
+        ],
+    },
 }
 """The runs: two workers of one player in matches of their own; two against two at different paces, one with memory; two
-workers that learn from replays, with discrete and with continuous actions; and two players whose learners are apart,
-with workers that are behind."""
+workers that learn from replays, with discrete and with continuous actions; two players whose learners are apart, with
+workers that are behind; and teams of entities with different spaces."""
 
 QUESTIONS = (
     "SELECT id, round, match, copy, length, truncated, cause FROM episodes ORDER BY id",

@@ -136,7 +136,7 @@ class SeatSpaces:
     """Spaces of players: as stored in training, else from the environments, each constructed once."""
 
     def __init__(self, run: RunDirectory, config: RunConfig) -> None:
-        self._run = run
+        self._run, self._config = run, config
         self._rows = [row for round_ in config.round_list() for row in round_.rows]
         self._made: list[tuple[TableRow, tuple[EntitySpaces, ...]]] = []
 
@@ -151,7 +151,9 @@ class SeatSpaces:
             if seated:
                 path = self._run.spaces(player)
                 if path.is_file():
-                    return row, Block((0,), read_entity(path))
+                    entity = read_entity(path)
+                    _check_one_actor(player, self._config.players[player], entity)
+                    return row, Block((0,), entity)
                 entities = self._entities(row)
                 blocks = blocks_of([entities[index] for index in seated])
                 if len(blocks) > 1:
@@ -171,3 +173,19 @@ class SeatSpaces:
         environment.close()
         self._made.append((row, environment.entities))
         return environment.entities
+
+
+def _check_one_actor(player: str, policy: PolicyConfig, entity: EntitySpaces) -> None:
+    """Check that one actor plays all entities of a player.
+
+    Raises:
+      ConfigError: a team has several.
+    """
+    team = entity.team
+    if team is None or (len(team.kinds()) == 1 and policy.settings.get("share") != "each"):
+        return
+    names = ", ".join(each.name for each in team.entities)
+    raise ConfigError(
+        f"player {player!r} has an actor for each of {names}; arena serve and arena export take a player with one "
+        "actor: train with share: one and entities with equal spaces (arena eval plays any)"
+    )

@@ -6,17 +6,21 @@ from typing import Any
 
 from arena.common.errors import ConfigError
 from arena.common.space_json import space_from_json, space_to_json
-from arena.envs.interface import EntitySpaces
+from arena.envs.interface import EntitySpaces, Team
 
 
 def entity_to_json(entity: EntitySpaces) -> dict[str, Any]:
-    """Return an entity's spaces as a JSON object."""
-    return {
+    """Return an entity's spaces, and the entities of its seat if there are several, as a JSON object."""
+    data: dict[str, Any] = {
         "name": entity.name,
         "observation": space_to_json(entity.observation),
         "action": space_to_json(entity.action),
         "mask_size": entity.mask_size,
     }
+    if entity.team is not None and len(entity.team.entities) > 1:
+        entities = [entity_to_json(each._replace(team=None)) for each in entity.team.entities]
+        data["team"] = {"entities": entities, "positions": list(entity.team.positions)}
+    return data
 
 
 def entity_from_json(data: Any) -> EntitySpaces:
@@ -28,9 +32,13 @@ def entity_from_json(data: Any) -> EntitySpaces:
     try:
         name, mask_size = str(data["name"]), int(data["mask_size"])
         observation, action = data["observation"], data["action"]
+        team = None
+        if "team" in data:
+            entities = tuple(entity_from_json(each) for each in data["team"]["entities"])
+            team = Team(entities, tuple(map(int, data["team"]["positions"])))
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"expected an entity's spaces as JSON, found {str(data)[:80]}") from error
-    return EntitySpaces(name, space_from_json(observation), space_from_json(action), mask_size)
+    return EntitySpaces(name, space_from_json(observation), space_from_json(action), mask_size, team=team)
 
 
 def read_entity(path: Path) -> EntitySpaces:

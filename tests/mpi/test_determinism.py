@@ -20,6 +20,7 @@ SHORT = {
     "dqn": {"steps": 2_500, "updates": 5},
     "sac": {"steps": 1_200, "updates": 5},
     "apart": {"steps": 2_500, "updates": 5},
+    "teams": {"steps": 1_600, "updates": 10},
 }
 """Shorter runs of each kind that write at least three checkpoints: steps, and updates between two checkpoints."""
 

@@ -40,12 +40,14 @@ def totals(directory: Path) -> dict[str, dict[str, int]]:
 
 PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'tools' / 'fault_injection.py'}:plant"
 CARTPOLE, PENDULUM = "gymnasium:CartPole-v1", "gymnasium:Pendulum-v1"
+SPEAKER_LISTENER = "pettingzoo:mpe2.simple_speaker_listener_v4"
 
 
 TURNS = {
     "ppo": (CARTPOLE, {"horizon": 64}, 6_000),
     "dqn": (CARTPOLE, {"warmup": 500, "n_step": 3}, 5_000),
     "sac": (PENDULUM, {"warmup": 300, "hidden": [32, 32], "noise": "pink"}, 2_000),
+    "maddpg": (SPEAKER_LISTENER, {"warmup": 300, "hidden": [16], "n_step": 2, "priority": 0.6}, 4_000),
 }
 """Environment, settings and steps of each algorithm."""
 
@@ -63,7 +65,10 @@ def test_taking_turns_is_learning_in_place_bit_for_bit(tmp_path):
                 use: {"use": use, "settings": settings, "steps": steps, **learners}
                 for use, (_, settings, steps) in TURNS.items()
             },
-            "matches": [{"seats": [use], "env": {"use": env}} for use, (env, _, _) in TURNS.items()],
+            "matches": [
+                {"seats": [[use, use] if env == SPEAKER_LISTENER else use], "env": {"use": env}}
+                for use, (env, _, _) in TURNS.items()
+            ],
         }
         directory = succeed(run_arena(tmp_path, config)).directory
         players = json.loads((directory / "summary.json").read_text("utf-8"))["players"]
