@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from arena.common import registry
-from arena.common.text import did_you_mean
+from arena.common.text import count_of, did_you_mean
 from arena.common.validation import Place, Problem, problems
 from arena.config.environment import OUTSIDE, EnvConfig, EnvOverride
 from arena.config.sections import BEST, EXTERNAL, OTHERS
@@ -184,10 +184,15 @@ def _warm_up_problems(config: "RunConfig") -> list[Problem]:
             policy = config.policies[player]
             model = registry.policy_settings_model(policy.use) if policy.learns else None
             warmup = 0 if model is None else getattr(model(**policy.settings), "warmup", 0)
-            budget = round_.budget(player)
-            if warmup >= budget:
-                text = f"expected less than the budget of {budget:,} steps, or nothing is learned; found"
-                wrong.append(Problem(("policies", player, "settings", "warmup"), f"{text} {warmup:,}", warmup))
+            budget, found = round_.budget(player), f"{warmup:,}"
+            entities = 1
+            if getattr(model, "is_joint", False):  # a joint transition is one step of each entity
+                seats = [seat for row in round_.rows for seat in row.seats if seat.player == player]
+                entities = max(len(seat.entities) for seat in seats)
+                found += f" joint transitions of {count_of(entities, 'entity', 'entities')}"
+            if warmup * entities >= budget:
+                text = f"expected less than the budget of {budget:,} steps, or nothing is learned; found {found}"
+                wrong.append(Problem(("policies", player, "settings", "warmup"), text, warmup))
     return wrong
 
 

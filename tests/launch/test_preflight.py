@@ -53,7 +53,7 @@ def test_an_update_of_over_half_of_the_budget_is_named(notes):
 ENVIRONMENTS = """
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, Tuple
 from pettingzoo import ParallelEnv
 
 
@@ -70,6 +70,11 @@ class Unlike(ParallelEnv):
 
     def action_space(self, agent):
         return Discrete(2)
+
+
+class Tuples(Unlike):
+    def action_space(self, agent):
+        return Tuple((Discrete(2), Discrete(3)))
 """
 
 POLICIES = """
@@ -117,6 +122,42 @@ class Loop:
             "and seat 0 of match row 0 has none since its games are outside; use critic: own",
         ),
         (
+            {"env": {"use": "Unlike"}, "policies": {"p": {"use": "maddpg"}}, "matches": [{"seats": ["p"] * 4}]},
+            r"match row 0 has a, b, c, d on seats of their own; put them on one seat: seats: \[\[p, p, p, p\]\]",
+        ),
+        (
+            {
+                "env": {"use": "Unlike"},
+                "policies": {"p": {"use": "masac", "settings": {"share": "one"}}},
+                "matches": [{"seats": [["p"] * 4]}],
+            },
+            r"share: one expects entities with equal spaces on a seat \(a, b, c, d\), found 2 kinds; set share: auto",
+        ),
+        (
+            {
+                "env": {"use": "Tuples"},
+                "policies": {"p": {"use": "maddpg"}},
+                "matches": [{"seats": [["p", "p", "p", "p"]]}],
+            },
+            r"entity 'a': maddpg expects Discrete, MultiDiscrete, or a Box .*, found Tuple\(.*; use ppo for such",
+        ),
+        (
+            {
+                "env": {"use": "pettingzoo:classic.tictactoe_v3"},
+                "policies": {"p": {"use": "masac"}},
+                "matches": [{"seats": [["p", "p"]]}],
+            },
+            "'masac' expects entities that act at the same time, found the turn-based pettingzoo:classic.tictactoe_v3",
+        ),
+        (
+            {
+                "env": {"use": "Unlike", "state": "none"},
+                "policies": {"p": {"use": "maddpg"}},
+                "matches": [{"seats": [["p"] * 4]}],
+            },
+            "reads the global state of a copy, and seat 0 .* set env.state: auto or joint, or use ppo",
+        ),
+        (
             {"env": {"use": "gymnasium:CartPole-v1", "agent_id": True}},
             "env.agent_id: expected an environment with several entities, found one",
         ),
@@ -126,14 +167,14 @@ def test_what_ranks_would_refuse_is_refused_before_they_start(tmp_path, changes,
     (tmp_path / "own.py").write_text(ENVIRONMENTS + POLICIES)
     config = {
         "name": "run",
-        "steps": 100,
+        "steps": 5_000,
         "env": {"use": "gymnasium:CartPole-v1"},
         "policies": {"p": {"use": "ppo"}},
         "matches": [{"seats": ["p"]}],
         **changes,
     }
     for section in (config["env"], *config["policies"].values()):
-        if section["use"] in ("IntegerBox", "IntegerBoxes", "Unlike", "Loop", "Lop"):
+        if section["use"] in ("IntegerBox", "IntegerBoxes", "Unlike", "Tuples", "Loop", "Lop"):
             section["use"] = f"{tmp_path / 'own.py'}:{section['use']}"
     path = tmp_path / "file.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
@@ -149,6 +190,19 @@ def test_a_run_that_needs_more_memory_than_there_is(tmp_path):
     )
     config = load_config(path)
     with pytest.raises(ConfigError, match=r"24.0 GB of this machine, found about 9\d\d.\d GB: 671.* GB for environ"):
+        check_memory(inspect_run(config), config, 3, 24_000_000_000)
+
+
+def test_the_replay_of_a_team_counts_all_of_its_entities_and_the_state(tmp_path):
+    path = tmp_path / "file.yaml"
+    path.write_text(
+        "{name: run, steps: 5000, env: {use: 'pettingzoo:mpe2.simple_spread_v3'}, "
+        "policies: {p: {use: maddpg, settings: {capacity: 100_000_000}}}, matches: [{seats: [[p, p, p]]}]}"
+    )
+    config = load_config(path)
+    # twice 3 x 18 numbers observed, twice a state of 54, 3 choices, rewards, discounts and flags: 932 bytes
+    expected = r"found about 9\d.\d GB: 9\d.\d GB for the full replay of p, .*lower capacity .policies.p.settings.cap"
+    with pytest.raises(ConfigError, match=expected):
         check_memory(inspect_run(config), config, 3, 24_000_000_000)
 
 
