@@ -35,6 +35,8 @@ EXPECTED = {
     "pong",
     "simple_tag",
     "simple_spread_mappo",
+    "simple_spread_maddpg",
+    "speaker_listener_masac",
     "tictactoe",
     "connect_four",
     "round_robin_2v2",

@@ -95,7 +95,7 @@ class TeamLearner(OffPolicy):
       partners: see ``Policy``.
     """
 
-    _fast: None
+    _fast: Any = None
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class TeamLearner(OffPolicy):
     # Acting
 
     def _prepare(self) -> None:
-        self._fast = None
+        """See ``OffPolicy``: torch, unless an algorithm has a compiled path."""
 
     def act(
         self,

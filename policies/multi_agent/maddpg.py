@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from arena.envs.interface import EntitySpaces
+from arena.policies.compiled.perceptrons import CompiledPerceptrons, serves
+from arena.policies.compiled.team import CompiledActor, CompiledMADDPG, TeamShape
 from arena.policies.multi_agent.kinds import TeamKind
 from arena.policies.multi_agent.learner import JointBatch, TeamLearner
 from arena.policies.multi_agent.settings import MADDPGSettings
@@ -60,7 +62,54 @@ class MADDPG(TeamLearner):
     def _moving(self) -> int:
         return 1 if self.gradient_steps % self.settings.policy_delay else 2
 
+    def _prepare(self) -> None:
+        """Take compiled paths for entities of one kind that share small networks of vectors."""
+        self._fast: CompiledActor | None = None
+        self._compiled: CompiledMADDPG | None = None
+        actor: Any = self.learned["network"]
+        if len(self.kinds) > 1 or not self._is_shared or not serves(actor.encoder, actor.layers):
+            return
+        acting, learning = (
+            CompiledPerceptrons(actor, [actor.layers], self.optimizers["network"].parameters) for _ in range(2)
+        )
+        self._fast = CompiledActor(acting)
+        if self._spaces.global_state is None:
+            return
+        all_critics: list[Any] = [self.critics, self.target_critics]
+        critics, targets = ([critic.kinds[0].each[0] for critic in each] for each in all_critics)
+        if not serves(all_critics[0][0].kinds[0].encoders[0], critics[0]):
+            return
+        kind = self._own
+        target_actor: Any = self.targets["network"]
+        by_critics = self.optimizers["critics"].parameters
+        self._compiled = CompiledMADDPG(
+            TeamShape(kind.entities, kind.width, kind.sizes, kind.spaces.mask_size > 0),
+            learning,
+            CompiledPerceptrons(target_actor, [target_actor.layers], self._followers["network"]),
+            CompiledPerceptrons(self.critics, critics, by_critics),
+            CompiledPerceptrons(self.target_critics, targets, self._followers["critics"]),
+            CompiledPerceptrons(self.critics, critics[:1], by_critics),
+        )
+
     def _differentiate(self, rows: np.ndarray, weights: np.ndarray | None) -> None:
+        if self._compiled is not None:
+            settings, own = self.settings, self._own
+            draws = bool(own.sizes or settings.target_noise)
+            empty = np.zeros((1, own.entities, own.width), np.float32)
+            errors = self._compiled.gradient(
+                rows,
+                weights,
+                [own.draw(len(rows), self._draws) if draws else empty for _ in range(2)],
+                self._gradients["critics"],
+                self._gradients["network"] if self._moving() > 1 else None,
+                self._losses,
+                target_noise=settings.target_noise,
+                target_noise_clip=settings.target_noise_clip,
+                logit_penalty=settings.logit_penalty,
+            )
+            if weights is not None:
+                self.feed.set_errors(np.abs(errors).mean(0).max(1))
+            return
         batch = self._batch(rows)
         columns = batch.columns
         with torch.no_grad():

@@ -63,6 +63,7 @@ def rows_of(policy, count=16, seed=0):
 def gradients(policy, rows, weights=None):
     """Return the gradients of one step by network."""
     policy.gradient.join(Alone())
+    policy.gradient.zero()
     policy._differentiate(rows, weights)
     return {name: array.copy() for name, array in policy._gradients.items()}
 
@@ -177,6 +178,7 @@ def test_target_actions_are_those_of_the_target_actors():
 def test_critics_read_discrete_actions_at_the_corners_of_the_simplex_only(action):
     """Soft samples lie inside of it, where no stored action ever lies."""
     policy, seen = make("maddpg", spaces(*[ACTIONS[action]] * 2, masked=True)), []
+    policy._compiled = None  # torch: the inputs of its critics can be seen
     rows = rows_of(policy)
     rows["0.mask"][:, :, 1] = rows["0.next_mask"][:, :, 1] = 0
     for critics in (policy.critics, policy.target_critics):
@@ -273,6 +275,31 @@ def test_two_workers_learn_like_one_that_has_the_copies_of_both(use):
     (first, state), (second, other) = Lockstep(2).run(work)
     assert first == second == 8 * COPIES * 2 * 4
     assert all(torch.equal(state[name], other[name]) for name in state)
+
+
+@pytest.mark.parametrize("action", list(ACTIONS))
+@pytest.mark.parametrize("twin", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_compiled_path_has_the_gradients_of_torch(action, twin, weighted):
+    team = spaces(*[ACTIONS[action]] * 3, masked=action != "box")
+    settings = {"twin": twin, "target_noise": 0.3, "priority": 0.6, "logit_penalty": 0.1, "activation": "tanh"}
+    compiled, plain = (make("maddpg", team, **settings) for _ in range(2))
+    rows = rows_of(compiled)
+    rows["present"][:5, 1] = rows["next_present"][:7, 2] = False
+    for name in ("0.mask", "0.next_mask"):
+        if name in rows.dtype.names:
+            rows[name][:, :, 1] = 0
+    weights = np.linspace(0.2, 1, 16, dtype=np.float32) if weighted else None
+    assert compiled._compiled is not None
+    plain._compiled, errors = None, []
+    for policy in (compiled, plain):
+        policy.feed.set_errors = errors.append
+    found, expected = (gradients(policy, rows, weights) for policy in (compiled, plain))
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(compiled._losses, plain._losses, rtol=1e-4, atol=1e-6)
+    if weighted:
+        np.testing.assert_allclose(*errors, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("use", ["maddpg", "masac"])
