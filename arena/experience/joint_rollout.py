@@ -1,4 +1,4 @@
-"""Rollouts of a seat whose entities have different spaces: one rollout for each kind of entities."""
+"""Rollouts of a seat with several kinds of entities, one for each: their spaces differ."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -52,7 +52,7 @@ def _first(tree: Any) -> torch.Tensor:
 
 
 class KindCritic(nn.Module):
-    """Values of the k entities of one kind, from the state, who is present, and the actions of all entities.
+    """Values of the k entities of one kind, from the state, flags of presence, and all actions.
 
     A shared critic has a head for each entity.
     """
