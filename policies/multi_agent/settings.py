@@ -104,7 +104,7 @@ class TeamSettings(ActorSettings):
 
 
 class MADDPGSettings(TeamSettings):
-    """Settings of ``maddpg``; MATD3 is twin: true, policy_delay: 2, target_noise: 0.2."""
+    """Settings of ``maddpg``; MATD3 is policy_delay: 2, target_noise: 0.2, and the original MADDPG is twin: false."""
 
     exploration_noise: float = Field(
         0.2, ge=0, description="Standard deviation of the noise on the actions of a Box, which range from -1 to 1."
@@ -118,7 +118,9 @@ class MADDPGSettings(TeamSettings):
     )
     target_noise_clip: float = Field(0.5, ge=0, description="Bound on the noise of the target actors' actions.")
     twin: bool = Field(
-        False, description="Whether there are two critics, of which the lower value counts, as in MATD3."
+        True,
+        description="Whether there are two critics, of which the lower value counts (MATD3); with a single critic, "
+        "as in the original MADDPG, values rose beyond any return in simple_spread, and the policies were lost.",
     )
     logit_penalty: float = Field(
         1e-3,
