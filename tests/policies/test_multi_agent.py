@@ -162,8 +162,10 @@ def test_the_gradient_of_a_critic_reaches_the_action_of_its_own_entity_only(use)
             assert torch.allclose(got, reference, atol=1e-6)
 
 
-def test_target_actions_are_those_of_the_target_actors():
+@pytest.mark.parametrize("compiled", [True, False])
+def test_target_actions_are_those_of_the_target_actors(compiled):
     policy = make("maddpg", spaces(BOX, BOX))
+    policy._compiled = policy._compiled if compiled else None
     rows = rows_of(policy)
     before = gradients(policy, rows)["critics"]
     with torch.no_grad():
@@ -294,6 +296,9 @@ def test_the_compiled_path_has_the_gradients_of_torch(action, twin, weighted):
     plain._compiled, errors = None, []
     for policy in (compiled, plain):
         policy.feed.set_errors = errors.append
+        with torch.no_grad():
+            for target in policy._followers.values():
+                target.mul_(-0.5)
     found, expected = (gradients(policy, rows, weights) for policy in (compiled, plain))
     for name in expected:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-6)
