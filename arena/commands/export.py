@@ -106,7 +106,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("run", type=Path, help="a run directory, such as runs/quickstart")
     parser.add_argument(
-        "player", metavar="PLAYER[@STEPS]", help="the player, with its newest weights or those of a snapshot"
+        "player",
+        metavar="PLAYER[.ENTITY][@STEPS]",
+        help="the player, with its newest weights or those of a snapshot, or the actor of one entity of a team",
     )
     parser.add_argument(
         "--to", choices=("onnx", "torchscript", "safetensors"), default="onnx", help="format of the file (%(default)s)"

@@ -132,7 +132,9 @@ def _gateway(
         names = [loaded[0].name]
         agents = assign(None if spaces is None else list(spaces), names, config.agents, actor.__name__)
     else:
-        names = arguments.player or list(dict.fromkeys(config.agents.values())) or list(run_config.players)
+        from arena.evaluation.served import all_names
+
+        names = arguments.player or list(dict.fromkeys(config.agents.values())) or all_names(run, run_config)
         agents = assign(None if spaces is None else list(spaces), names, config.agents, actor.__name__)
         if trainers_among(run_config, names):
             return _gateway_of_trainers(arguments, config, access, run, run_config, agents)
@@ -212,9 +214,9 @@ def _parser() -> argparse.ArgumentParser:
         "--player",
         action="append",
         default=[],
-        metavar="NAME[@STEPS]",
-        help="a player to serve, with its newest weights or those of a snapshot; may be repeated "
-        "(default: every player)",
+        metavar="NAME[.ENTITY][@STEPS]",
+        help="a player to serve, with its newest weights or those of a snapshot, or the actor of one entity of a team; "
+        "may be repeated (default: every player)",
     )
     parser.add_argument("--sample", action="store_true", help="draw actions instead of taking the most likely ones")
     parser.add_argument(

@@ -10,7 +10,7 @@ from arena.common.files import write_atomically
 from arena.config.run import RunConfig, TableRow, load_config
 from arena.envs.interface import EntitySpaces
 from arena.evaluation.observed import record_observations
-from arena.evaluation.players import seed_libraries
+from arena.evaluation.players import seed_libraries, split_entity
 from arena.evaluation.return_loss import ReturnLoss, return_loss
 from arena.evaluation.served import SeatSpaces, load_players
 from arena.experience.samples import ObservationSample, read_sample, sample_of
@@ -60,25 +60,26 @@ class Trained(NamedTuple):
 
 
 def load_trained(run: RunDirectory, config: RunConfig, name: str, lanes: int) -> Trained:
-    """Return a player (``blue`` or ``blue@2000``).
+    """Return a player (``blue`` or ``blue@2000``), or the actor of an entity of a team (``team.listener_0``).
 
     Raises:
       ConfigError: there is no such player, it has no weights, or its policy cannot be exported.
     """
-    player = name.partition("@")[0]
+    whole, entity = split_entity(config, name)
+    player = whole.partition("@")[0]
     seed_libraries(config.seed)
     loaded, _ = load_players(run, config, [name], lanes={name: lanes}, seed=config.seed)
     (loaded_player,) = loaded
     chosen = config.players[player]
     policy: Any = loaded_player.policy
     inference = inference_of_player(policy, player, chosen.use)
-    row, block = SeatSpaces(run, config).of(player)
+    row, block = SeatSpaces(run, config).of(player, entity)
     about = ExportMetadata(
-        player=player,
+        player=loaded_player.name,
         steps=int(loaded_player.version),
         policy=chosen.use,
         settings=_plain(chosen.settings),
-        spaces=EntitySpaces(player, *block.spaces[1:]),
+        spaces=block.spaces._replace(name=player, team=None),
         memory=inference.state_shape,
         weights=digest_of_weights(policy.weights()),
     )
@@ -111,10 +112,11 @@ def find_sample(
     Raises:
       ConfigError: there are none, or fewer than ``FEWEST``.
     """
+    whole, entity = split_entity(config, name)
     if record:
-        sample = record_observations(run, config, name, row, max(record, FEWEST), seed)
+        sample = record_observations(run, config, whole, row, max(record, FEWEST), seed, entity)
     else:
-        path = run.observations(name.partition("@")[0])
+        path = run.observations(whole.partition("@")[0])
         if not path.is_file():
             raise ConfigError(
                 f"{path}: expected observations to compare with, found none: training keeps them with each snapshot "
@@ -157,8 +159,12 @@ def export(
       ConfigError: the player cannot be exported, or there are no observations for the comparison.
       ExportError: the file differs; nothing was written.
     """
+    whole, entity = split_entity(config, name)
+    if entity is not None and episodes:
+        raise ConfigError(f"--episodes: expected a player with one actor, found {name}; leave --episodes out")
     trained = load_trained(run, config, name, 1)
-    path = out or run.players / trained.about.player / f"{trained.about.steps}{'.int8' if int8 else ''}{SUFFIXES[to]}"
+    parts = [str(trained.about.steps), *([] if entity is None else [entity]), *(["int8"] if int8 else [])]
+    path = out or run.players / whole.partition("@")[0] / f"{'.'.join(parts)}{SUFFIXES[to]}"
     if to == "safetensors":
         return _export_weights(path, trained)
     spaces = trained.about.spaces

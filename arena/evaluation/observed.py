@@ -65,7 +65,7 @@ def match_of(
 
 
 def record_observations(
-    run: RunDirectory, config: RunConfig, name: str, row: TableRow, rows: int, seed: int
+    run: RunDirectory, config: RunConfig, name: str, row: TableRow, rows: int, seed: int, entity: str | None = None
 ) -> ObservationSample:
     """Return observations of a player as in a training match, with the newest weights of all others.
 
@@ -76,13 +76,19 @@ def record_observations(
       row: a match with the player.
       rows: least number of observations.
       seed: seed of episodes and actions.
+      entity: the entity of the player whose observations, and those of entities with equal spaces, are recorded; None
+        for the first.
 
     Raises:
       ConfigError: a player of the match has no weights or cannot play.
     """
     with match_of(run, config, name, row, seed, deterministic=False) as (environments, agents, seats):
-        lanes = COPIES * len(agents[seats[0]].entities)
-        recorder = agents[seats[0]].wrap_policy(lambda policy: _Recorder(policy, math.ceil(rows / lanes)))
+        agent = agents[seats[0]]
+        names = [environments[0].entities[index].name for index in agent.entities]
+        lanes = COPIES * len(names)
+        recorder = agent.wrap_policy(
+            lambda policy: _Recorder(policy, math.ceil(rows / lanes)), names.index(entity) if entity else 0
+        )
         with contextlib.suppress(_SampleComplete):
             for _ in play(environments, agents, 1_000_000_000, derive_seed(seed, "observations")):
                 pass

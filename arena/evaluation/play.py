@@ -86,7 +86,7 @@ class SeatAgent:
         """
         self.player, self.entities = player, tuple(entities)
         self._deterministic = deterministic
-        blocks = blocks_of(spaces)
+        self._blocks = blocks = blocks_of(spaces)
         self._record = make_observation_message(blocks, copies)
         message = ActionMessage(blocks, copies)
         self._lanes = [copies * len(block.positions) for block in blocks]
@@ -107,10 +107,11 @@ class SeatAgent:
                     self._writers[copy].append((entity, writer, slot))
                     self._readers[copy].append((entity, action_reader(message.actions[number], copy, place)))
 
-    def wrap_policy(self, wrap: Callable[[Acting], Watching]) -> Watching:
-        """Wrap the policy of the first block of entities, and return the wrapper."""
-        watching = wrap(self._policies[0])
-        self._policies[0] = watching
+    def wrap_policy(self, wrap: Callable[[Acting], Watching], position: int = 0) -> Watching:
+        """Wrap the policy that acts for an entity, by its position on the seat, and return the wrapper."""
+        number = next(number for number, block in enumerate(self._blocks) if position in block.positions)
+        watching = wrap(self._policies[number])
+        self._policies[number] = watching
         return watching
 
     def observe(self, copy: int, timestep: Timestep, started: bool) -> None:

@@ -72,6 +72,18 @@ def find_contestant(run: RunDirectory, config: RunConfig, name: str) -> Contesta
     return Contestant(name, policy, run.snapshot(player, int(steps)), place)
 
 
+def split_entity(config: RunConfig, name: str) -> tuple[str, str | None]:
+    """Return a name without its entity, and the entity: ``team.listener_0@300`` as ``team@300`` and ``listener_0``.
+
+    The entity is None if the name has none.
+    """
+    player, at, steps = name.partition("@")
+    team, _, entity = player.rpartition(".")
+    if player in config.players or team not in config.players:
+        return name, None
+    return f"{team}{at}{steps}", entity
+
+
 def seed_libraries(seed: int) -> None:
     """Seed the global generators that users' policies use."""
     import torch

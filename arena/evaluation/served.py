@@ -3,10 +3,11 @@
 import os
 from collections.abc import Mapping, Sequence
 
+from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.config.run import PolicyConfig, RunConfig, TableRow
-from arena.envs.interface import EntitySpaces
-from arena.evaluation.players import Contestant, PolicyMaker, find_contestant, make_copy, newest_version
+from arena.envs.interface import EntitySpaces, Team
+from arena.evaluation.players import Contestant, PolicyMaker, find_contestant, make_copy, newest_version, split_entity
 from arena.experience.entity_json import read_entity
 from arena.gateway.models import LoadedPlayer
 from arena.protocol.wire import Block, blocks_of
@@ -62,13 +63,21 @@ class _Loader:
 
     Attributes:
       player: name of the player.
+      name: name under which it is served: with the entity, if one is served.
       policy: configuration of its policy.
     """
 
     def __init__(
-        self, run: RunDirectory, config: RunConfig, player: str, at: tuple[TableRow, Block], lanes: int, seed: int
+        self,
+        run: RunDirectory,
+        config: RunConfig,
+        player: str,
+        name: str,
+        at: tuple[TableRow, Block],
+        lanes: int,
+        seed: int,
     ) -> None:
-        self._run, self._config, self.player = run, config, player
+        self._run, self._config, self.player, self.name = run, config, player, name
         (self._row, self._block), self._lanes, self._seed = at, lanes, seed
         self.policy: PolicyConfig = config.players[player]
 
@@ -89,7 +98,7 @@ class _Loader:
     def _load(self, contestant: Contestant, version: str, *, fixed: bool) -> LoadedPlayer:
         spaces = self._block.spaces
         return LoadedPlayer(
-            name=self.player,
+            name=self.name,
             version=version,
             observation=spaces.observation,
             action=spaces.action,
@@ -108,7 +117,8 @@ def load_players(
     Args:
       run: the run directory.
       config: configuration of the run.
-      names: ``blue`` for the newest weights, ``blue@2000`` for a snapshot.
+      names: ``blue`` for the newest weights, ``blue@2000`` for a snapshot; ``team.listener_0`` for the actor of one
+        entity.
       lanes: name, as in ``names`` -> number of agents that it serves concurrently.
       seed: root of their random streams.
 
@@ -121,15 +131,29 @@ def load_players(
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"--player: expected each player once, found {name!r} twice")
-        find_contestant(run, config, name)  # raises an error about the name
-        player, _, steps = name.partition("@")
-        loader = _Loader(run, config, player, seats.of(player), lanes[name], seed)
+        whole, entity = split_entity(config, name)
+        find_contestant(run, config, whole)  # raises an error about the name
+        player, _, steps = whole.partition("@")
+        loader = _Loader(run, config, player, name.partition("@")[0], seats.of(player, entity), lanes[name], seed)
         if steps:
             loaded.append(loader.load_snapshot(steps))
         else:
             loaded.append(loader.load_newest())
-            sources[player] = RunVersions(run, loader)
+            sources[loader.name] = RunVersions(run, loader)
     return loaded, sources
+
+
+def all_names(run: RunDirectory, config: RunConfig) -> list[str]:
+    """Return the names of all players of a run, and of each entity of those with several actors."""
+    names = []
+    for player, policy in config.players.items():
+        path = run.spaces(player)
+        team = read_entity(path).team if path.is_file() else None
+        if team is not None and _has_several_actors(policy, team):
+            names += [f"{player}.{entity.name}" for entity in team.entities]
+        else:
+            names.append(player)
+    return names
 
 
 class SeatSpaces:
@@ -140,29 +164,24 @@ class SeatSpaces:
         self._rows = [row for round_ in config.round_list() for row in round_.rows]
         self._made: list[tuple[TableRow, tuple[EntitySpaces, ...]]] = []
 
-    def of(self, player: str) -> tuple[TableRow, Block]:
-        """Return a row of a player, and its spaces there.
+    def of(self, player: str, entity: str | None = None) -> tuple[TableRow, Block]:
+        """Return a row of a player, and its spaces there: those of one entity, or of all of them if they are equal.
 
         Raises:
-          ConfigError: it has no seat, the stored spaces are damaged, or its entities have different spaces.
+          ConfigError: it has no seat, no such entity or several actors, the stored spaces are damaged, or its entities
+            have different spaces.
         """
         for row in self._rows:
             seated = [index for seat in row.seats if seat.player == player for index in seat.entities]
-            if seated:
-                path = self._run.spaces(player)
-                if path.is_file():
-                    entity = read_entity(path)
-                    _check_one_actor(player, self._config.players[player], entity)
-                    return row, Block((0,), entity)
+            if not seated:
+                continue
+            path = self._run.spaces(player)
+            if path.is_file():
+                spaces = read_entity(path)
+            else:
                 entities = self._entities(row)
-                blocks = blocks_of([entities[index] for index in seated])
-                if len(blocks) > 1:
-                    names = ", ".join(entities[seated[block.positions[0]]].name for block in blocks)
-                    raise ConfigError(
-                        f"player {player!r} plays entities with different spaces ({names}), "
-                        "and arena serve needs the same spaces for all of them"
-                    )
-                return row, Block((0,), blocks[0].spaces)
+                spaces = blocks_of([entities[index] for index in seated])[0].spaces
+            return row, Block((0,), _chosen(player, self._config.players[player], spaces, entity))
         raise ConfigError(f"player {player!r} has no seat in the table of matches, so its spaces are not known")
 
     def _entities(self, row: TableRow) -> tuple[EntitySpaces, ...]:
@@ -175,17 +194,30 @@ class SeatSpaces:
         return environment.entities
 
 
-def _check_one_actor(player: str, policy: PolicyConfig, entity: EntitySpaces) -> None:
-    """Check that one actor plays all entities of a player.
+def _has_several_actors(policy: PolicyConfig, team: Team) -> bool:
+    model = registry.policy_settings_model(policy.use)
+    return getattr(model, "is_joint", False) and (len(team.kinds()) > 1 or policy.settings.get("share") == "each")
+
+
+def _chosen(player: str, policy: PolicyConfig, spaces: EntitySpaces, entity: str | None) -> EntitySpaces:
+    """Return the spaces of one entity of a player, or of all of them if ``entity`` is None.
 
     Raises:
-      ConfigError: a team has several.
+      ConfigError: there is no such entity; or None is named, and they have several actors or different spaces.
     """
-    team = entity.team
-    if team is None or (len(team.kinds()) == 1 and policy.settings.get("share") != "each"):
-        return
-    names = ", ".join(each.name for each in team.entities)
-    raise ConfigError(
-        f"player {player!r} has an actor for each of {names}; arena serve and arena export take a player with one "
-        "actor: train with share: one and entities with equal spaces (arena eval plays any)"
-    )
+    team = spaces.team or Team((spaces,), (0,))
+    names = [each.name for each in team.entities]
+    if entity is not None:
+        if entity not in names:
+            raise ConfigError(f"{player}.{entity}: expected an entity of the player ({', '.join(names)})")
+        position = names.index(entity)
+        return team.entities[position]._replace(team=Team(team.entities, (position,)))
+    listed = ", ".join(f"{player}.{name}" for name in names)
+    if _has_several_actors(policy, team):
+        raise ConfigError(f"player {player!r} has several actors: name one of its entities, as {listed}")
+    if len(team.kinds()) > 1:
+        raise ConfigError(
+            f"player {player!r} plays entities with different spaces ({', '.join(names)}), "
+            "and arena serve needs the same spaces for all of them"
+        )
+    return spaces

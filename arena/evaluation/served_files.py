@@ -8,6 +8,7 @@ from typing import Any
 from arena.common.errors import ConfigError
 from arena.config.run import RunConfig
 from arena.evaluation.exported import find_sample, inference_of_player
+from arena.evaluation.players import split_entity
 from arena.evaluation.served import RunVersions, SeatSpaces
 from arena.experience.samples import ObservationSample, sample_of
 from arena.export.formats import OPSET, onnx_bytes, put_weights, quantized, to_onnx
@@ -81,15 +82,16 @@ class OnnxPlayers:
           ExportError: its file differs.
         """
         policy: Any = loaded.policy
-        use = self._config.players[loaded.name].use
+        player, entity = split_entity(self._config, loaded.name)
+        use = self._config.players[player].use
         inference = inference_of_player(policy, loaded.name, use)
-        row, block = SeatSpaces(self._run, self._config).of(loaded.name)
+        row, block = SeatSpaces(self._run, self._config).of(player, entity)
         about = ExportMetadata(
             player=loaded.name,
             steps=int(loaded.version),
             policy=use,
             settings={},
-            spaces=block.spaces,
+            spaces=block.spaces._replace(team=None),
             memory=inference.state_shape,
             opset=OPSET,
             quantized="int8" if self._int8 else "",

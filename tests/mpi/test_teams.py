@@ -64,5 +64,10 @@ def test_a_speaker_and_a_listener_learn_on_one_seat_and_are_evaluated(tmp_path):
     }
     run = succeed(run_arena(tmp_path, config)).directory
     assert "masac" in arena("eval", run, "--episodes", "4")
-    done = launch("export", run, "p", "--to", "onnx")
-    assert done.returncode == 2 and "an actor for each of speaker_0, listener_0" in done.stderr
+    done = launch("export", run, "p")
+    assert done.returncode == 2 and "name one of its entities, as p.speaker_0, p.listener_0" in done.stderr
+    for entity, options in (("speaker_0", ()), ("listener_0", ("--record", "256"))):
+        assert "equal actions 100.00 %" in arena("export", run, f"p.{entity}", *options)
+    assert len(list((run / "players" / "p").glob("*.listener_0.onnx"))) == 1
+    with Served(run) as served:
+        assert "p.speaker_0@" in served.line and "p.listener_0@" in served.line
