@@ -76,8 +76,7 @@ def record_observations(
       row: a match with the player.
       rows: least number of observations.
       seed: seed of episodes and actions.
-      entity: the entity of the player whose observations, and those of entities with equal spaces, are recorded; None
-        for the first.
+      entity: the entity of the player to record, together with those that have equal spaces; None for the first.
 
     Raises:
       ConfigError: a player of the match has no weights or cannot play.
