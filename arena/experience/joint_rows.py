@@ -9,10 +9,11 @@ from arena.common.trees import map_space, tree_leaves
 from arena.experience.joint_layout import NEXT_STATE, STATE, Kind, joint_row_dtype, prefix_of
 from arena.experience.rollout import Rollout
 from arena.experience.row_layout import FOLLOWING, OBSERVATION
+from arena.experience.rows import OpenTransitions
 from arena.tensors.numba_jit import compiled
 
 
-class JointTransitions:
+class JointTransitions(OpenTransitions):
     """Converts rollouts to joint rows, each a transition over at most ``n_step`` time steps of one copy.
 
     All entities act at the same time, those of one copy in neighbouring lanes. As in ``Transitions``, step T of a
@@ -27,9 +28,6 @@ class JointTransitions:
     in which any entity is present. It spans m steps: ``n_step``, or fewer if any entity is truncated or no entity acts
     any more. Rewards are summed up to the entity's own end; its discount is gamma^m, or 0 if it has terminated. The
     reward, the discount and the action of an entity that is not present mean nothing.
-
-    Attributes:
-      dtype: of a row, structured.
     """
 
     def __init__(
@@ -44,24 +42,21 @@ class JointTransitions:
           gamma: discount of each step.
           n_step: number of steps that a row spans unless the episode ends before.
         """
-        self.dtype = joint_row_dtype(kinds, state)
+        dtype = joint_row_dtype(kinds, state)
+        first_step = ["present", *(name for name in dtype.names or () if name.startswith(STATE))]
+        for number, kind in enumerate(kinds):
+            own = prefix_of(number)
+            leaves = range(len(tree_leaves(map_space(kind.spaces.observation, lambda leaf: [leaf]))))
+            first_step += [f"{own}{OBSERVATION}{leaf}" for leaf in leaves]
+            first_step += [f"{own}{name}" for name in kind.extras]
+        super().__init__(dtype, first_step, copies, n_step)
         self._kinds = tuple(kinds)
         entities = sum(kind.entities for kind in kinds)
         self._shape = copies, entities
         self._powers = float(gamma) ** np.arange(n_step + 1)
-        # Open transitions of each copy, oldest first: the first step, the rewards so far, and which entities have
-        # terminated since. The first step is one of the current rollout, or (-1 and below) a place of ``_carried``.
-        self._open = np.zeros(copies, np.int64)
-        self._began = np.zeros((copies, n_step), np.int64)
+        # of open transitions: the rewards so far, and which entities have terminated since
         self._collected = np.zeros((copies, n_step, entities), np.float64)
         self._ended = np.zeros((copies, n_step, entities), bool)
-        self._carried = np.zeros((copies, n_step), self.dtype)
-        self._first_step = ["present", *(name for name in self.dtype.names or () if name.startswith(STATE))]
-        for number, kind in enumerate(kinds):
-            own = prefix_of(number)
-            leaves = range(len(tree_leaves(map_space(kind.spaces.observation, lambda leaf: [leaf]))))
-            self._first_step += [f"{own}{OBSERVATION}{leaf}" for leaf in leaves]
-            self._first_step += [f"{own}{name}" for name in kind.extras]
 
     def count_begun(self, rollout: Rollout) -> int:
         """Return the number of rows that begin in a rollout: steps of copies in which an entity acts."""
@@ -127,34 +122,18 @@ class JointTransitions:
             return []
         return [(leaf, self._by_copy(array, self._kinds[0])[:, :, 0]) for leaf, array in enumerate(tree_leaves(state))]
 
-    def _fill_first_steps(self, rows: np.ndarray, rollout: Rollout, began: np.ndarray, copy: np.ndarray) -> None:
-        """Write what rows hold of the steps in which they began."""
-        fresh = slice(None) if not began.size or began.min() >= 0 else np.flatnonzero(began >= 0)
-        where = began[fresh], copy[fresh]
+    def _read_first_steps(
+        self, rows: np.ndarray, at: slice | np.ndarray, rollout: Rollout, began: np.ndarray, source: np.ndarray
+    ) -> None:
         for number, (block, kind) in enumerate(zip(rollout.blocks, self._kinds, strict=True)):
             own = prefix_of(number)
             for leaf, array in enumerate(tree_leaves(block.observations)):
-                rows[f"{own}{OBSERVATION}{leaf}"][fresh] = self._by_copy(array, kind)[where]
+                rows[f"{own}{OBSERVATION}{leaf}"][at] = self._by_copy(array, kind)[began, source]
             for name in kind.extras:
-                rows[f"{own}{name}"][fresh] = self._by_copy(block.extras[name], kind)[where]
-        rows["present"][fresh] = self._joint(rollout, "acting")[where]
+                rows[f"{own}{name}"][at] = self._by_copy(block.extras[name], kind)[began, source]
+        rows["present"][at] = self._joint(rollout, "acting")[began, source]
         for leaf, array in self._states(rollout):
-            rows[f"{STATE}{leaf}"][fresh] = array[where]
-        if not isinstance(fresh, slice):
-            old = np.flatnonzero(began < 0)
-            carried = self._carried[copy[old], -1 - began[old]]
-            for name in self._first_step:
-                rows[name][old] = carried[name]
-
-    def _carry(self, rollout: Rollout) -> None:
-        """Keep the first steps of open transitions: the rollout will be overwritten."""
-        copy, place = np.nonzero(np.arange(self._began.shape[1]) < self._open[:, None])
-        if not len(copy):
-            return
-        first_steps = np.zeros(len(copy), self.dtype)
-        self._fill_first_steps(first_steps, rollout, self._began[copy, place], copy)
-        self._carried[copy, place] = first_steps
-        self._began[copy, place] = -1 - place
+            rows[f"{STATE}{leaf}"][at] = array[began, source]
 
 
 @compiled(

@@ -1,6 +1,7 @@
 """Rows for a replay buffer from consecutive rollouts: transitions open at the end of one are completed by the next."""
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,59 @@ from arena.experience.row_layout import FOLLOWING, OBSERVATION, row_dtype
 from arena.tensors.numba_jit import compiled
 
 
-class Transitions:
+class OpenTransitions(ABC):
+    """The transitions that a rollout leaves open, and the steps in which they began.
+
+    Attributes:
+      dtype: of a row, structured.
+    """
+
+    def __init__(self, dtype: np.dtype, first_step: Sequence[str], sources: int, n_step: int) -> None:
+        """Allocate the buffers.
+
+        Args:
+          dtype: of a row, structured.
+          first_step: columns of a row that are known in its first step.
+          sources: number of lanes, or of copies, each with transitions of its own.
+          n_step: largest number of open transitions of each.
+        """
+        self.dtype = dtype
+        self._first_step = tuple(first_step)
+        # Oldest first. The location of a first step is a time step of the current rollout, or (-1 and below) a place
+        # of ``_carried``.
+        self._open = np.zeros(sources, np.int64)
+        self._began = np.zeros((sources, n_step), np.int64)
+        self._carried = np.zeros((sources, n_step), dtype)
+
+    @abstractmethod
+    def _read_first_steps(
+        self, rows: np.ndarray, at: slice | np.ndarray, rollout: Rollout, began: np.ndarray, source: np.ndarray
+    ) -> None:
+        """Write the columns ``first_step`` of ``rows[at]`` from the steps ``began`` of a rollout."""
+
+    def _fill_first_steps(self, rows: np.ndarray, rollout: Rollout, began: np.ndarray, source: np.ndarray) -> None:
+        """Write the columns ``first_step`` of rows that began in this rollout or an earlier one."""
+        if not began.size or began.min() >= 0:
+            self._read_first_steps(rows, slice(None), rollout, began, source)
+            return
+        fresh, old = np.flatnonzero(began >= 0), np.flatnonzero(began < 0)
+        self._read_first_steps(rows, fresh, rollout, began[fresh], source[fresh])
+        carried = self._carried[source[old], -1 - began[old]]
+        for name in self._first_step:
+            rows[name][old] = carried[name]
+
+    def _carry(self, rollout: Rollout) -> None:
+        """Keep the first steps of open transitions: the rollout will be overwritten."""
+        source, place = np.nonzero(np.arange(self._began.shape[1]) < self._open[:, None])
+        if not len(source):
+            return
+        first_steps = np.zeros(len(source), self.dtype)
+        self._fill_first_steps(first_steps, rollout, self._began[source, place], source)
+        self._carried[source, place] = first_steps
+        self._began[source, place] = -1 - place
+
+
+class Transitions(OpenTransitions):
     """Converts rollouts to rows, each a transition over at most ``n_step`` actions of one lane.
 
     Step T of a rollout is step 0 of the next one and is read once. If an episode is left without an end (the copy
@@ -28,9 +81,6 @@ class Transitions:
 
     The row of a truncated episode may span fewer actions and keeps the discount, since its ``next`` is the final
     observation.
-
-    Attributes:
-      dtype: of a row, structured.
     """
 
     def __init__(
@@ -51,16 +101,13 @@ class Transitions:
           gamma: discount of each action.
           n_step: number of actions that a row spans unless the episode ends before.
         """
-        self.dtype = row_dtype(spaces, extras)
+        dtype = row_dtype(spaces, extras)
         self._extras = tuple(extras)
-        self._leaves = range(sum(name.startswith(OBSERVATION) for name in self.dtype.names or ()))
+        self._leaves = range(sum(name.startswith(OBSERVATION) for name in dtype.names or ()))
+        observations = [f"{OBSERVATION}{leaf}" for leaf in self._leaves]
+        super().__init__(dtype, [*observations, *self._extras], lanes, n_step)
         self._powers = float(gamma) ** np.arange(n_step + 1)
-        # Open transitions of each lane, oldest first: location of the first step, and the reward so far. The location
-        # is a time step of the current rollout, or (-1 and below) a place of ``_carried``.
-        self._open = np.zeros(lanes, np.int64)
-        self._began = np.zeros((lanes, n_step), np.int64)
-        self._collected = np.zeros((lanes, n_step), np.float64)
-        self._carried = np.zeros((lanes, n_step), self.dtype)
+        self._collected = np.zeros((lanes, n_step), np.float64)  # rewards so far
         self._room = np.empty((3, 0), np.int64), np.empty((2, 0), np.float32)
 
     def rows(self, rollout: Rollout) -> np.ndarray:
@@ -102,29 +149,14 @@ class Transitions:
         """Return the number of transitions that begin in a rollout."""
         return int(np.count_nonzero(rollout.acting[: rollout.horizon]))
 
-    def _fill_first_steps(self, rows: np.ndarray, rollout: Rollout, began: np.ndarray, lane: np.ndarray) -> None:
-        """Write the observations and extras of the steps in which transitions began."""
-        fresh = slice(None) if not began.size or began.min() >= 0 else np.flatnonzero(began >= 0)
+    def _read_first_steps(
+        self, rows: np.ndarray, at: slice | np.ndarray, rollout: Rollout, began: np.ndarray, source: np.ndarray
+    ) -> None:
         leaves = tree_leaves(rollout.observations)
         for number in self._leaves:
-            rows[f"{OBSERVATION}{number}"][fresh] = leaves[number][began[fresh], lane[fresh]]
+            rows[f"{OBSERVATION}{number}"][at] = leaves[number][began, source]
         for name in self._extras:
-            rows[name][fresh] = rollout.extras[name][began[fresh], lane[fresh]]
-        if not isinstance(fresh, slice):
-            old = np.flatnonzero(began < 0)
-            carried = self._carried[lane[old], -1 - began[old]]
-            for name in (*(f"{OBSERVATION}{number}" for number in self._leaves), *self._extras):
-                rows[name][old] = carried[name]
-
-    def _carry(self, rollout: Rollout) -> None:
-        """Keep the first steps of open transitions: the rollout will be overwritten."""
-        lane, place = np.nonzero(np.arange(self._began.shape[1]) < self._open[:, None])
-        if not len(lane):
-            return
-        first_steps = np.zeros(len(lane), self.dtype)
-        self._fill_first_steps(first_steps, rollout, self._began[lane, place], lane)
-        self._carried[lane, place] = first_steps
-        self._began[lane, place] = -1 - place
+            rows[name][at] = rollout.extras[name][began, source]
 
 
 @compiled(

@@ -211,7 +211,7 @@ class TeamLearner(OffPolicy):
         deterministic: bool = False,
         learning: bool = False,
     ) -> Decision:
-        """See ``OffPolicy.act``."""
+        """See ``Policy``; while the replay buffer warms up, actions are uniform among the allowed ones."""
         return self.act_for(self._own, observations, action_mask, lanes, deterministic=deterministic, learning=learning)
 
     def act_for(
@@ -249,11 +249,6 @@ class TeamLearner(OffPolicy):
 
         ``lanes`` are those of the noise; None draws independent noise.
         """
-
-    def _choose(
-        self, outputs: np.ndarray, mask: np.ndarray | None, lanes: slice | None, *, learning: bool, deterministic: bool
-    ) -> np.ndarray:
-        raise NotImplementedError("a team acts by act_for")
 
     def _forward(self, observations: Any, *where: Any) -> torch.Tensor:
         """See ``OffPolicy``: each lane by the actor of its entity; ``where`` is the kind, and the lanes."""

@@ -1,17 +1,14 @@
 """Settings of the algorithms for teams; without torch, so that the root can check a file."""
 
-import math
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-import numpy as np
-from gymnasium import spaces as gym_spaces
 from pydantic import Field
 
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces, Team
 from arena.experience.joint_layout import Kind, joint_row_dtype
-from arena.policies.off_policy.settings import ActorSettings, Extras
+from arena.policies.off_policy.settings import ActorSettings, EntropySettings, NoiseSettings, PrioritySettings
 from arena.policies.off_policy.spaces import check_box, is_categorical
 from arena.policies.settings import Width
 
@@ -21,7 +18,7 @@ def team_of(spaces: EntitySpaces) -> Team:
     return Team((spaces,), (0,)) if spaces.team is None else spaces.team
 
 
-class TeamSettings(ActorSettings):
+class TeamSettings(PrioritySettings, ActorSettings):
     """Settings of the algorithms with centralised critics over the entities of a seat."""
 
     changeable: ClassVar[tuple[str, ...]] = ("learning_rate", "max_grad_norm")
@@ -58,16 +55,6 @@ class TeamSettings(ActorSettings):
         description="Joint transitions with random actions before learning starts, of all workers together.",
     )
     learning_rate: float = Field(1e-3, gt=0, description="Step size of Adam, for actors and critics.")
-    priority: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description="Exponent of prioritised replay, with the largest error of a joint transition's entities. Null: "
-        "all are drawn equally often.",
-    )
-    priority_weight: float = Field(
-        0.4, ge=0, le=1, description="With priority: exponent of the importance weights at the start; it rises to 1."
-    )
 
     def check_spaces(self, use: str, spaces: EntitySpaces) -> None:
         """See ``ReplaySettings``: a Box without a mask, Discrete or MultiDiscrete."""
@@ -84,13 +71,6 @@ class TeamSettings(ActorSettings):
                 f"{len(kinds)} kinds; set share: auto, which gives each kind an actor of its own"
             )
 
-    def extras(self, spaces: EntitySpaces) -> Extras:
-        """See ``ReplaySettings``: numbers from -1 to 1 for a Box; else indices, and the mask if there is one."""
-        if isinstance(spaces.action, gym_spaces.Box):
-            return super().extras(spaces)
-        mask: Extras = {"mask": ((spaces.mask_size,), np.int8)} if spaces.mask_size else {}
-        return {"choice": ((math.prod(spaces.action.shape or ()),), np.int64), **mask}
-
     def kinds(self, spaces: EntitySpaces) -> list[Kind]:
         """Return the kinds of entities of a team, each with its extras."""
         teams = team_of(spaces).kinds()
@@ -98,25 +78,20 @@ class TeamSettings(ActorSettings):
         return [Kind(first, len(team.positions), self.extras(first)) for first, team in zip(firsts, teams, strict=True)]
 
     def replay_bytes(self, spaces: EntitySpaces) -> int:
-        """See ``ReplaySettings``; with priorities, two sum trees of float64 too."""
-        trees = 0 if self.priority is None else 2 * 2 * 8 * (1 << (self.capacity - 1).bit_length())
-        return self.capacity * joint_row_dtype(self.kinds(spaces), spaces.global_state).itemsize + trees
+        """See ``ReplaySettings``: of joint rows."""
+        rows = joint_row_dtype(self.kinds(spaces), spaces.global_state)
+        return self.capacity * rows.itemsize + self.priority_bytes(self.capacity)
 
 
-class MADDPGSettings(TeamSettings):
+class MADDPGSettings(NoiseSettings, TeamSettings):
     """Settings of ``maddpg``; MATD3 is policy_delay: 2, target_noise: 0.2, and the original MADDPG is twin: false."""
 
     exploration_noise: float = Field(
         0.2, ge=0, description="Standard deviation of the noise on the actions of a Box, which range from -1 to 1."
     )
-    noise: Literal["white", "pink"] = Field(
-        "white",
-        description="Kind of the noise on the actions: pink noise is correlated over time and explores further.",
-    )
     target_noise: float = Field(
         0.0, ge=0, description="Standard deviation of the noise on the actions of the target actors, for a Box."
     )
-    target_noise_clip: float = Field(0.5, ge=0, description="Bound on the noise of the target actors' actions.")
     twin: bool = Field(
         True,
         description="Whether there are two critics, of which the lower value counts (MATD3); with a single critic, "
@@ -130,28 +105,5 @@ class MADDPGSettings(TeamSettings):
     )
 
 
-class MASACSettings(TeamSettings):
+class MASACSettings(EntropySettings, TeamSettings):
     """Settings of ``masac``."""
-
-    entropy_coefficient: float | None = Field(
-        None,
-        gt=0,
-        description="Weight of the entropy beside the reward. Null: one weight for each entity is adjusted so that the "
-        "entropy of its policy stays at target_entropy.",
-    )
-    entropy_initial: float = Field(1.0, gt=0, description="First value of the adjusted entropy coefficients.")
-    target_entropy: float | None = Field(
-        None,
-        description="Target of each policy's entropy, in nats. Null: minus the number of action dimensions for a Box; "
-        "for Discrete and MultiDiscrete target_entropy_share.",
-    )
-    target_entropy_share: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        description="For Discrete and MultiDiscrete: target of the entropy as a fraction of that of even choices among "
-        "the allowed actions.",
-    )
-    noise: Literal["white", "pink"] = Field(
-        "white", description="Noise of the drawn actions of a Box. Pink noise is correlated over time."
-    )

@@ -10,14 +10,14 @@ from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.perceptrons import CompiledPerceptrons, serves
 from arena.policies.compiled.q_learning import QLearning
 from arena.policies.off_policy.actions import DiscreteActions
-from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
+from arena.policies.off_policy.learner import EntityLearner, seeded, target_of
 from arena.policies.off_policy.networks import DuelingValues, EncodedPerceptron, RowTensors, hidden_layers
 from arena.policies.off_policy.settings import DQNSettings
 
 NEVER = -1e9  # value of a masked action; finite, so that no product with it becomes NaN
 
 
-class DQN(OffPolicy):
+class DQN(EntityLearner):
     """Learns the value Q(s, a) of every action; acts epsilon-greedily with a decaying epsilon.
 
     The loss is the Huber loss (1 where it becomes linear) of Q(s, a) against::

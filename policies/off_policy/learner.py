@@ -115,34 +115,6 @@ class OffPolicy(ABC):
 
     # Acting
 
-    def act(
-        self,
-        observations: Any,
-        *,
-        action_mask: np.ndarray | None = None,
-        starts: np.ndarray | None = None,
-        lanes: slice | None = None,
-        deterministic: bool = False,
-        learning: bool = False,
-    ) -> Decision:
-        """See ``Policy``; while the replay buffer warms up, actions are uniform among the allowed ones."""
-        if learning and self.feed.pace.warming_up:
-            choice = self.actions.any(len(tree_leaves(observations)[0]), action_mask, self.random)
-        else:
-            outputs = self._outputs(observations)
-            choice = self._choose(outputs, action_mask, lanes, learning=learning, deterministic=deterministic)
-        return Decision(self.actions.members(choice), self._extras(choice, action_mask) if learning else {})
-
-    def _extras(self, choice: np.ndarray, mask: np.ndarray | None) -> dict[str, np.ndarray]:
-        """Return what acting stores for learning: the choices, and what else the algorithm needs."""
-        return {"choice": choice}
-
-    @abstractmethod
-    def _choose(
-        self, outputs: np.ndarray, mask: np.ndarray | None, lanes: slice | None, *, learning: bool, deterministic: bool
-    ) -> np.ndarray:
-        """Return the choices ``[N, ...]`` for the network's outputs, with exploration while learning."""
-
     def _outputs(self, observations: Any, *where: Any) -> np.ndarray:
         """Return the outputs of the acting network for observations ``[N, ...]``, ``[N, outputs]``.
 
@@ -359,6 +331,38 @@ class OffPolicy(ABC):
     def load_replay_state(self, state: Mapping[str, np.ndarray]) -> None:
         """See ``Policy``."""
         self.feed.load_state(state)
+
+
+class EntityLearner(OffPolicy):
+    """An algorithm with one acting network, for entities with equal spaces that learn apart."""
+
+    def act(
+        self,
+        observations: Any,
+        *,
+        action_mask: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+        lanes: slice | None = None,
+        deterministic: bool = False,
+        learning: bool = False,
+    ) -> Decision:
+        """See ``Policy``; while the replay buffer warms up, actions are uniform among the allowed ones."""
+        if learning and self.feed.pace.warming_up:
+            choice = self.actions.any(len(tree_leaves(observations)[0]), action_mask, self.random)
+        else:
+            outputs = self._outputs(observations)
+            choice = self._choose(outputs, action_mask, lanes, learning=learning, deterministic=deterministic)
+        return Decision(self.actions.members(choice), self._extras(choice, action_mask) if learning else {})
+
+    def _extras(self, choice: np.ndarray, mask: np.ndarray | None) -> dict[str, np.ndarray]:
+        """Return what acting stores for learning: the choices, and what else the algorithm needs."""
+        return {"choice": choice}
+
+    @abstractmethod
+    def _choose(
+        self, outputs: np.ndarray, mask: np.ndarray | None, lanes: slice | None, *, learning: bool, deterministic: bool
+    ) -> np.ndarray:
+        """Return the choices ``[N, ...]`` for the network's outputs, with exploration while learning."""
 
 
 Network = TypeVar("Network", bound=nn.Module)

@@ -10,7 +10,7 @@ from torch import nn
 
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
-from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
+from arena.policies.off_policy.learner import EntityLearner, seeded, target_of
 from arena.policies.off_policy.networks import RowTensors
 from arena.policies.off_policy.sac_box import BoxForm
 from arena.policies.off_policy.sac_discrete import DiscreteForm
@@ -27,7 +27,7 @@ class Temperature(nn.Module):
         self.logarithm = nn.Parameter(torch.tensor(math.log(initial)))
 
 
-class SAC(OffPolicy):
+class SAC(EntityLearner):
     """Learns two critics and an actor that maximises value and entropy.
 
     All parts are updated together, each by the gradient of::

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from gymnasium import spaces as gym_spaces
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from arena.common.errors import ConfigError
 from arena.common.validation import describe_value
@@ -17,6 +17,15 @@ from arena.policies.off_policy.spaces import check_box, check_discrete, is_categ
 from arena.policies.settings import Activation, EncoderSettings, Schedule, Width
 
 Extras = dict[str, tuple[tuple[int, ...], Any]]
+
+
+def action_extras(spaces: EntitySpaces) -> Extras:
+    """Return the extras of an actor: a Box's actions from -1 to 1; else the choices, and the mask if there is one."""
+    size = math.prod(spaces.action.shape or ())
+    if isinstance(spaces.action, gym_spaces.Box):
+        return {"choice": ((size,), np.float32)}
+    mask: Extras = {"mask": ((spaces.mask_size,), np.int8)} if spaces.mask_size else {}
+    return {"choice": ((size,), np.int64), **mask}
 
 
 class ReplaySettings(EncoderSettings, ABC):
@@ -117,7 +126,26 @@ def _widths(value: Any) -> Any:
     return value
 
 
-class DQNSettings(ReplaySettings):
+class PrioritySettings(BaseModel):
+    """Settings of prioritised replay."""
+
+    priority: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Exponent of prioritised replay: transitions with larger errors (of a team, the largest of its "
+        "entities) are drawn more often; 0.6 as published. Null: all transitions are drawn equally often.",
+    )
+    priority_weight: float = Field(
+        0.4, ge=0, le=1, description="With priority: exponent of the importance weights at the start; it rises to 1."
+    )
+
+    def priority_bytes(self, capacity: int) -> int:
+        """Return the bytes of the priorities of a full replay buffer: two sum trees of float64."""
+        return 0 if self.priority is None else 2 * 2 * 8 * (1 << (capacity - 1).bit_length())
+
+
+class DQNSettings(PrioritySettings, ReplaySettings):
     """Settings of ``dqn``. The defaults suit vector observations.
 
     With them, CartPole, Acrobot and LunarLander are learned in 50,000 to 100,000 steps. Those of the Nature DQN paper,
@@ -176,16 +204,6 @@ class DQNSettings(ReplaySettings):
         " DQN). It helps if many actions have similar effects; it is computed by torch, which is "
         "slower.",
     )
-    priority: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description="Exponent of prioritised replay: transitions with larger errors are drawn more often; 0.6"
-        " as published. Null: all transitions are drawn equally often.",
-    )
-    priority_weight: float = Field(
-        0.4, ge=0, le=1, description="With priority: exponent of the importance weights at the start; it rises to 1."
-    )
     exploration_initial: float = Field(
         1.0,
         ge=0,
@@ -209,9 +227,8 @@ class DQNSettings(ReplaySettings):
         return {"choice": ((), np.int64)}
 
     def replay_bytes(self, spaces: EntitySpaces) -> int:
-        """See ``ReplaySettings``; with priorities, two sum trees of float64 too."""
-        trees = 0 if self.priority is None else 2 * 2 * 8 * (1 << (self.capacity - 1).bit_length())
-        return super().replay_bytes(spaces) + trees
+        """See ``ReplaySettings``."""
+        return super().replay_bytes(spaces) + self.priority_bytes(self.capacity)
 
     def exploration(self, done: float) -> float:
         """Return the probability of a random action when ``done`` (0 to 1) of the budget is spent."""
@@ -241,36 +258,18 @@ class ActorSettings(ReplaySettings):
         check_box(use, spaces)
 
     def extras(self, spaces: EntitySpaces) -> Extras:
-        """See ``ReplaySettings``: the action, from -1 to 1."""
-        return {"choice": ((math.prod(spaces.action.shape or ()),), np.float32)}
+        """See ``action_extras``."""
+        return action_extras(spaces)
 
 
-BOX_DEFAULTS = {"learning_rate": 3e-4, "batch_size": 256, "target_average": 0.005}
-DISCRETE_DEFAULTS = {"learning_rate": 1e-3, "batch_size": 128, "target_average": 0.05}
+class EntropySettings(BaseModel):
+    """Settings of the entropy beside the reward, and of the noise of drawn actions."""
 
-
-class SACSettings(ActorSettings):
-    """Settings of ``sac``; the defaults for a Box are those of the paper."""
-
-    # Null and auto are replaced by ``resolved``, before anything reads these.
-    learning_rate: float | None = Field(  # type: ignore[assignment]
-        None, gt=0, description="Step size of Adam, for actor and critics. Null: 3e-4; 1e-3 for discrete actions."
-    )
-    batch_size: int | None = Field(  # type: ignore[assignment]
-        None,
-        gt=0,
-        description="Transitions in a gradient step, of all workers together. Null: 256; 128 for discrete actions.",
-    )
-    target_average: Annotated[float, Field(gt=0, le=1)] | Literal["auto"] | None = Field(  # type: ignore[assignment]
-        "auto",
-        description="Instead of target_every: fraction of the networks that enters the target networks at each "
-        "gradient step. auto: 0.005; 0.05 for discrete actions, with which rewards are found sooner.",
-    )
     entropy_coefficient: float | None = Field(
         None,
         gt=0,
-        description="Weight of the entropy beside the reward. Null: the weight is adjusted so that the "
-        "entropy of the policy stays at target_entropy.",
+        description="Weight of the entropy beside the reward. Null: the weight is adjusted so that the entropy of the "
+        "policy stays at target_entropy; masac adjusts one for each entity.",
     )
     entropy_initial: float = Field(1.0, gt=0, description="First value of the adjusted entropy coefficient.")
     target_entropy: float | None = Field(
@@ -291,6 +290,29 @@ class SACSettings(ActorSettings):
         "tasks in which an action must be held for a while.",
     )
 
+
+BOX_DEFAULTS = {"learning_rate": 3e-4, "batch_size": 256, "target_average": 0.005}
+DISCRETE_DEFAULTS = {"learning_rate": 1e-3, "batch_size": 128, "target_average": 0.05}
+
+
+class SACSettings(EntropySettings, ActorSettings):
+    """Settings of ``sac``; the defaults for a Box are those of the paper."""
+
+    # Null and auto are replaced by ``resolved``, before anything reads these.
+    learning_rate: float | None = Field(  # type: ignore[assignment]
+        None, gt=0, description="Step size of Adam, for actor and critics. Null: 3e-4; 1e-3 for discrete actions."
+    )
+    batch_size: int | None = Field(  # type: ignore[assignment]
+        None,
+        gt=0,
+        description="Transitions in a gradient step, of all workers together. Null: 256; 128 for discrete actions.",
+    )
+    target_average: Annotated[float, Field(gt=0, le=1)] | Literal["auto"] | None = Field(  # type: ignore[assignment]
+        "auto",
+        description="Instead of target_every: fraction of the networks that enters the target networks at each "
+        "gradient step. auto: 0.005; 0.05 for discrete actions, with which rewards are found sooner.",
+    )
+
     def resolved(self, spaces: EntitySpaces) -> "SACSettings":
         """Return the settings with the defaults for an entity's actions in place of null and auto."""
         usual = BOX_DEFAULTS if isinstance(spaces.action, gym_spaces.Box) else DISCRETE_DEFAULTS
@@ -306,20 +328,10 @@ class SACSettings(ActorSettings):
                 "discrete actions are drawn without noise: set noise: white"
             )
 
-    def extras(self, spaces: EntitySpaces) -> Extras:
-        """See ``ReplaySettings``: for discrete choices their indices, and the mask, which the actor's loss needs."""
-        if isinstance(spaces.action, gym_spaces.Box):
-            return super().extras(spaces)
-        choices = math.prod(spaces.action.shape or ())
-        mask: Extras = {"mask": ((spaces.mask_size,), np.int8)} if spaces.mask_size else {}
-        return {"choice": ((choices,), np.int64), **mask}
 
+class NoiseSettings(BaseModel):
+    """Settings of deterministic actors: the noise on their actions, and the number of critics."""
 
-class TD3Settings(ActorSettings):
-    """Settings of ``td3``; the defaults are the paper's. DDPG is policy_delay: 1, target_noise: 0, twin: false."""
-
-    learning_rate: float = Field(1e-3, gt=0, description="Step size of Adam, for actor and critics.")
-    policy_delay: int = Field(2, gt=0, description="Gradient steps of the critics for each gradient step of the actor.")
     exploration_noise: float = Field(
         0.1, ge=0, description="Standard deviation of the noise on the actions, which range from -1 to 1."
     )
@@ -339,6 +351,13 @@ class TD3Settings(ActorSettings):
         description="Whether there are two critics, of which the lower value counts; a single critic "
         "overestimates, as in DDPG.",
     )
+
+
+class TD3Settings(NoiseSettings, ActorSettings):
+    """Settings of ``td3``; the defaults are the paper's. DDPG is policy_delay: 1, target_noise: 0, twin: false."""
+
+    learning_rate: float = Field(1e-3, gt=0, description="Step size of Adam, for actor and critics.")
+    policy_delay: int = Field(2, gt=0, description="Gradient steps of the critics for each gradient step of the actor.")
 
 
 class DDPGSettings(TD3Settings):

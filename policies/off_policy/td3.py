@@ -9,12 +9,12 @@ from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.actor_critics import CompiledTD3
 from arena.policies.compiled.perceptrons import CompiledPerceptrons, serves
 from arena.policies.off_policy.actions import BoxActions
-from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
+from arena.policies.off_policy.learner import EntityLearner, seeded, target_of
 from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers
 from arena.policies.off_policy.settings import DDPGSettings, TD3Settings
 
 
-class TD3(OffPolicy):
+class TD3(EntityLearner):
     """Learns critics, and an actor that maximises the first one.
 
     With mu the actor and e clipped noise, the gradients are those of::
