@@ -1,6 +1,7 @@
 """Encoders of observations, one for each kind of leaf and one for nested spaces, and layers shared with trunks."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.common.errors import ConfigError
+from arena.policies.normalization import Normalization
 from arena.policies.settings import EncoderSettings
+from arena.tensors.reducer import Reducer
 
 SQRT_2 = math.sqrt(2)
 NATURE_SIDE = 64  # below it, the convolutions of the Nature DQN paper leave less than 4 x 4 cells of an image
@@ -63,17 +66,30 @@ def orthogonal(layer: Any, gain: float) -> Any:
 
 
 class Vector(nn.Module):
-    """Encoder of any Box, flattened to floats; uint8 is scaled to [0, 1]."""
+    """Encoder of any Box, flattened to floats; uint8 is scaled to [0, 1], unless there is a normalisation.
 
-    def __init__(self, space: gym_spaces.Box | gym_spaces.MultiBinary) -> None:
+    Attributes:
+      width: numbers of the vector.
+      scale: factor of bytes; None for other dtypes.
+      normalization: running normalisation; None for none.
+    """
+
+    normalization: Normalization | None
+
+    def __init__(
+        self, space: gym_spaces.Box | gym_spaces.MultiBinary, normalization: Normalization | None = None
+    ) -> None:
         """Read the shape from the space."""
         super().__init__()
         self.width = math.prod(space.shape)
-        self.scale = _byte_scale(space)
+        self.scale = None if normalization is not None else _byte_scale(space)
+        self.normalization = normalization
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[N, ...] -> [N, width]``."""
         x = x.flatten(1).float()
+        if self.normalization is not None:
+            return self.normalization(x)
         return x if self.scale is None else x * self.scale
 
 
@@ -182,11 +198,51 @@ class Encoder(nn.Module):
         features = [leaf(_at(observations, path)) for leaf, path in zip(self.leaves, self.paths, strict=True)]
         return features[0] if len(features) == 1 else torch.cat(features, -1)
 
+    @property
+    def normalizations(self) -> list[Normalization | None]:
+        """Running normalisation of each leaf; None for leaves without."""
+        return [leaf.normalization if isinstance(leaf, Vector) else None for leaf in self.leaves]
+
+    def measure(self, columns: Sequence[np.ndarray], where: Any, group: Reducer) -> None:
+        """Include observations in the statistics of the normalisations; all workers of a group make this call.
+
+        Args:
+          columns: array for each leaf.
+          where: index of this worker's observations in them: ``column[where]`` is ``[N, ...]``, with any N.
+          group: all workers.
+
+        Raises:
+          FloatingPointError: a number is not finite; raised by all workers together.
+        """
+        for normalization, column in zip(self.normalizations, columns, strict=True):
+            if normalization is not None:
+                rows = column[where]
+                normalization.add(rows.reshape(len(rows), len(normalization.shift)), group)
+
+
+def share_normalization(source: Encoder, *encoders: Encoder) -> None:
+    """Let encoders of the same space, or of a tuple that begins with it, use the statistics of ``source``."""
+    for encoder in encoders:
+        for leaf, shared in zip(encoder.leaves, source.leaves, strict=False):
+            if isinstance(leaf, Vector) and isinstance(shared, Vector):
+                leaf.normalization = shared.normalization
+
+
+def check_normalization(encoder: Encoder, space: gym_spaces.Space, settings: EncoderSettings) -> None:
+    """Check that an encoder normalises a part of its space if the settings require it; raise a ConfigError if not."""
+    if settings.normalize_observations and not any(encoder.normalizations):
+        raise ConfigError(
+            f"normalize_observations: expected an observation with a vector of numbers (Box), found {space}; leave it "
+            "out"
+        )
+
 
 def _leaf_encoder(space: gym_spaces.Space, settings: EncoderSettings) -> Vector | OneHot | Convolution:
     if is_image(space, settings.encoder):
         assert isinstance(space, gym_spaces.Box)
         return Convolution(space, settings.image_features)
+    if isinstance(space, gym_spaces.Box) and settings.normalize_observations:
+        return Vector(space, Normalization(math.prod(space.shape), settings.observation_clip))
     if isinstance(space, (gym_spaces.Box, gym_spaces.MultiBinary)):
         return Vector(space)
     if isinstance(space, (gym_spaces.Discrete, gym_spaces.MultiDiscrete)):

@@ -8,7 +8,16 @@ from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.common.errors import ConfigError
-from arena.policies.encoders import ACTIVATIONS, SQRT_2, Encoder, is_image, leaf_spaces, linear
+from arena.policies.encoders import (
+    ACTIVATIONS,
+    SQRT_2,
+    Encoder,
+    check_normalization,
+    is_image,
+    leaf_spaces,
+    linear,
+    share_normalization,
+)
 from arena.policies.on_policy.value_scale import ValueScale
 from arena.policies.recurrent import GRU, LSTM, Recurrent
 from arena.policies.settings import NetworkSettings
@@ -80,6 +89,7 @@ class ActorCritic(nn.Module):
         if shared is None:
             shared = any(images) and ("encoder" if settings.is_recurrent else True)
         self.actor = Trunk(Encoder(space, settings), hidden, settings)
+        check_normalization(self.encoder, space, settings)
         self.critic = None
         if self.has_central_critic:
             assert state_space is not None
@@ -90,6 +100,8 @@ class ActorCritic(nn.Module):
             self.critic = Trunk(self.encoder.width, hidden, settings)
         elif shared is not True:
             self.critic = Trunk(Encoder(space, settings), hidden, settings)
+        if self.critic is not None and self.critic.encoder is not None:
+            share_normalization(self.encoder, self.critic.encoder)
         if settings.value_gradient is not None:
             self.value_gradient = settings.value_gradient
         elif shared is True and settings.is_recurrent:
@@ -166,6 +178,24 @@ class ActorCritic(nn.Module):
         assert self.critic is not None and self.critic.encoder is not None
         features, after = self.critic(self.critic.encoder((observations, global_state)), starts, state)
         return self.value_head(features).squeeze(-1), after
+
+    @property
+    def measuring_encoder(self) -> Encoder:
+        """The encoder with all running normalisations: a central critic's shares those of the policy's."""
+        if not self.has_central_critic:
+            return self.encoder
+        assert self.critic is not None and self.critic.encoder is not None
+        return self.critic.encoder
+
+    @property
+    def is_normalizing(self) -> bool:
+        """Whether there is a running normalisation."""
+        return any(self.measuring_encoder.normalizations)
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """Whether a running normalisation has no statistics yet."""
+        return any(each is not None and each.is_empty for each in self.measuring_encoder.normalizations)
 
     def policy_step(
         self, observations: Any, starts: torch.Tensor | None = None, state: torch.Tensor | None = None

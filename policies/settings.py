@@ -80,6 +80,15 @@ class EncoderSettings(LearningSettings):
     image_features: Width = Field(
         512, description="Width of the layer after a convolution; 512 as in the Nature DQN paper."
     )
+    normalize_observations: bool = Field(
+        False,
+        description="Whether each number of a vector observation is shifted and scaled by the mean and standard "
+        "deviation of all that the player has learned from. The statistics are a part of the weights. Images and "
+        "discrete parts are left alone.",
+    )
+    observation_clip: float = Field(
+        10.0, gt=0, description="With normalize_observations: bound of the results, in standard deviations."
+    )
 
 
 class NetworkSettings(EncoderSettings):

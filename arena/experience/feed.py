@@ -80,6 +80,7 @@ class ReplayFeed:
         self.pace = UpdateRatio(ratio=settings.ratio, batch_size=settings.batch_size, warmup=settings.warmup)
         self._replay: Replay | None = None
         self._stored: Mapping[str, np.ndarray] = {}
+        self._begun = 0
         self._batch = np.zeros(0, self._transitions.dtype)
         self._places = np.zeros(0, np.int64)
         self.weight_exponent = 1.0
@@ -88,15 +89,20 @@ class ReplayFeed:
         """Return the number of rows that this worker holds."""
         return 0 if self._replay is None else len(self._replay)
 
-    def minibatches(self, rollout: Rollout, group: Reducer) -> Iterator[Minibatch]:
-        """Yield a minibatch, this worker's part of it, for each gradient step of the rollout's update budget.
+    def store(self, rollout: Rollout, group: Reducer) -> np.ndarray:
+        """Store the rows ``[N]`` that end in a rollout, and return them."""
+        rows = self._transitions.rows(rollout)
+        self._replay_of(group).append(rows)
+        self._begun = self._transitions.count_begun(rollout)
+        return rows
+
+    def minibatches(self, group: Reducer) -> Iterator[Minibatch]:
+        """Yield a minibatch, this worker's part of it, for each gradient step of the last rollout's update budget.
 
         All workers get the same number of them; a worker without rows gets empty ones.
         """
         replay = self._replay_of(group)
-        replay.append(self._transitions.rows(rollout))
-        fresh = self._transitions.count_begun(rollout)
-        steps, count, least = self.pace.burst(group, fresh, len(replay), replay.least_share)
+        steps, count, least = self.pace.burst(group, self._begun, len(replay), replay.least_share)
         if len(self._batch) != count:
             self._batch = np.zeros(count, self._transitions.dtype)
         for first in range(0, steps, DRAWN_AT_ONCE):

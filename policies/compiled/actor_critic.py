@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from arena.policies.compiled.layers import LINEAR, OBSERVATIONS, RELU, TANH, backward, forward
+from arena.policies.compiled.vector_input import VectorInput
 from arena.policies.encoders import Tanh, Vector
 from arena.policies.networks import ActorCritic, Trunk
 
@@ -95,19 +96,21 @@ class CompiledActorCritic:
         """Create it on float32 vectors of all parameters and gradients, in the order of ``networks.parameters()``."""
         encoder = networks.encoder.leaves[0]
         assert isinstance(encoder, Vector)
-        self._scale = encoder.scale
+        self._input = VectorInput(encoder)
         self._value_gradient = networks.value_gradient if networks.critic is None else 1.0
         self._parameters, self._gradient = parameters, gradient
         layers, policy, value = _layers(networks)
         self._policy, self._value, self._both = (
             Plan(layers, heads, encoder.width) for heads in ([policy], [value], [policy, value])
         )
-        self._state_scale, self._central = None, None
+        self._state_input: VectorInput | None = None
+        self._central: Plan | None = None
         if networks.has_central_critic:
             assert networks.critic is not None and networks.critic.encoder is not None
             state = networks.critic.encoder.leaves[1]
             assert isinstance(state, Vector)
-            self._state_scale, self._central = state.scale, Plan(layers, [value], encoder.width + state.width)
+            self._state_input = VectorInput(state)
+            self._central = Plan(layers, [value], encoder.width + state.width)
 
     @staticmethod
     def serves(networks: ActorCritic) -> bool:
@@ -163,13 +166,9 @@ class CompiledActorCritic:
         count, width = len(observations), self._policy.inputs
         if plan.count != count:
             plan.make_room(count)
-        for part, values, scale in (
-            (plan.x[:, :width], observations, self._scale),
-            (plan.x[:, width:], global_state, self._state_scale),
-        ):
-            part[...] = values.reshape(part.shape)
-            if scale is not None:
-                part *= scale
+        assert self._state_input is not None
+        self._input.write(observations, plan.x[:, :width])
+        self._state_input.write(global_state, plan.x[:, width:])
         forward(self._parameters, plan.table, plan.x, plan.results)
         return plan.head_results
 
@@ -177,11 +176,8 @@ class CompiledActorCritic:
         """Return the results of a plan's heads, each ``[N, outputs]``."""
         if plan.count != len(observations):
             plan.make_room(len(observations))
-        x = plan.x
-        x[...] = observations.reshape(x.shape)
-        if self._scale is not None:
-            x *= self._scale
-        forward(self._parameters, plan.table, x, plan.results)
+        self._input.write(observations, plan.x)
+        forward(self._parameters, plan.table, plan.x, plan.results)
         return plan.head_results
 
 

@@ -33,25 +33,19 @@ class CompiledActorCritics:
 
     def act(self, observations: np.ndarray) -> np.ndarray:
         """Return the actor's outputs ``[N, outputs]`` for observations ``[N, ...]``."""
-        room = self._acting.room(len(observations))
-        room[...] = observations.reshape(room.shape)
+        self._acting.read(observations)
         return self._acting.forward()[0]
 
     def prepare(self, rows: np.ndarray) -> None:
         """Copy the observations of rows ``[B]`` into the networks' input buffers."""
-        count, width = len(rows), self.actor.inputs
-        before = rows[OBSERVATION + "0"].reshape(count, width)
-        following = rows[FOLLOWING + "0"].reshape(count, width)
-        self.target_actor.room(count)[...] = following
-        self.targets.room(count)[:, :width] = following
-        room = self.critics.room(count)
-        room[:, :width] = before
-        room[:, width:] = rows["choice"]
+        following = rows[FOLLOWING + "0"]
+        self.target_actor.read(following)
+        self.targets.read(following)
+        self.critics.read(rows[OBSERVATION + "0"])[:, self.actor.inputs :] = rows["choice"]
 
     def look_at_observations(self, rows: np.ndarray) -> np.ndarray:
         """Return the actor's outputs for the observations before the action."""
-        count = len(rows)
-        self.actor.room(count)[...] = rows[OBSERVATION + "0"].reshape(count, self.actor.inputs)
+        self.actor.read(rows[OBSERVATION + "0"])
         return self.actor.forward()[0]
 
 

@@ -28,8 +28,7 @@ class CompiledDiscreteSAC:
 
     def act(self, observations: np.ndarray) -> np.ndarray:
         """Return the actor's outputs ``[N, outputs]`` for observations ``[N, ...]``."""
-        room = self._acting.room(len(observations))
-        room[...] = observations.reshape(room.shape)
+        self._acting.read(observations)
         return self._acting.forward()[0]
 
     def gradient(
@@ -42,15 +41,15 @@ class CompiledDiscreteSAC:
         losses: np.ndarray,
     ) -> None:
         """Write the gradients over rows ``[B]``; arguments as in ``CompiledSAC.gradient``, without noise."""
-        count, shape = len(rows), (len(rows), self._actor.inputs)
+        count = len(rows)
         masked = "mask" in (rows.dtype.names or ())
-        following, before = rows[FOLLOWING + "0"].reshape(shape), rows[OBSERVATION + "0"].reshape(shape)
-        self._actor.room(count)[...] = following
-        self._targets.room(count)[...] = following
+        following, before = rows[FOLLOWING + "0"], rows[OBSERVATION + "0"]
+        self._actor.read(following)
+        self._targets.read(following)
         value = np.empty(count, np.float32)
         mask = rows["next_mask"] if masked else NO_MASK
         soft_values(self._actor.forward()[0], mask, self._sizes, *self._targets.forward(), alpha, value)
-        self._critics.room(count)[...] = before
+        self._critics.read(before)
         first, second = self._critics.forward()
         critic_gradients(
             rows["reward"],
@@ -68,7 +67,7 @@ class CompiledDiscreteSAC:
         losses[4] = alpha
         if by_actor is None:
             return
-        self._actor.room(count)[...] = before
+        self._actor.read(before)
         mask = rows["mask"] if masked else NO_MASK
         actor_gradients(
             self._actor.forward()[0], mask, self._sizes, first, second, alpha, self._actor.output_gradients[0], losses

@@ -8,6 +8,7 @@ from torch import nn
 
 from arena.policies.compiled.actor_critic import KNOWN, Layer, Plan
 from arena.policies.compiled.layers import LINEAR, OBSERVATIONS, backward, backward_to_inputs, forward
+from arena.policies.compiled.vector_input import VectorInput
 from arena.policies.encoders import Encoder, Vector
 
 
@@ -17,8 +18,17 @@ class CompiledPerceptrons:
     Results lie in buffers that the next call overwrites.
     """
 
-    def __init__(self, module: nn.Module, perceptrons: Sequence[nn.Module], parameters: torch.Tensor) -> None:
-        """Create them for perceptrons of ``module``, with all of its parameters in ``parameters`` ``[P]``."""
+    def __init__(
+        self, module: nn.Module, encoder: Encoder, perceptrons: Sequence[nn.Module], parameters: torch.Tensor
+    ) -> None:
+        """Create them.
+
+        Args:
+          module: holds the perceptrons.
+          encoder: encoder in front of them; see ``serves``.
+          perceptrons: of equal inputs; further inputs may follow what the encoder reads.
+          parameters: ``[P]``, all parameters of the module.
+        """
         starts: dict[torch.Tensor, int] = {}
         start = 0
         for parameter in module.parameters():
@@ -44,6 +54,9 @@ class CompiledPerceptrons:
         self._heads = np.array(heads)
         self._plan = Plan(layers, heads, self.inputs)
         self._by_inputs = np.zeros((0, self.inputs), np.float32)
+        leaf = encoder.leaves[0]
+        assert isinstance(leaf, Vector)
+        self._input = VectorInput(leaf)
 
     def room(self, count: int) -> np.ndarray:
         """Return the input buffer of ``forward``, ``[count, inputs]`` float32."""
@@ -51,6 +64,15 @@ class CompiledPerceptrons:
             self._plan.make_room(count)
             self._by_inputs = np.zeros((count, self.inputs), np.float32)
         return self._plan.x
+
+    def read(self, observations: np.ndarray) -> np.ndarray:
+        """Write observations ``[N, ...]`` into the first columns of the input buffer, and return it.
+
+        They are encoded: ``room`` takes inputs as they are.
+        """
+        room = self.room(len(observations))
+        self._input.write(observations, room[:, : self._input.width])
+        return room
 
     def forward(self) -> list[np.ndarray]:
         """Return the outputs for the input buffer, each ``[N, outputs]``."""
@@ -76,12 +98,11 @@ class CompiledPerceptrons:
 
 
 def serves(encoder: Encoder, perceptron: nn.Sequential) -> bool:
-    """Return whether the compiled path supports a perceptron behind an encoder: a vector of floats, on the CPU."""
+    """Return whether the compiled path supports a perceptron behind an encoder: a vector, on the CPU."""
     known = {nn.Linear, *KNOWN}
     return (
         encoder.paths == [()]
         and isinstance(encoder.leaves[0], Vector)
-        and encoder.leaves[0].scale is None
         and all(type(layer) in known for layer in perceptron)
         and next(perceptron.parameters()).device.type == "cpu"
     )

@@ -19,8 +19,7 @@ class QLearning:
 
     def act(self, observations: np.ndarray) -> np.ndarray:
         """Return the values ``[N, actions]`` of observations ``[N, ...]``."""
-        room = self._acting.room(len(observations))
-        room[...] = observations.reshape(room.shape)
+        self._acting.read(observations)
         return self._acting.forward()[0]
 
     def gradient(
@@ -30,18 +29,17 @@ class QLearning:
 
         Returns the TD errors ``[B]``. ``weights`` ``[B]`` are importance weights of the rows; None for equal ones.
         """
-        count, shape = len(rows), (len(rows), self._network.inputs)
-        following = rows[FOLLOWING + "0"].reshape(shape)
-        self._target.room(count)[...] = following
+        count, following = len(rows), rows[FOLLOWING + "0"]
+        self._target.read(following)
         (next_values,) = self._target.forward()
         judged = next_values
         if double:
-            self._network.room(count)[...] = following
+            self._network.read(following)
             judged = self._network.forward()[0].copy()
         best = np.empty(count, np.float32)
         mask = rows["next_mask"] if "next_mask" in (rows.dtype.names or ()) else np.ones((1, 1), np.int8)
         best_values(judged, next_values, mask, best)
-        self._network.room(count)[...] = rows[OBSERVATION + "0"].reshape(shape)
+        self._network.read(rows[OBSERVATION + "0"])
         (values,) = self._network.forward()
         errors = np.empty(count, np.float32)
         huber_loss_gradients(

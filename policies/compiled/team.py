@@ -38,8 +38,7 @@ class CompiledActor:
 
     def act(self, observations: np.ndarray) -> np.ndarray:
         """Return the actor's outputs ``[N, outputs]`` for observations ``[N, ...]``."""
-        room = self._actor.room(len(observations))
-        room[...] = observations.reshape(room.shape)
+        self._actor.read(observations)
         return self._actor.forward()[0]
 
 
@@ -109,13 +108,13 @@ class CompiledMADDPG:
             drawn = np.clip(np.float32(target_noise) * noise[0], -target_noise_clip, target_noise_clip)
             following = np.clip(np.tanh(outputs) + drawn, -1, 1)
         following *= next_present[:, :, None]
-        self._fill(self._targets.room(count), rows, NEXT_STATE, next_present, following.reshape(count, -1))
+        self._fill(self._targets, rows, NEXT_STATE, next_present, following.reshape(count, -1))
         values = self._targets.forward()
         lowest = values[0] if len(values) == 1 else np.minimum(*values)
         goal = rows["reward"] + rows["discount"] * next_present * lowest
         # Critics
         stored = self._stored(rows) * present[:, :, None]
-        self._fill(self._critics.room(count), rows, STATE, present, stored.reshape(count, -1))
+        self._fill(self._critics, rows, STATE, present, stored.reshape(count, -1))
         values = self._critics.forward()
         errors = np.stack([(each - goal) * present for each in values])
         scaled = errors if weights is None else errors * weights[:, None]
@@ -154,7 +153,7 @@ class CompiledMADDPG:
         joint = np.repeat(stored[:, None], k, 1)  # [B, k, k, width]
         joint[:, each, each] = action * present[:, :, None]
         state = room.shape[1] - k - k * width
-        by_entity[:, :, :state] = rows[f"{STATE}0"].reshape(count, 1, state)
+        by_entity[:, :, :state] = self._critics.room(count)[:, None, :state]  # encoded for the critics' loss
         by_entity[:, :, state : state + k] = present[:, None]
         by_entity[:, :, state + k :] = joint.reshape(count, k, -1)
         values = self._own_critic.forward()[0].reshape(count, k, k)[:, each, each]
@@ -180,14 +179,15 @@ class CompiledMADDPG:
 
     def _forward(self, network: CompiledPerceptrons, rows: np.ndarray, prefix: str) -> np.ndarray:
         """Return an actor's outputs ``[B, k, width]`` for the observations of rows."""
-        room = network.room(len(rows) * self._shape.entities)
-        room[...] = rows[f"{OWN}{prefix}0"].reshape(room.shape)
+        network.read(rows[f"{OWN}{prefix}0"].reshape(len(rows) * self._shape.entities, -1))
         return network.forward()[0].reshape(len(rows), self._shape.entities, -1)
 
-    def _fill(self, room: np.ndarray, rows: np.ndarray, prefix: str, present: np.ndarray, joint: np.ndarray) -> None:
+    def _fill(
+        self, critics: CompiledPerceptrons, rows: np.ndarray, prefix: str, present: np.ndarray, joint: np.ndarray
+    ) -> None:
         """Write the inputs of critics: state, presence and the actions of all entities."""
+        room = critics.read(rows[f"{prefix}0"])
         state = room.shape[1] - present.shape[1] - joint.shape[1]
-        room[:, :state] = rows[f"{prefix}0"].reshape(len(rows), state)
         room[:, state : state + present.shape[1]] = present
         room[:, state + present.shape[1] :] = joint
 

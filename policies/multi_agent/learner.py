@@ -13,9 +13,12 @@ from arena.common.errors import ConfigError
 from arena.common.trees import map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.experience.feed import RowMaker
+from arena.experience.joint_layout import STATE, prefix_of
 from arena.experience.joint_rows import JointTransitions
+from arena.experience.row_layout import OBSERVATION
+from arena.policies.encoders import Encoder, share_normalization
 from arena.policies.inference import Inference, inference_of
-from arena.policies.interface import Decision
+from arena.policies.interface import Decision, Reducer
 from arena.policies.multi_agent.kinds import Actors, JointRowTensors, TeamKind, kinds_of
 from arena.policies.multi_agent.networks import KindCritic, actor, entities_outputs
 from arena.policies.multi_agent.settings import TeamSettings, team_of
@@ -132,17 +135,18 @@ class TeamLearner(OffPolicy):
         for kind in self.kinds:
             settings.check_spaces(use, kind.spaces)
         with seeded(seed):
-            counts = [1 if self._is_shared else kind.entities for kind in self.kinds]
-            built = [
-                actor(kind.spaces.observation, self._actor_outputs(kind), settings)
-                for kind, count in zip(self.kinds, counts, strict=True)
-                for _ in range(count)
-            ]
+            built = []
+            for kind in self.kinds:
+                count = 1 if self._is_shared else kind.entities
+                of_kind = [actor(kind.spaces.observation, self._actor_outputs(kind), settings) for _ in range(count)]
+                share_normalization(*(network.encoder for network in of_kind))
+                built += of_kind
             network = built[0] if len(built) == 1 else nn.ModuleList(built)
             learned: dict[str, nn.Module] = {"network": network.to(place), **(others or {})}
             targets: dict[str, nn.Module] = {}
             if spaces.global_state is not None:
                 self.critics = nn.ModuleList(self._critic(spaces.global_state) for _ in range(1 + twin)).to(place)
+                share_normalization(*self._state_encoders())
                 self.target_critics = target_of(self.critics)
                 learned = {"critics": self.critics, **learned}
                 targets["critics"] = self.target_critics
@@ -188,6 +192,11 @@ class TeamLearner(OffPolicy):
                 for kind in self.kinds
             ]
         )
+
+    def _state_encoders(self) -> list[Encoder]:
+        """Return all encoders of the global state."""
+        critics: list[Any] = list(self.critics)
+        return [encoder for critic in critics for kind in critic.kinds for encoder in kind.encoders]
 
     def _row_maker(self, lanes: int) -> RowMaker:
         """See ``OffPolicy``: joint rows."""
@@ -284,6 +293,21 @@ class TeamLearner(OffPolicy):
             start = self.settings.priority_weight
             self.feed.weight_exponent = start + (1 - start) * self.progress
         return super().learn(rollout, group)
+
+    def _measure(self, rows: np.ndarray, group: Reducer) -> None:
+        """See ``OffPolicy``: all actors of a kind share normalisations, and so do all critics.
+
+        Observations of absent entities do not count.
+        """
+        if not self.settings.normalize_observations:
+            return
+        for kind in self.kinds:
+            encoder: Any = self.actors.of_kind[kind.number][0].encoder
+            name = f"{prefix_of(kind.number)}{OBSERVATION}"
+            columns = [rows[f"{name}{number}"] for number in range(len(encoder.leaves))]
+            encoder.measure(columns, rows["present"][:, kind.places], group)
+        state = self._state_encoders()[0]
+        state.measure([rows[f"{STATE}{number}"] for number in range(len(state.leaves))], slice(None), group)
 
     def _joint(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the actions of all kinds side by side, as ``KindCritic`` reads them.

@@ -69,15 +69,14 @@ class MADDPG(TeamLearner):
         actor: Any = self.learned["network"]
         if len(self.kinds) > 1 or not self._is_shared or not serves(actor.encoder, actor.layers):
             return
-        acting, learning = (
-            CompiledPerceptrons(actor, [actor.layers], self.optimizers["network"].parameters) for _ in range(2)
-        )
+        acting, learning = (actor.compiled(self.optimizers["network"].parameters) for _ in range(2))
         self._fast = CompiledActor(acting)
         if self._spaces.global_state is None:
             return
         all_critics: list[Any] = [self.critics, self.target_critics]
         critics, targets = ([critic.kinds[0].each[0] for critic in each] for each in all_critics)
-        if not serves(all_critics[0][0].kinds[0].encoders[0], critics[0]):
+        encoder = all_critics[0][0].kinds[0].encoders[0]
+        if not serves(encoder, critics[0]):
             return
         kind = self._own
         target_actor: Any = self.targets["network"]
@@ -85,10 +84,10 @@ class MADDPG(TeamLearner):
         self._compiled = CompiledMADDPG(
             TeamShape(kind.entities, kind.width, kind.sizes, kind.spaces.mask_size > 0),
             learning,
-            CompiledPerceptrons(target_actor, [target_actor.layers], self._followers["network"]),
-            CompiledPerceptrons(self.critics, critics, by_critics),
-            CompiledPerceptrons(self.target_critics, targets, self._followers["critics"]),
-            CompiledPerceptrons(self.critics, critics[:1], by_critics),
+            target_actor.compiled(self._followers["network"]),
+            CompiledPerceptrons(self.critics, encoder, critics, by_critics),
+            CompiledPerceptrons(self.target_critics, encoder, targets, self._followers["critics"]),
+            CompiledPerceptrons(self.critics, encoder, critics[:1], by_critics),
         )
 
     def _differentiate(self, rows: np.ndarray, weights: np.ndarray | None) -> None:

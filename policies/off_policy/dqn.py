@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from arena.envs.interface import EntitySpaces
-from arena.policies.compiled.perceptrons import CompiledPerceptrons, serves
+from arena.policies.compiled.perceptrons import serves
 from arena.policies.compiled.q_learning import QLearning
 from arena.policies.off_policy.actions import DiscreteActions
 from arena.policies.off_policy.learner import EntityLearner, seeded, target_of
@@ -98,8 +98,8 @@ class DQN(EntityLearner):
         if isinstance(self.network, EncodedPerceptron) and serves(self.network.encoder, self.network.layers):
             assert isinstance(self.target, EncodedPerceptron)
             parameters, target = self.optimizers["network"].parameters, self._followers["network"]
-            acting, network = (CompiledPerceptrons(self.network, [self.network.layers], parameters) for _ in range(2))
-            self._fast = QLearning(acting, network, CompiledPerceptrons(self.target, [self.target.layers], target))
+            acting, network = (self.network.compiled(parameters) for _ in range(2))
+            self._fast = QLearning(acting, network, self.target.compiled(target))
 
     def _differentiate(self, rows: np.ndarray, weights: np.ndarray | None) -> None:
         if self._fast is not None:

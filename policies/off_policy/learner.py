@@ -16,12 +16,14 @@ from arena.common.trees import map_tree, tree_leaves
 from arena.envs.interface import EntitySpaces
 from arena.experience.feed import ReplayFeed, RowMaker
 from arena.experience.rollout import Rollout
+from arena.experience.row_layout import OBSERVATION
 from arena.experience.rows import Transitions
 from arena.policies.compiled.adam import FlatAdam, flattened, l2_norm
 from arena.policies.compiled.kernels import polyak_update
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import copy_tensors
+from arena.policies.normalization import Normalization
 from arena.policies.off_policy.actions import Actions
 from arena.policies.settings import settings_of_job
 from arena.tensors.gradients import FlatGradient
@@ -161,7 +163,8 @@ class OffPolicy(ABC):
             rate *= 1 - self.progress
         totals, steps, norm, bound = np.zeros(len(self.LOSSES)), 0, 0.0, settings.max_grad_norm
         collected = self.feed.pace.collected
-        for rows, weights in self.feed.minibatches(rollout, group):
+        self._measure(self.feed.store(rollout, group), group)
+        for rows, weights in self.feed.minibatches(group):
             if len(rows):
                 self._differentiate(rows, weights)
             else:  # this worker has no rows, but takes part in the average
@@ -207,6 +210,10 @@ class OffPolicy(ABC):
             self._losses = self.gradient.extras.numpy()
             self._gradients = {name: values[part].numpy() for name, part in zip(self.learned, self._parts, strict=True)}
         self._prepare()
+
+    @abstractmethod
+    def _measure(self, rows: np.ndarray, group: Reducer) -> None:
+        """Include new rows ``[N]`` in running normalisations; all workers of the group make this call."""
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -354,6 +361,13 @@ class EntityLearner(OffPolicy):
             choice = self._choose(outputs, action_mask, lanes, learning=learning, deterministic=deterministic)
         return Decision(self.actions.members(choice), self._extras(choice, action_mask) if learning else {})
 
+    def _measure(self, rows: np.ndarray, group: Reducer) -> None:
+        """See ``OffPolicy``: all networks share the normalisations of the one that acts."""
+        encoder: Any = self.learned["network"].encoder
+        if any(encoder.normalizations):
+            columns = [rows[f"{OBSERVATION}{number}"] for number in range(len(encoder.leaves))]
+            encoder.measure(columns, slice(None), group)
+
     def _extras(self, choice: np.ndarray, mask: np.ndarray | None) -> dict[str, np.ndarray]:
         """Return what acting stores for learning: the choices, and what else the algorithm needs."""
         return {"choice": choice}
@@ -369,5 +383,6 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 def target_of(network: Network) -> Network:
-    """Return a copy of a network that has no gradients and follows it."""
-    return copy.deepcopy(network)
+    """Return a copy of a network that has no gradients and follows it; they share running normalisations."""
+    shared = {id(module): module for module in network.modules() if isinstance(module, Normalization)}
+    return copy.deepcopy(network, shared)

@@ -11,7 +11,8 @@ from torch import nn
 
 from arena.common.trees import nest
 from arena.experience.row_layout import FOLLOWING, OBSERVATION
-from arena.policies.encoders import ACTIVATIONS, Encoder, is_image, leaf_spaces
+from arena.policies.compiled.perceptrons import CompiledPerceptrons
+from arena.policies.encoders import ACTIVATIONS, Encoder, check_normalization, is_image, leaf_spaces
 from arena.policies.settings import EncoderSettings
 
 
@@ -47,11 +48,16 @@ class EncodedPerceptron(nn.Module):
         """Build an encoder for the observation space, and layers on it."""
         super().__init__()
         self.encoder = Encoder(space, settings)
+        check_normalization(self.encoder, space, settings)
         self.layers = perceptron(self.encoder.width, hidden, outputs, activation)
 
     def forward(self, observations: Any) -> torch.Tensor:
         """Map a tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, outputs]``."""
         return self.layers(self.encoder(observations))
+
+    def compiled(self, parameters: torch.Tensor) -> CompiledPerceptrons:
+        """Return the compiled path; ``parameters`` ``[P]`` are all parameters."""
+        return CompiledPerceptrons(self, self.encoder, [self.layers], parameters)
 
 
 class DuelingValues(nn.Module):
@@ -67,6 +73,7 @@ class DuelingValues(nn.Module):
         """Build an encoder for the observation space, and layers on it."""
         super().__init__()
         self.encoder = Encoder(space, settings)
+        check_normalization(self.encoder, space, settings)
         self.shared = perceptron(self.encoder.width, hidden[:-2], hidden[-2], activation) if len(hidden) > 1 else None
         self.activation = ACTIVATIONS[activation]()
         width, own = (hidden[-2] if len(hidden) > 1 else self.encoder.width), hidden[-1:]
@@ -132,9 +139,14 @@ class Critics(nn.Module):
         self.each = nn.ModuleList(critics)
 
     @property
-    def perceptrons(self) -> list[nn.Sequential]:
-        """The perceptron of each critic."""
-        return [critic.layers for critic in self.each if isinstance(critic, Critic | EncodedPerceptron)]
+    def encoders(self) -> list[Encoder]:
+        """The encoder of each critic."""
+        return [critic.encoder for critic in self.each if isinstance(critic, Critic | EncodedPerceptron)]
+
+    def compiled(self, parameters: torch.Tensor) -> CompiledPerceptrons:
+        """Return the compiled path; ``parameters`` ``[P]`` are those of all critics."""
+        perceptrons = [critic.layers for critic in self.each if isinstance(critic, Critic | EncodedPerceptron)]
+        return CompiledPerceptrons(self, self.encoders[0], perceptrons, parameters)
 
     def forward(self, *inputs: Any) -> torch.Tensor:
         """Map the inputs of a critic, observations ``[N, ...]`` first, ``-> [critics, N, ...]``."""

@@ -9,7 +9,8 @@ from torch.nn import functional
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.actor_critics import CompiledSAC
 from arena.policies.compiled.actor_critics import squash as squash_to
-from arena.policies.compiled.perceptrons import CompiledPerceptrons, serves
+from arena.policies.compiled.perceptrons import serves
+from arena.policies.encoders import share_normalization
 from arena.policies.off_policy.actions import BoxActions
 from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers
 from arena.policies.off_policy.sac_form import ActionForm
@@ -58,6 +59,7 @@ class BoxForm(ActionForm):
         self.actor = EncodedPerceptron(spaces.observation, 2 * box.size, *shape).to(device)
         critics = [Critic(spaces.observation, box.size, *shape) for _ in range(2)]
         self.critics = Critics(critics).to(device)
+        share_normalization(self.actor.encoder, *self.critics.encoders)
         self._device = torch.device(device)
         self._target_entropy = -float(box.size) if settings.target_entropy is None else settings.target_entropy
 
@@ -92,14 +94,8 @@ class BoxForm(ActionForm):
         """See ``ActionForm``."""
         if not serves(self.actor.encoder, self.actor.layers):
             return None
-        acting, before, following = (CompiledPerceptrons(self.actor, [self.actor.layers], actor) for _ in range(3))
-        return CompiledSAC(
-            acting,
-            before,
-            following,
-            CompiledPerceptrons(self.critics, self.critics.perceptrons, critics),
-            CompiledPerceptrons(target, target.perceptrons, follower),
-        )
+        acting, before, following = (self.actor.compiled(actor) for _ in range(3))
+        return CompiledSAC(acting, before, following, self.critics.compiled(critics), target.compiled(follower))
 
     # The torch path
 

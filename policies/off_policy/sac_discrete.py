@@ -14,7 +14,8 @@ from gymnasium import spaces as gym_spaces
 
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.discrete_sac import CompiledDiscreteSAC
-from arena.policies.compiled.perceptrons import CompiledPerceptrons, serves
+from arena.policies.compiled.perceptrons import serves
+from arena.policies.encoders import share_normalization
 from arena.policies.off_policy.actions import CategoricalActions
 from arena.policies.off_policy.networks import Critics, EncodedPerceptron, RowTensors, hidden_layers
 from arena.policies.off_policy.sac_form import ActionForm
@@ -50,6 +51,7 @@ class DiscreteForm(ActionForm):
         self.actor = EncodedPerceptron(spaces.observation, outputs, *shape).to(device)
         critics = [EncodedPerceptron(spaces.observation, outputs, *shape) for _ in range(2)]
         self.critics = Critics(critics).to(device)
+        share_normalization(self.actor.encoder, *self.critics.encoders)
         self._share, self._fixed = settings.target_entropy_share, settings.target_entropy
         self._starts = np.cumsum([0, *self.sizes[:-1]])
 
@@ -87,13 +89,9 @@ class DiscreteForm(ActionForm):
         """See ``ActionForm``."""
         if not serves(self.actor.encoder, self.actor.layers):
             return None
-        acting, learning = (CompiledPerceptrons(self.actor, [self.actor.layers], actor) for _ in range(2))
+        acting, learning = (self.actor.compiled(actor) for _ in range(2))
         return CompiledDiscreteSAC(
-            acting,
-            learning,
-            CompiledPerceptrons(self.critics, self.critics.perceptrons, critics),
-            CompiledPerceptrons(target, target.perceptrons, follower),
-            self.sizes,
+            acting, learning, self.critics.compiled(critics), target.compiled(follower), self.sizes
         )
 
     # The torch path

@@ -7,7 +7,8 @@ import torch
 
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.actor_critics import CompiledTD3
-from arena.policies.compiled.perceptrons import CompiledPerceptrons, serves
+from arena.policies.compiled.perceptrons import serves
+from arena.policies.encoders import share_normalization
 from arena.policies.off_policy.actions import BoxActions
 from arena.policies.off_policy.learner import EntityLearner, seeded, target_of
 from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers
@@ -36,6 +37,7 @@ class TD3(EntityLearner):
             self.actor = EncodedPerceptron(spaces.observation, box.size, *shape).to(device)
             critics = [Critic(spaces.observation, box.size, *shape) for _ in range(1 + settings.twin)]
             self.critics = Critics(critics).to(device)
+            share_normalization(self.actor.encoder, *self.critics.encoders)
         self.target, self.target_actor = target_of(self.critics), target_of(self.actor)
         super().__init__(
             spaces,
@@ -67,13 +69,12 @@ class TD3(EntityLearner):
         self._fast: CompiledTD3 | None = None
         if serves(self.actor.encoder, self.actor.layers):
             actor, critics = self.optimizers["network"].parameters, self.optimizers["critics"].parameters
-            acting, before = (CompiledPerceptrons(self.actor, [self.actor.layers], actor) for _ in range(2))
             self._fast = CompiledTD3(
-                acting,
-                before,
-                CompiledPerceptrons(self.target_actor, [self.target_actor.layers], self._followers["network"]),
-                CompiledPerceptrons(self.critics, self.critics.perceptrons, critics),
-                CompiledPerceptrons(self.target, self.target.perceptrons, self._followers["critics"]),
+                self.actor.compiled(actor),
+                self.actor.compiled(actor),
+                self.target_actor.compiled(self._followers["network"]),
+                self.critics.compiled(critics),
+                self.target.compiled(self._followers["critics"]),
             )
 
     def _moving(self) -> int:

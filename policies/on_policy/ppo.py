@@ -193,6 +193,17 @@ class PPO:
         settings = self.settings.after(self.progress)
         if self.gradient.join(group):
             self._path.gradient_moved()
+        # Before the first rollout there is no scale of observations: it is measured, and not learned from.
+        metrics = {"samples": 0.0} if self.networks.is_unmeasured else self._optimize(rollout, group, settings)
+        self._measure(rollout, group)
+        self.updates += 1
+        # With a learner apart, other ranks act, so this rank's recurrent states are not theirs.
+        if self.recurrent and settings.burn_in != 0 and self.recomputes_outputs:
+            self._burn_in(rollout)
+        return {**metrics, "learning_rate": settings.learning_rate}
+
+    def _optimize(self, rollout: Rollout, group: Reducer, settings: PPOSettings) -> dict[str, float]:
+        """Take the gradient steps of an update, and return metrics."""
         batch, metrics = self._prepare(rollout, group)
         inputs = self._path.recurrent_inputs(rollout)
         history = []
@@ -212,13 +223,18 @@ class PPO:
             longest = settings.max_grad_norm
             scale = longest / norm if longest is not None and norm > longest else 1.0
             self.optimizer.step(self.gradient.values, settings.learning_rate, scale)
-        self.updates += 1
-        # With a learner apart, other ranks act, so this rank's recurrent states are not theirs.
-        if self.recurrent and settings.burn_in != 0 and self.recomputes_outputs:
-            self._burn_in(rollout)
         if history:
             metrics.update(zip((*LOSSES, "grad_norm"), np.mean(history, 0).tolist(), strict=True))
-        return {**metrics, "learning_rate": settings.learning_rate}
+        return metrics
+
+    def _measure(self, rollout: Rollout, group: Reducer) -> None:
+        """Include the rollout's observations in running normalisations; all workers of the group make this call."""
+        if not self.networks.is_normalizing:
+            return
+        columns = tree_leaves(rollout.observations)
+        if self.networks.has_central_critic:
+            columns = [*columns, *tree_leaves(rollout.global_state)]
+        self.networks.measuring_encoder.measure([leaf[:-1] for leaf in columns], rollout.valid, group)
 
     def complete(self, rollout: Rollout) -> None:
         """See ``Policy``: values and log probabilities of all time steps in one pass."""

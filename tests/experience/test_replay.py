@@ -127,7 +127,8 @@ def collect(feed, group, rollouts, lanes):
             rollout.observe(slot, slice(0, lanes), values, np.ones(lanes), row, row, ~row, row)
             if slot < 4:
                 rollout.decide(slot, slice(0, lanes), Decision(np.zeros(lanes, np.int64), {}))
-        batches = [batch.rows.copy() for batch in feed.minibatches(rollout, group)]
+        feed.store(rollout, group)
+        batches = [batch.rows.copy() for batch in feed.minibatches(group)]
         assert all((batch["discount"] == np.float32(0.81)).all() for batch in batches)
         paid.append((len(batches), sorted({len(batch) for batch in batches})))
         rollout.begin()
@@ -217,7 +218,8 @@ def test_weights_make_up_for_priorities_over_all_workers():
             values = np.full((2, 1), float(slot), np.float32)
             rollout.observe(slot, slice(0, 2), values, np.ones(2), no, no, ~no, no)
         for number in range(2):
-            for batch in feed.minibatches(rollout, group):
+            feed.store(rollout, group)
+            for batch in feed.minibatches(group):
                 if number:
                     found.append(feed._replay.shares(feed._places) * batch.weights)
                 else:

@@ -54,6 +54,11 @@ CASES = {
     "sac, discrete, masked": Case("sac", VECTOR, spaces.Discrete(4, start=2), 4, SMALL),
     "sac, multi-discrete": Case("sac", NESTED, MANY, settings={"image_features": 16, **SMALL}),
     "td3": Case("td3", NESTED, BOUNDED, settings={"image_features": 16, **SMALL}),
+    "normalised": Case("ppo", VECTOR, spaces.Discrete(4, start=2), settings={"normalize_observations": True, **SMALL}),
+    "normalised, lstm, nested": Case(
+        "ppo", NESTED, BOX, settings={"lstm": 8, "image_features": 16, "normalize_observations": True}
+    ),
+    "normalised, sac": Case("sac", VECTOR, BOUNDED, settings={"normalize_observations": True, **SMALL}),
     "ddpg": Case("ddpg", VECTOR, spaces.Box(-2, 3, (3,), np.float32), settings=SMALL),
 }
 
@@ -64,7 +69,8 @@ def trained(case: Case) -> Any:
     policy = registry.build_policy(case.use, entity, case.settings, lanes=ROWS, seed=1)
     draws = torch.Generator().manual_seed(2)
     weights = policy.weights()
-    policy.load_weights({name: 0.15 * torch.randn(t.shape, generator=draws) for name, t in weights.items()})
+    sizes = {name: 5.0 if name.endswith(".factor") else 0.15 for name in weights}
+    policy.load_weights({name: sizes[name] * torch.randn(t.shape, generator=draws) for name, t in weights.items()})
     return policy
 
 

@@ -72,12 +72,16 @@ def weights_after(policy, rollout):
 
 
 @pytest.mark.parametrize("state", ["vector", "bytes"])
-@pytest.mark.parametrize("settings", [{}, {"value_normalization": False}, {"value_clip": 0.1}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"value_normalization": False}, {"value_clip": 0.1}, {"normalize_observations": True}],
+    ids=str,
+)
 def test_the_compiled_path_learns_what_torch_does(state, settings):
     fast, slow = (make(state, **settings) for _ in range(2))
     assert isinstance(fast._path, CompiledPath)
     slow._path = TorchPath(slow.networks, slow.distribution, slow.gradient)
-    for number in range(2):
+    for number in range(3):
         rollouts = [play(policy, seed=number) for policy in (fast, slow)]
         for name in ("choice", "log_prob", "value"):
             np.testing.assert_allclose(rollouts[0].extras[name][:16], rollouts[1].extras[name][:16], atol=2e-5)

@@ -282,9 +282,11 @@ def test_two_workers_learn_like_one_that_has_the_copies_of_both(use):
 @pytest.mark.parametrize("action", list(ACTIONS))
 @pytest.mark.parametrize("twin", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_compiled_path_has_the_gradients_of_torch(action, twin, weighted):
+@pytest.mark.parametrize("normalised", [False, True])
+def test_the_compiled_path_has_the_gradients_of_torch(action, twin, weighted, normalised):
     team = spaces(*[ACTIONS[action]] * 3, masked=action != "box")
     settings = {"twin": twin, "target_noise": 0.3, "priority": 0.6, "logit_penalty": 0.1, "activation": "tanh"}
+    settings["normalize_observations"] = normalised
     compiled, plain = (make("maddpg", team, **settings) for _ in range(2))
     rows = rows_of(compiled)
     rows["present"][:5, 1] = rows["next_present"][:7, 2] = False
@@ -296,6 +298,7 @@ def test_the_compiled_path_has_the_gradients_of_torch(action, twin, weighted):
     plain._compiled, errors = None, []
     for policy in (compiled, plain):
         policy.feed.set_errors = errors.append
+        policy._measure(rows, Alone())
         with torch.no_grad():
             for target in policy._followers.values():
                 target.mul_(-0.5)

@@ -11,6 +11,7 @@ from arena.common.trees import map_tree
 from arena.policies.compiled.actor_critic import CompiledActorCritic
 from arena.policies.compiled.adam import FlatAdam
 from arena.policies.encoders import Convolution, Encoder, Tanh, Vector
+from arena.policies.local import Alone
 from arena.policies.networks import ActorCritic, copy_tensors
 from arena.policies.recurrent import GRU, LSTM
 from arena.policies.settings import NetworkSettings
@@ -118,7 +119,8 @@ def test_tanh_is_the_hyperbolic_tangent():
 @pytest.mark.parametrize("shared", [None, True], ids=["apart", "shared"])
 @pytest.mark.parametrize("hidden", [None, (), (7, 5, 3)], ids=str)
 def test_the_fast_forward_pass_computes_what_the_networks_do(activation, shared, hidden):
-    networks = actor_critic(gym_spaces.Box(-1, 1, (2, 2)), activation=activation, shared=shared, hidden=hidden)
+    settings = {"activation": activation, "shared": shared, "hidden": hidden, "normalize_observations": shared is None}
+    networks = actor_critic(gym_spaces.Box(-1, 1, (2, 2)), **settings)
     assert CompiledActorCritic.serves(networks)
     parameters = FlatAdam(networks, 1e-5).parameters
     fast = CompiledActorCritic(networks, parameters.numpy(), np.empty(len(parameters), np.float32))
@@ -130,7 +132,9 @@ def test_the_fast_forward_pass_computes_what_the_networks_do(activation, shared,
         np.testing.assert_allclose(values, expected.values.detach().numpy(), atol=1e-5)
         np.testing.assert_allclose(fast.act(x), outputs, atol=1e-6)
         np.testing.assert_allclose(fast.values(x), values, atol=1e-6)
-        with torch.no_grad():  # and it keeps up with weights that change
+        if shared is None:  # and it keeps up with statistics and weights that change
+            networks.encoder.measure([x * 5 + 1], slice(None), Alone())
+        with torch.no_grad():
             for parameter in networks.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.1)
 

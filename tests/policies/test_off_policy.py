@@ -249,6 +249,7 @@ COMPILED = [
     ("td3", SPACES["td3"], {"hidden": (24, 16), "policy_delay": 1}),
     ("td3", SPACES["td3"], {"policy_delay": 2, "activation": "tanh"}),
     ("ddpg", SPACES["ddpg"], {}),
+    *((use, spaces, {"normalize_observations": True}) for use, spaces in SPACES.items()),
 ]
 
 
