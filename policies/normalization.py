@@ -70,7 +70,7 @@ class Normalization(nn.Module):
 
     def moments(self) -> Moments:
         """Return a copy of the statistics."""
-        moments = Moments(len(self.mean))
+        moments = Moments(len(self.mean), "observations")
         moments.count = self.count.item()
         moments.mean, moments.squares = (each.numpy(force=True).copy() for each in (self.mean, self.squares))
         return moments

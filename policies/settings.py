@@ -293,6 +293,12 @@ class PPOSettings(NetworkSettings):
     max_grad_norm: float | None = Field(
         0.5, gt=0, description="Bound on the norm of the gradient; 0.5 is usual. Null: no bound."
     )
+    normalize_rewards: bool = Field(
+        False,
+        description="Whether rewards are divided by the running standard deviation of their discounted sum, so that "
+        "values are of a size near 1. Records show rewards as they are.",
+    )
+    reward_clip: float = Field(10.0, gt=0, description="With normalize_rewards: bound of the results.")
     adam_epsilon: float = Field(
         1e-5, gt=0, description="Epsilon of Adam; 1e-5 instead of torch's 1e-8 avoids large steps from small gradients."
     )

@@ -14,8 +14,9 @@ class Moments:
       squares: ``[size]`` float64, sum of the squared distances from the mean.
     """
 
-    def __init__(self, size: int) -> None:
-        """Start without rows."""
+    def __init__(self, size: int, rows: str = "rows") -> None:
+        """Start without rows; ``rows`` names them in messages."""
+        self._rows = rows
         self.count = 0.0
         self.mean, self.squares = np.zeros(size), np.zeros(size)
 
@@ -39,7 +40,7 @@ class Moments:
         if not total:
             return
         if not np.isfinite(squares).all():
-            raise FloatingPointError("expected finite numbers, found nan or inf in the rows of a running mean")
+            raise FloatingPointError(f"expected finite {self._rows} for their running mean, found nan or inf")
         distance = sums / total  # of the rows' mean from the center
         count = self.count + total
         if not self.count:

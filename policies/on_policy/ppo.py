@@ -22,6 +22,7 @@ from arena.policies.networks import ActorCritic, acting_tensors, copy_tensors
 from arena.policies.on_policy.loss import LOSSES, Batch
 from arena.policies.on_policy.paths import CompiledPath, Path, TorchPath, flat
 from arena.policies.on_policy.returns import advantages
+from arena.policies.on_policy.reward_scale import RewardScale
 from arena.policies.on_policy.value_scale import ValueScale, constant_value
 from arena.policies.settings import PPOSettings, settings_of_job
 from arena.tensors.gradients import FlatGradient
@@ -75,6 +76,7 @@ class PPO:
             self.networks = networks.to(self.device)
         self.optimizer = FlatAdam(self.networks, settings.adam_epsilon)
         self.gradient = FlatGradient(self.networks.parameters(), extras=len(LOSSES))
+        self._reward_scale = RewardScale(settings.reward_clip) if settings.normalize_rewards else None
         # Two generators: a rank that acts and one that learns draw the numbers that a single rank would.
         self.random, self._shuffles = new_generator(seed), new_generator(derive_seed(seed, "minibatches"))
         self._path: Path = (
@@ -194,7 +196,9 @@ class PPO:
         if self.gradient.join(group):
             self._path.gradient_moved()
         # Before the first rollout there is no scale of observations: it is measured, and not learned from.
-        metrics = {"samples": 0.0} if self.networks.is_unmeasured else self._optimize(rollout, group, settings)
+        rewards = self._rewards(rollout, group)
+        is_unmeasured = self.networks.is_unmeasured
+        metrics = {"samples": 0.0} if is_unmeasured else self._optimize(rollout, rewards, group, settings)
         self._measure(rollout, group)
         self.updates += 1
         # With a learner apart, other ranks act, so this rank's recurrent states are not theirs.
@@ -202,9 +206,17 @@ class PPO:
             self._burn_in(rollout)
         return {**metrics, "learning_rate": settings.learning_rate}
 
-    def _optimize(self, rollout: Rollout, group: Reducer, settings: PPOSettings) -> dict[str, float]:
+    def _rewards(self, rollout: Rollout, group: Reducer) -> np.ndarray:
+        """Return the rewards ``[T, L]`` to learn from."""
+        if self._reward_scale is None:
+            return rollout.rewards
+        return self._reward_scale.scaled(rollout, self.settings.gamma, group)
+
+    def _optimize(
+        self, rollout: Rollout, rewards: np.ndarray, group: Reducer, settings: PPOSettings
+    ) -> dict[str, float]:
         """Take the gradient steps of an update, and return metrics."""
-        batch, metrics = self._prepare(rollout, group)
+        batch, metrics = self._prepare(rollout, rewards, group)
         inputs = self._path.recurrent_inputs(rollout)
         history = []
         for rows, chosen in self._minibatches(rollout.valid) if metrics["samples"] else ():
@@ -241,12 +253,12 @@ class PPO:
         if self.recomputes_outputs:
             self._path.complete(rollout, self._states)
 
-    def _prepare(self, rollout: Rollout, group: Reducer) -> tuple[Batch, dict[str, float]]:
+    def _prepare(self, rollout: Rollout, rewards: np.ndarray, group: Reducer) -> tuple[Batch, dict[str, float]]:
         """Return the batch, with advantages normalised over the group, and the explained variance of the returns."""
         values = rollout.extras["value"]
         if self.networks.value_scale is not None:
-            self._recenter(rollout, group, self.networks.value_scale)
-        advantage = self._advantages(rollout, rollout.rewards, values)
+            self._recenter(rollout, rewards, group, self.networks.value_scale)
+        advantage = self._advantages(rollout, rewards, values)
         target = advantage + values[:-1]
         a, r = advantage[rollout.valid].astype(np.float64), target[rollout.valid].astype(np.float64)
         moments = np.array([len(a), a.sum(), a @ a, r.sum(), r @ r])
@@ -267,12 +279,12 @@ class PPO:
                 self.networks.value_scale.rescale(target_variance, self.networks.value_head)
         return self._batch(rollout, advantage, target), metrics
 
-    def _recenter(self, rollout: Rollout, group: Reducer, scale: ValueScale) -> None:
+    def _recenter(self, rollout: Rollout, rewards: np.ndarray, group: Reducer, scale: ValueScale) -> None:
         """Include the constant value of the group's rollouts in the mean of the values; change those of this one."""
         values, valid = rollout.extras["value"], rollout.valid
         nothing, ones = np.zeros_like(values), np.ones_like(values)
-        targets = self._advantages(rollout, rollout.rewards, nothing)
-        weights = self._advantages(rollout, np.zeros_like(rollout.rewards), ones) + ones[:-1]
+        targets = self._advantages(rollout, rewards, nothing)
+        weights = self._advantages(rollout, np.zeros_like(rewards), ones) + ones[:-1]
         sums = np.array([valid.sum(), targets[valid].sum(dtype=np.float64), weights[valid].sum(dtype=np.float64)])
         group.sum_in_place(sums)
         mean = constant_value(sums[1] / sums[0], sums[2] / sums[0]) if sums[0] else None
@@ -374,6 +386,7 @@ class PPO:
             "adam.steps": torch.tensor(self.optimizer.steps),
             "updates": torch.tensor(self.updates),
             "progress": torch.tensor(self.progress, dtype=torch.float64),
+            **({} if self._reward_scale is None else self._reward_scale.state_dict()),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -386,7 +399,10 @@ class PPO:
         networks = {NETWORK + name: tensor for name, tensor in self.networks.state_dict().items()}
         _check_names(name.removeprefix(NETWORK) for name in state)
         moments = {"adam.first": self.optimizer.first, "adam.second": self.optimizer.second}
-        copy_tensors({**networks, **moments, **numbers}, state)
+        rewards = {} if self._reward_scale is None else self._reward_scale.state_dict()
+        copy_tensors({**networks, **moments, **numbers, **rewards}, state)
+        if self._reward_scale is not None:
+            self._reward_scale.load_state_dict(rewards)
         self.optimizer.steps = int(numbers["adam.steps"])
         self.updates = int(numbers["updates"])
         self.progress = float(numbers["progress"])

@@ -1,4 +1,4 @@
-"""Advantages from rewards and values, over time steps and lanes."""
+"""Advantages and discounted sums from rewards and values, over time steps and lanes."""
 
 import numpy as np
 
@@ -58,3 +58,27 @@ def advantages(
                     goal += gamma * gae_lambda * estimates[after, lane]
             estimates[t, lane] = goal - values[t, lane]
     return estimates[:horizon]
+
+
+@compiled("float64[:, ::1](float32[:, ::1], boolean[:, ::1], boolean[:, ::1], float64, float64[::1])")
+def discounted_sums(
+    rewards: np.ndarray, valid: np.ndarray, starts: np.ndarray, gamma: float, before: np.ndarray
+) -> np.ndarray:
+    """Return the discounted sum of all rewards of the episode so far, ``[T, L]``: R_t = gamma R_(t - 1) + r_t.
+
+    Args:
+      rewards: ``[T, L]``, of the transition that begins in each time step.
+      valid: ``[T, L]``, whether a transition begins; 0 is returned where none does.
+      starts: ``[T + 1, L]``, whether an episode starts.
+      gamma: discount of each transition.
+      before: ``[L]``, the sums before the first time step; changed to those after the last one.
+    """
+    sums = np.zeros(rewards.shape)
+    for t in range(len(rewards)):
+        for lane in range(rewards.shape[1]):
+            if starts[t, lane]:
+                before[lane] = 0.0
+            if valid[t, lane]:
+                before[lane] = gamma * before[lane] + rewards[t, lane]
+                sums[t, lane] = before[lane]
+    return sums

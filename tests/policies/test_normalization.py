@@ -12,6 +12,7 @@ from arena.policies.encoders import Encoder, share_normalization
 from arena.policies.loader import load_weights
 from arena.policies.local import Alone, Lockstep
 from arena.policies.normalization import Normalization
+from arena.policies.on_policy.reward_scale import RewardScale
 from arena.policies.settings import EncoderSettings
 from arena.tensors.weights import write_tensors
 from tests.policies import test_multi_agent as teams
@@ -111,7 +112,7 @@ def test_a_number_that_is_not_finite_stops_all_workers():
     policy, rollout = ppo.make(**ON), None
     rollout = ppo.play(policy, ppo.rollout_for(policy), 0)
     rollout.observations[3, 1, 0] = np.inf
-    with pytest.raises(FloatingPointError, match="found nan or inf"):
+    with pytest.raises(FloatingPointError, match="expected finite observations"):
         policy.learn(rollout, Alone())
 
 
@@ -172,15 +173,6 @@ def test_a_snapshot_keeps_its_statistics_while_the_player_goes_on():
     assert not torch.equal(ppo.flat(statistics(policy)), ppo.flat({name: kept[name] for name in statistics(policy)}))
 
 
-def test_a_restored_policy_goes_on_bit_for_bit():
-    first, _ = learned(ppo.make(**ON))
-    second = ppo.make(seed=3, **ON)
-    second.load_state_dict(first.state_dict())
-    second.load_worker_state(first.worker_state())
-    states = [learned(policy, seed=5)[0].state_dict() for policy in (first, second)]
-    assert torch.equal(ppo.flat(states[0]), ppo.flat(states[1]))
-
-
 def test_a_worker_apart_acts_by_the_statistics_of_the_version_that_it_has_received():
     learner, _ = learned(ppo.make(**ON))
     worker = ppo.make(seed=4, **ON)
@@ -237,3 +229,61 @@ def test_observations_of_absent_entities_do_not_count_in_a_team(use, share):
     own = policy.actors.of_kind[0][-1].encoder.normalizations[0]
     state = policy._state_encoders()[-1].normalizations[0]
     assert own.count == 2 * len(policy.feed) and state.count == len(policy.feed) > 0
+
+
+# Rewards
+
+
+def test_rewards_are_divided_by_the_deviation_of_the_discounted_sum_of_all_workers():
+    gamma, random = 0.9, np.random.default_rng(0)
+    lanes, scales = (2, 3), [RewardScale(10.0) for _ in range(2)]
+    policies = [ppo.make(count, gamma=gamma) for count in lanes]
+    rollouts = [ppo.rollout_for(policy, count) for policy, count in zip(policies, lanes, strict=True)]
+    sums, running = [], [np.zeros(count) for count in lanes]
+    for number in range(3):
+        for rank, rollout in enumerate(rollouts):
+            ppo.play(policies[rank], rollout, int(random.integers(1000)), start=number == 0)
+            for t in range(rollout.horizon):
+                running[rank][rollout.starts[t]] = 0
+                valid = rollout.valid[t]
+                running[rank][valid] = gamma * running[rank][valid] + rollout.rewards[t, valid]
+                sums += running[rank][valid].tolist()
+        scaled = Lockstep(2).run(lambda member: scales[member.rank].scaled(rollouts[member.rank], gamma, member))
+        for rollout, result in zip(rollouts, scaled, strict=True):
+            np.testing.assert_allclose(result, rollout.rewards / np.std(sums), rtol=1e-5)
+            rollout.begin()
+    assert torch.equal(*(scale.state_dict()["rewards"] for scale in scales))
+
+
+def test_an_update_is_that_of_a_run_whose_environment_divides_its_rewards():
+    scaling, plain = ppo.make(normalize_rewards=True), ppo.make()
+    rollouts = [ppo.play(policy, ppo.rollout_for(policy), 0) for policy in (scaling, plain)]
+    rollouts[1].rewards[:] = RewardScale(10.0).scaled(rollouts[0], 0.99, Alone())
+    for policy, rollout in zip((scaling, plain), rollouts, strict=True):
+        policy.learn(rollout, Alone())
+    assert torch.equal(ppo.flat(scaling.weights()), ppo.flat(plain.weights()))
+    assert scaling.state_dict().keys() - plain.state_dict().keys() == {"rewards"}
+
+
+def test_rewards_of_zero_and_large_ones_stay_within_bounds():
+    policy = ppo.make()
+    rollout = ppo.play(policy, ppo.rollout_for(policy), 0)
+    rollout.rewards[:] = 0
+    assert not RewardScale(10.0).scaled(rollout, 0.99, Alone()).any()
+    rollout.rewards[rollout.valid] = 1e-3
+    rollout.rewards[0, 0] = 1e6
+    scaled = RewardScale(5.0).scaled(rollout, 0.99, Alone())
+    assert scaled.dtype == np.float32 and scaled.max() == 5
+    rollout.rewards[0, 0] = np.nan
+    with pytest.raises(FloatingPointError, match="expected finite rewards"):
+        RewardScale(5.0).scaled(rollout, 0.99, Alone())
+
+
+def test_a_restored_policy_goes_on_bit_for_bit():
+    first, _ = learned(ppo.make(normalize_rewards=True, **ON))
+    second = ppo.make(seed=3, normalize_rewards=True, **ON)
+    second.load_state_dict(first.state_dict())
+    second.load_worker_state(first.worker_state())
+    states = [learned(policy, seed=5)[0].state_dict() for policy in (first, second)]
+    assert torch.equal(ppo.flat(states[0]), ppo.flat(states[1]))
+    assert states[0]["rewards"][0] > 100
