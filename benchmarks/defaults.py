@@ -3,7 +3,8 @@
 For each task and number of copies, over the seeds: the mean return of the last 100 training episodes, and that of ten
 episodes with the likeliest actions afterwards, seed by seed; beside it Stable-Baselines3 with its own defaults and one
 copy, as its documentation starts it. ``--set KEY=VALUE`` changes a setting of the policy: ``--set epochs=4`` is how two
-defaults are compared. ``--threshold 475`` adds the seconds until the last 100 episodes first returned as much on
+defaults are compared. ``--normalized`` normalises observations and rewards, beside ``VecNormalize`` and as many copies
+of the peer. ``--threshold 475`` adds the seconds until the last 100 episodes first returned as much on
 average, counted from the start of the first rank (there: of ``learn``).
 """
 
@@ -58,6 +59,7 @@ TASKS: dict[str, dict[str, Task]] = {
         "Pendulum 100k": _gymnasium("Pendulum-v1", 100_000),
         "LunarLander 300k": _gymnasium("LunarLander-v3", 300_000, (1, 8, 32)),
         "HalfCheetah 300k": _gymnasium("HalfCheetah-v5", 300_000, (1, 8, 32)),
+        "Hopper 300k": _gymnasium("Hopper-v5", 300_000),
         "simple_spread 300k": Task("pettingzoo:mpe2.simple_spread_v3", 300_000, (8,), 3),
     },
     "dqn": {
@@ -131,14 +133,18 @@ def train_arena(config: dict[str, Any], seed: int, episodes: int, threshold: flo
         return Outcome(last, evaluated(place / "run", "p", episodes), speed, reached)
 
 
-def train_peer(algorithm: str, task: Task, seed: int, episodes: int, threshold: float) -> Outcome:
+def train_peer(
+    algorithm: str, task: Task, seed: int, episodes: int, threshold: float, *, copies: int = 1, normalized: bool = False
+) -> Outcome:
     """Train by Stable-Baselines3.
 
     Raises:
       MissingPeerError: it is not installed.
     """
     name = task.use.removeprefix("gymnasium:")
-    figures = run_peer([sys.executable], "defaults", algorithm, name, task.steps, seed, episodes, timeout=3600)
+    form = ["normalized"] if normalized else []
+    arguments = algorithm, name, task.steps, seed, episodes, copies, *form
+    figures = run_peer([sys.executable], "defaults", *arguments, timeout=3600)
     reached = seconds_to(threshold, zip(figures["times"], figures["returns"], strict=True))
     return Outcome(statistics.fmean(figures["returns"][-WINDOW:]), figures["greedy"], figures["steps/s"], reached)
 
@@ -163,26 +169,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, help="budget in place of the tasks' own")
     parser.add_argument("--episodes", type=int, default=10, help="to evaluate with likeliest actions")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the policy")
+    parser.add_argument("--normalized", action="store_true", help="normalise observations, and ppo's rewards")
     parser.add_argument("--threshold", type=float, default=float("inf"), help="mean return to time")
     parser.add_argument("--only", choices=("arena", "peer"), help="the arena alone, or Stable-Baselines3 alone")
     args = parser.parse_args(argv)
     settings = {name: yaml.safe_load(value) for name, _, value in (word.partition("=") for word in args.set)}
+    if args.normalized:
+        settings["normalize_observations"] = True
     print(f"{'task, copies':<42} {'last 100':>10} {'greedy':>10}  {'greedy of each seed':<28}{'steps/s':>9}")
     for algorithm in args.algorithms.split(","):
+        own = {**settings, "normalize_rewards": True} if args.normalized and algorithm == "ppo" else settings
         for name, task in TASKS[algorithm].items():
             if args.tasks and not name.lower().startswith(tuple(args.tasks.lower().split(","))):
                 continue
             task = task if args.steps is None else task._replace(steps=args.steps)
             numbers = task.copies if args.copies is None else [int(word) for word in args.copies.split(",")]
             for copies in () if args.only == "peer" else numbers:
-                config = config_of(algorithm, task, copies, settings)
+                config = config_of(algorithm, task, copies, own)
                 outcomes = [train_arena(config, seed, args.episodes, args.threshold) for seed in args.seeds]
                 print(_line(f"{algorithm} {name}, {copies}", outcomes), flush=True)
             if args.only == "arena" or not task.use.startswith("gymnasium:"):
                 continue
             try:
-                outcomes = [train_peer(algorithm, task, seed, args.episodes, args.threshold) for seed in args.seeds]
-                print(_line(f"Stable-Baselines3 {algorithm} {name}, 1", outcomes), flush=True)
+                for copies in numbers if args.normalized else [1]:
+                    form = {"copies": copies, "normalized": args.normalized}
+                    outcomes = [
+                        train_peer(algorithm, task, seed, args.episodes, args.threshold, **form) for seed in args.seeds
+                    ]
+                    print(_line(f"Stable-Baselines3 {algorithm} {name}, {copies}", outcomes), flush=True)
             except MissingPeerError as reason:
                 print(f"Stable-Baselines3 {algorithm} {name}: {reason}", flush=True)
     return 0

@@ -28,12 +28,13 @@ import yaml
 
 from arena.tensors.weights import read_tensors
 
+NORMALIZED = {"normalize_observations": True}
 KINDS: dict[str, dict[str, Any]] = {
     "cartpole": {
         "steps": 12_000,
         "checkpoint": {"updates": 2},
         "env": {"use": "gymnasium:CartPole-v1", "num_envs": 8},
-        "policies": {"p": {"use": "ppo", "settings": {"horizon": 64}}},
+        "policies": {"p": {"use": "ppo", "settings": {"horizon": 64, "normalize_rewards": True, **NORMALIZED}}},
         "matches": [{"seats": ["p"], "replicas": 2}],
     },
     "2v2": {
@@ -42,7 +43,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "env": {"use": "touchdown", "settings": {"team_size": 2}, "num_envs": 4},
         "policies": {
             "blue": {"use": "ppo", "settings": {"horizon": 32}},
-            "red": {"use": "ppo", "settings": {"horizon": 48, "lstm": 16, "burn_in": 8}},
+            "red": {"use": "ppo", "settings": {"horizon": 48, "lstm": 16, "burn_in": 8, **NORMALIZED}},
         },
         "matches": [{"seats": ["blue", "blue", "red", "red"]}],
     },
@@ -72,6 +73,7 @@ KINDS: dict[str, dict[str, Any]] = {
                     "batch_size": 64,
                     "noise": "pink",
                     "policy_delay": 2,
+                    **NORMALIZED,
                 },
             }
         },
@@ -83,7 +85,12 @@ KINDS: dict[str, dict[str, Any]] = {
         "checkpoint": {"updates": 10},
         "env": {"use": "touchdown", "settings": {"team_size": 1}, "num_envs": 4, "batches": 1},
         "policies": {
-            "blue": {"use": "ppo", "learners": 2, "max_lag": 2, "settings": {"horizon": 16}},
+            "blue": {
+                "use": "ppo",
+                "learners": 2,
+                "max_lag": 2,
+                "settings": {"horizon": 16, "normalize_rewards": True, **NORMALIZED},
+            },
             "red": {"use": "dqn", "learners": 1, "settings": {"horizon": 8, "warmup": 300, "capacity": 2000}},
         },
         "matches": [{"seats": ["blue", "red"], "replicas": 2}],
@@ -103,7 +110,10 @@ KINDS: dict[str, dict[str, Any]] = {
                 "use": "maddpg",
                 "settings": {"hidden": [16], "warmup": 100, "capacity": 1000, "noise": "pink", "priority": 0.6},
             },
-            "masac": {"use": "masac", "settings": {"hidden": [16], "warmup": 100, "capacity": 1000, "share": "each"}},
+            "masac": {
+                "use": "masac",
+                "settings": {"hidden": [16], "warmup": 100, "capacity": 1000, "share": "each", **NORMALIZED},
+            },
         },
         "matches": [
             {"seats": [["maddpg", "maddpg"]]},

@@ -43,10 +43,11 @@ CARTPOLE, PENDULUM = "gymnasium:CartPole-v1", "gymnasium:Pendulum-v1"
 SPEAKER_LISTENER = "pettingzoo:mpe2.simple_speaker_listener_v4"
 
 
+NORMALIZED = {"normalize_observations": True}
 TURNS = {
-    "ppo": (CARTPOLE, {"horizon": 64}, 6_000),
+    "ppo": (CARTPOLE, {"horizon": 64, "normalize_rewards": True, **NORMALIZED}, 6_000),
     "dqn": (CARTPOLE, {"warmup": 500, "n_step": 3}, 5_000),
-    "sac": (PENDULUM, {"warmup": 300, "hidden": [32, 32], "noise": "pink"}, 2_000),
+    "sac": (PENDULUM, {"warmup": 300, "hidden": [32, 32], "noise": "pink", **NORMALIZED}, 2_000),
     "maddpg": (SPEAKER_LISTENER, {"warmup": 300, "hidden": [16], "n_step": 2, "priority": 0.6}, 4_000),
 }
 """Environment, settings and steps of each algorithm."""
