@@ -13,7 +13,7 @@ from torch import nn
 from arena.common.trees import NamedLeaf, leaf_dtype, leaf_shape, named_leaves, nest
 from arena.envs.interface import EntitySpaces
 from arena.policies.distributions import NEVER
-from arena.policies.encoders import Tanh
+from arena.policies.encoders import Encoder, Tanh
 from arena.policies.networks import ActorCritic
 
 OUTPUTS, MASK, STATE, START, NEXT_STATE = "outputs", "action_mask", "state", "start", "next_state"
@@ -54,6 +54,17 @@ class Inference(NamedTuple):
     def state_shape(self) -> tuple[int, ...]:
         """Shape of a row's recurrent state; empty for a feed-forward policy."""
         return next((tensor.shape for tensor in self.inputs if tensor.name == STATE), ())
+
+    @property
+    def normalization(self) -> dict[str, dict[str, list[float]]]:
+        """Mean and standard deviation of the inputs that the module normalises, by their names."""
+        encoder = next(module for module in self.module.modules() if isinstance(module, Encoder))
+        leaves = zip(self.inputs, encoder.normalizations, strict=False)  # the inputs begin with the leaves
+        all_moments = {tensor.name: leaf.moments() for tensor, leaf in leaves if leaf is not None}
+        return {
+            name: {"mean": moments.mean.tolist(), "deviation": moments.deviation.tolist()}
+            for name, moments in all_moments.items()
+        }
 
 
 def inference_of(spaces: EntitySpaces, network: nn.Module, *, squashed: bool = False) -> Inference:

@@ -82,6 +82,7 @@ def load_trained(run: RunDirectory, config: RunConfig, name: str, lanes: int) ->
         spaces=block.spaces._replace(name=player, team=None),
         memory=inference.state_shape,
         weights=digest_of_weights(policy.weights()),
+        normalization=getattr(inference, "normalization", {}),
     )
     return Trained(policy, inference, about, row)
 

@@ -95,6 +95,7 @@ class OnnxPlayers:
             memory=inference.state_shape,
             opset=OPSET,
             quantized="int8" if self._int8 else "",
+            normalization=getattr(inference, "normalization", {}),
         )
         name = f"{loaded.name}@{loaded.version}"
         if loaded.name not in self._models:

@@ -91,7 +91,7 @@ def put_weights(model: Any, inference: Any) -> None:
     """Copy a policy's weights into an ``onnx.ModelProto`` of another version of the same policy."""
     from onnx import numpy_helper
 
-    weights = dict(inference.module.named_parameters())
+    weights = inference.module.state_dict()
     for tensor in model.graph.initializer:
         if tensor.name in weights:
             tensor.CopyFrom(numpy_helper.from_array(weights[tensor.name].detach().numpy(), tensor.name))

@@ -35,6 +35,7 @@ class ExportMetadata(NamedTuple):
       quantized: ``int8`` or empty.
       checked: result of the comparison: rows, largest errors, share of equal actions.
       weights: sha256 of the policy's weights.
+      normalization: ``mean`` and ``deviation`` of each number of the inputs that the file itself normalises, by input.
     """
 
     player: str
@@ -47,6 +48,7 @@ class ExportMetadata(NamedTuple):
     quantized: str = ""
     checked: dict[str, float] = {}  # noqa: RUF012  # immutable by convention
     weights: str = ""
+    normalization: dict[str, dict[str, list[float]]] = {}  # noqa: RUF012  # immutable by convention
 
     @property
     def state(self) -> tuple[int, ...] | None:

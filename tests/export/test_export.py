@@ -22,9 +22,9 @@ from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
 from arena.experience.entity_json import entity_to_json
 from arena.experience.samples import ObservationSample
-from arena.export.formats import OPSET, onnx_bytes, quantized, to_onnx, to_torchscript
+from arena.export.formats import OPSET, onnx_bytes, put_weights, quantized, to_onnx, to_torchscript
 from arena.export.gate import Tolerance, check, run_policy
-from arena.export.metadata import ExportError, ExportMetadata, check_file
+from arena.export.metadata import ExportError, ExportMetadata, about_from_json, check_file
 from arena.export.runtimes import open_onnx, open_torchscript
 from arena.launch import main
 from arena.tensors.weights import read_metadata, read_tensors, write_tensors
@@ -115,6 +115,30 @@ def test_a_file_for_one_batch_size_is_refused():
 
     with pytest.raises(ExportError, match="x: it fails on a batch of 1"):
         check(only_large_batches, about, sample, answers, Tolerance(), "x")
+
+
+@pytest.mark.parametrize("name", ["normalised", "normalised, sac"])
+def test_a_file_with_the_weights_of_another_version_has_its_statistics(name):
+    case = CASES[name]
+    _, about, sample, _ = prepared(name)
+    model = onnx.load_from_string(exported_bytes(name))
+    later = trained(case)
+    later.load_weights({name: tensor * 1.5 + 0.1 for name, tensor in later.weights().items()})
+    inference = later.inference()
+    put_weights(model, inference)
+    run, _ = open_onnx(onnx_bytes(model, about), "x")
+    assert check(run, about, sample, run_policy(later, inference, about, sample), Tolerance(), "x").absolute < 1e-4
+
+
+def test_the_metadata_show_mean_and_deviation_of_what_is_normalised():
+    inference = prepared("normalised, lstm, nested")[0]
+    (name,) = inference.normalization
+    assert name == "observation.rest.2" and len(inference.normalization[name]["mean"]) == 4
+    assert prepared("vector")[0].normalization == {}
+    inference = prepared("normalised")[0]
+    about = about_of(CASES["normalised"], inference, normalization=inference.normalization)
+    read = about_from_json(about.to_json(), "x")
+    assert read.normalization["observation"].keys() == {"mean", "deviation"} and read == about
 
 
 def test_weights_of_eight_bits_make_a_smaller_file():
