@@ -44,6 +44,7 @@ EXPECTED = {
     "multi_entity",
     "evolution",
     "half_cheetah_sac",
+    "half_cheetah_ppo",
     "custom_policy",
     "sb3",
     "alphastar_touchdown",

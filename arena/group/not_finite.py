@@ -30,22 +30,30 @@ def explaining(process: Any, policy: Callable[[], Any], rollout: Any) -> Iterato
     except FloatingPointError as error:
         process.context.log.exception("numbers are not finite")
         settings = getattr(policy(), "settings", None)
-        rate = getattr(settings, "learning_rate", None)
-        raise GivenUpError(f"player {process.player!r}: {error}; {cause_of(rollout, rate)}") from error
+        raise GivenUpError(f"player {process.player!r}: {error}; {cause_of(rollout, settings)}") from error
 
 
-def cause_of(rollout: Any, learning_rate: float | None) -> str:
-    """Return the largest magnitudes of a rollout, and the remedy for the likely cause."""
+def cause_of(rollout: Any, settings: Any) -> str:
+    """Return the largest magnitudes of a rollout, and the remedy for the likely cause by a policy's settings."""
+    learning_rate = getattr(settings, "learning_rate", None)
     reward = _largest([block.rewards for block in rollout.blocks])
     observation = _largest([leaf for block in rollout.blocks for leaf in tree_leaves(block.observations)])
     magnitudes = f"largest reward {reward:.3g}, largest observation {observation:.3g}"
     if learning_rate is not None:
         magnitudes += f", learning rate {learning_rate:.3g}"
     if not reward < LARGE:
-        return f"{magnitudes}: scale the rewards down, for example env.wrappers: [{{use: NormalizeReward}}]"
+        return f"{magnitudes}: scale the rewards down, {_remedy(settings, 'normalize_rewards', 'NormalizeReward')}"
     if not observation < LARGE:
-        return f"{magnitudes}: scale the observations down, for example env.wrappers: [{{use: NormalizeObservation}}]"
+        remedy = _remedy(settings, "normalize_observations", "NormalizeObservation")
+        return f"{magnitudes}: scale the observations down, {remedy}"
     return f"{magnitudes}: lower the learning rate, or set max_grad_norm"
+
+
+def _remedy(settings: Any, key: str, wrapper: str) -> str:
+    """Return how to scale: by a setting that the policy has and that is off, or by a wrapper."""
+    if getattr(settings, key, None) is False:
+        return f"for example {key}: true"
+    return f"for example env.wrappers: [{{use: {wrapper}}}]"
 
 
 def _largest(arrays: list[np.ndarray]) -> float:

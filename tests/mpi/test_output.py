@@ -55,7 +55,7 @@ def test_numbers_that_are_not_finite_end_a_run_with_their_cause_in_one_sentence(
     last = outcome.errors.splitlines()[-1]
     assert last.startswith("error: rank 2 on ") and "player 'p': update 1: loss/value is not finite; " in last
     assert re.search(r"largest reward (\d(\.\d+)?e\+29|1e\+30), ", last), last
-    assert "learning rate 0.0003: scale the rewards down, for example env.wrappers: [{use: NormalizeReward}]" in last
+    assert "learning rate 0.0003: scale the rewards down, for example normalize_rewards: true" in last
 
 
 def test_a_full_disk_is_named_at_the_end_with_what_could_not_be_written(tmp_path):
