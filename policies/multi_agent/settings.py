@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
+from gymnasium import spaces as gym_spaces
 from pydantic import Field
 
 from arena.common.errors import ConfigError
@@ -62,7 +63,13 @@ class TeamSettings(PrioritySettings, ActorSettings):
             check_box(use, spaces)
 
     def check_team(self, use: str, entities: Sequence[EntitySpaces]) -> None:
-        """Check that the entities of a seat can share parameters as configured; raise a ConfigError if they cannot."""
+        """Check that the entities of a seat fit the settings together; raise a ConfigError if they do not."""
+        noise = getattr(self, "noise", "white")
+        if noise != "white" and not any(isinstance(entity.action, gym_spaces.Box) for entity in entities):
+            raise ConfigError(
+                f"{use} with noise: {noise} expects an entity with a Box, found discrete actions alone, which are drawn "
+                "without noise: set noise: white"
+            )
         kinds = Team(tuple(entities), ()).kinds()
         if self.share == "one" and len(kinds) > 1:
             names = ", ".join(entity.name for entity in entities)

@@ -135,6 +135,14 @@ class Loop:
         ),
         (
             {
+                "env": {"use": "Unlike"},
+                "policies": {"p": {"use": "masac", "settings": {"noise": "pink"}}},
+                "matches": [{"seats": [["p"] * 4]}],
+            },
+            "masac with noise: pink expects an entity with a Box, found discrete actions alone, .*: set noise: white",
+        ),
+        (
+            {
                 "env": {"use": "Tuples"},
                 "policies": {"p": {"use": "maddpg"}},
                 "matches": [{"seats": [["p", "p", "p", "p"]]}],
