@@ -26,7 +26,7 @@ import numpy as np
 import yaml
 
 from arena.common.space_json import space_to_json
-from arena.config.run import load_config
+from arena.config.resumed import load_stored_config
 from arena.envs.interface import EntitySpaces
 from arena.evaluation.players import find_contestant
 from arena.policies.loader import build, load_weights
@@ -286,7 +286,7 @@ def greedy(place: Path) -> None:
     with Served(run.directory) as served:
         asyncio.run(Games(served.url, make, ticks=10_000).play(4))
     directory = RunDirectory.existing(run.directory)
-    config = load_config(directory.config)
+    config = load_stored_config(directory.config)
     weights = find_contestant(directory, config, "learner").weights
     spaces = EntitySpaces("player", *spaces_of(pole))
     policy = build("ppo", spaces, settings, lanes=1, seed=0)

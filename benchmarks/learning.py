@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.common.errors import ConfigError
+from arena.config.resumed import load_stored_config
 from arena.config.run import load_config
 from arena.evaluation.evaluate import evaluate
 from arena.evaluation.results import tally
@@ -104,7 +105,7 @@ def wall_seconds(records: Path) -> float:
 def evaluated(path: Path, player: str, episodes: int) -> float:
     """Return a player's mean return over episodes of the first row, with its newest weights and likeliest actions."""
     run = RunDirectory.existing(path)
-    config = load_config(run.config)
+    config = load_stored_config(run.config)
     rows = config.round_list()[0].rows[:1]
     results = evaluate(run, config, rows=rows, episodes=episodes, deterministic=True)
     return statistics.fmean(tally(results)[player].returns)

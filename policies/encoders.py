@@ -241,7 +241,9 @@ def _leaf_encoder(space: gym_spaces.Space, settings: EncoderSettings) -> Vector 
     if is_image(space, settings.encoder):
         assert isinstance(space, gym_spaces.Box)
         return Convolution(space, settings.image_features)
-    if isinstance(space, gym_spaces.Box) and settings.normalize_observations:
+    if isinstance(space, gym_spaces.Box) and settings.normalizes(
+        float(space.low.min()), float(space.high.max()), is_bytes=_byte_scale(space) is not None
+    ):
         return Vector(space, Normalization(math.prod(space.shape), settings.observation_clip))
     if isinstance(space, (gym_spaces.Box, gym_spaces.MultiBinary)):
         return Vector(space)

@@ -28,6 +28,9 @@ class LearningSettings(Settings):
     changeable: ClassVar[tuple[str, ...]] = ()
     """Settings that a league's job may change by its ``data``."""
 
+    absent: ClassVar[Mapping[str, Any]] = {}
+    """Values of settings that the stored configuration of an older version lacks, where defaults differ from them."""
+
 
 OwnSettings = TypeVar("OwnSettings", bound=LearningSettings)
 
@@ -90,10 +93,20 @@ class EncoderSettings(LearningSettings):
         10.0, gt=0, description="With normalize_observations: bound of the results, in standard deviations."
     )
 
+    def normalizes(self, low: float, high: float, *, is_bytes: bool) -> bool:
+        """Return whether a vector of numbers from ``low`` to ``high`` is normalised."""
+        return bool(self.normalize_observations)
+
 
 class NetworkSettings(EncoderSettings):
     """The shape of a policy's networks; inputs and outputs follow from the spaces."""
 
+    normalize_observations: bool | None = Field(  # type: ignore[assignment]
+        None,
+        description="Whether each number of a vector observation is shifted and scaled by the mean and standard "
+        "deviation of all that the player has learned from. The statistics are a part of the weights. Images and "
+        "discrete parts are left alone. Null: vectors whose space allows numbers beyond -1 to 1, but no bytes.",
+    )
     hidden: tuple[Width, ...] | None = Field(
         None,
         description="Widths of the hidden layers. Null: two layers of 64 for vectors; no layer if the "
@@ -145,6 +158,12 @@ class NetworkSettings(EncoderSettings):
         description="First value of the log standard deviation of continuous actions; 0 explores the whole of"
         " a Box of about [-1, 1].",
     )
+
+    def normalizes(self, low: float, high: float, *, is_bytes: bool) -> bool:
+        """See ``EncoderSettings``."""
+        if self.normalize_observations is not None:
+            return self.normalize_observations
+        return not is_bytes and (low < -1 or high > 1)
 
     @property
     def memory_width(self) -> int:
@@ -219,6 +238,7 @@ class PPOSettings(NetworkSettings):
         "normalize_advantages",
         "max_grad_norm",
     )
+    absent: ClassVar[Mapping[str, Any]] = {"normalize_observations": False, "normalize_rewards": False}
 
     learning_rate: float = Field(
         3e-4, gt=0, description="Step size of Adam; 3e-4 is the usual choice for small networks."
@@ -294,7 +314,7 @@ class PPOSettings(NetworkSettings):
         0.5, gt=0, description="Bound on the norm of the gradient; 0.5 is usual. Null: no bound."
     )
     normalize_rewards: bool = Field(
-        False,
+        True,
         description="Whether rewards are divided by the running standard deviation of their discounted sum, so that "
         "values are of a size near 1. Records show rewards as they are.",
     )

@@ -10,7 +10,8 @@ from pathlib import Path
 from arena.commands.arguments import positive
 from arena.common import colors
 from arena.common.errors import ConfigError
-from arena.config.run import RunConfig, TableRow, load_config
+from arena.config.resumed import load_stored_config
+from arena.config.run import RunConfig, TableRow
 from arena.evaluation.evaluate import evaluate
 from arena.evaluation.play import Result
 from arena.evaluation.results import pair_table, pairings, player_table, tally
@@ -33,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     run = RunDirectory.existing(arguments.run)
-    config = load_config(run.config)
+    config = load_stored_config(run.config)
     with contextlib.nullcontext() if arguments.video is None else VideoRecorder(arguments.video) as film:
         results = evaluate(
             run,

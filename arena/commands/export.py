@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from arena.commands.arguments import positive
 from arena.common.errors import ConfigError
-from arena.config.run import load_config
+from arena.config.resumed import load_stored_config
 from arena.records.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         written: Exported = export(
             run,
-            load_config(run.config),
+            load_stored_config(run.config),
             arguments.player,
             arguments.to,
             out=arguments.out,

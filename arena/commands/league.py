@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from arena.config.run import load_config
+from arena.config.resumed import load_stored_config
 from arena.evaluation.exact_games import nash_weights
 from arena.evaluation.exploitability import (
     Curve,
@@ -110,7 +110,7 @@ def exploitability(run: RunDirectory, league: League) -> Curve:
     Raises:
       ConfigError: the game cannot be solved, or there are no snapshots.
     """
-    config = load_config(run.config)
+    config = load_stored_config(run.config)
     game, snapshots = game_of(config), find_snapshots(run)
     strategies = [load_strategy(game, config, snapshot) for snapshot in snapshots]
     curve = follow(game, snapshots, strategies)

@@ -16,7 +16,8 @@ from arena.common.registry import packages_for
 from arena.common.seeding import derive_seed
 from arena.config.environment import OUTSIDE
 from arena.config.gateway import GatewayConfig, GatewaySettings
-from arena.config.run import RunConfig, load_config
+from arena.config.resumed import load_stored_config
+from arena.config.run import RunConfig
 from arena.records.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def as_trained(config: GatewayConfig, arguments: argparse.Namespace) -> GatewayC
     """Return the limits with actor and agents of a run with external games, unless others are set."""
     if _is_file(arguments) or not arguments.run.is_dir():
         return config
-    run_config = load_config(RunDirectory.existing(arguments.run).config)
+    run_config = load_stored_config(RunDirectory.existing(arguments.run).config)
     rows = [row for round_ in run_config.round_list() for row in round_.rows]
     outside = next((row for row in rows if row.env.use == OUTSIDE), None)
     if outside is None or arguments.actor is not None:
@@ -115,7 +116,7 @@ def _gateway(
     from arena.gateway.workers.peers import Peers
 
     run = None if _is_file(arguments) else RunDirectory.existing(arguments.run)
-    run_config = None if run is None else load_config(run.config)
+    run_config = None if run is None else load_stored_config(run.config)
     seed = arguments.seed if arguments.seed is not None else 1 if run_config is None else run_config.seed
     if place is not None:
         seed = derive_seed(seed, "worker", place.number)

@@ -10,7 +10,7 @@ import numpy as np
 
 from arena.commands.arguments import positive
 from arena.common.errors import ConfigError
-from arena.config.run import load_config
+from arena.config.resumed import load_stored_config
 from arena.evaluation.tournament import Outcome, find_contestants, play_tournament, rate
 from arena.records.run_directory import RunDirectory
 from arena.report.league_plots import draw_heat_map
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     """
     arguments = _parser().parse_args(argv)
     runs = [RunDirectory.existing(path) for path in arguments.runs]
-    configs = [load_config(run.config) for run in runs]
+    configs = [load_stored_config(run.config) for run in runs]
     rows = [row for round_ in configs[0].round_list() for row in round_.rows]
     if arguments.row >= len(rows):
         raise ConfigError(f"--row: expected 0 to {len(rows) - 1}, found {arguments.row}")

@@ -1,4 +1,4 @@
-"""Settings of policies that a resumed run keeps although their defaults have changed since it began."""
+"""Stored configurations of runs, and settings that a resumed run keeps although their defaults have changed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,34 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from arena.common import registry
+from arena.config.run import RunConfig, load_config
 from arena.config.yaml_source import read
+
+
+def load_stored_config(stored: Path) -> RunConfig:
+    """Read the stored configuration of a run, of this version or an older one, with all defaults written out.
+
+    Raises:
+      ConfigError: see ``load_config``.
+    """
+    policies = read(stored, named=["policies"]).data.get("policies")
+    overrides = []
+    for name, policy in policies.items() if isinstance(policies, Mapping) else ():
+        settings = policy.get("settings") if isinstance(policy, Mapping) else None
+        if isinstance(settings, Mapping):
+            absent = _absent(policy["use"], settings)
+            overrides += [_override(name, key, value) for key, value in absent.items()]
+    return load_config(stored, overrides)
+
+
+def _absent(use: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of settings that did not exist when a policy's settings were stored."""
+    model = registry.policy_settings_model(use) if use in registry.POLICIES else None
+    return {key: value for key, value in getattr(model, "absent", {}).items() if key not in settings}
+
+
+def _override(policy: str, key: str, value: Any) -> str:
+    return f"policies.{policy}.settings.{key}={json.dumps(value)}"
 
 
 def kept_settings(path: Path, overrides: Sequence[str], stored: Path) -> list[str]:
@@ -33,8 +60,9 @@ def kept_settings(path: Path, overrides: Sequence[str], stored: Path) -> list[st
             continue
         model = registry.policy_settings_model(use)
         assert model is not None
-        for key, value in _changed(model, present.get("settings") or {}, policy["settings"]).items():
-            overrides_kept.append(f"policies.{name}.settings.{key}={json.dumps(value)}")
+        all_stored = {**_absent(use, policy["settings"]), **policy["settings"]}
+        for key, value in _changed(model, present.get("settings") or {}, all_stored).items():
+            overrides_kept.append(_override(name, key, value))
     return overrides_kept
 
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from arena.common.errors import ConfigError
 from arena.common.files import write_atomically
-from arena.config.run import RunConfig, TableRow, load_config
+from arena.config.resumed import load_stored_config
+from arena.config.run import RunConfig, TableRow
 from arena.envs.interface import EntitySpaces
 from arena.evaluation.observed import record_observations
 from arena.evaluation.players import seed_libraries, split_entity
@@ -234,7 +235,7 @@ def check_export(
     sample = sample_of(tensors, about.spaces, path)
     answers = answers_from(tensors, about.spaces, path)
     if run is not None:
-        trained = load_trained(run, load_config(run.config), _name(run, about), sample.starts.shape[1])
+        trained = load_trained(run, load_stored_config(run.config), _name(run, about), sample.starts.shape[1])
         if trained.about.spaces[1:] != about.spaces[1:]:
             raise ExportError(f"{path}: expected the spaces of {trained.about.player!r} in {run}, found others")
         answers = run_policy(trained.policy, trained.inference, trained.about, sample)

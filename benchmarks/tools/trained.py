@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from arena.common.registry import make_environment
+from arena.config.resumed import load_stored_config
 from arena.config.run import load_config
 from arena.policies.loader import build
 from arena.records.run_directory import RunDirectory
@@ -32,7 +33,7 @@ def make_run(root: Path, text: str) -> RunDirectory:
 
 def give_weights(run: RunDirectory, player: str, steps: int, *, seed: int = 0) -> Path:
     """Write the weights of a fresh policy, for the entity of the player's first seat, as its snapshot."""
-    config = load_config(run.config)
+    config = load_stored_config(run.config)
     rows = config.round_list()[0].rows
     row, entity = next((row, seat.entities[0]) for row in rows for seat in row.seats if seat.player == player)
     wrappers = [(wrapper.use, wrapper.settings) for wrapper in row.env.wrappers]

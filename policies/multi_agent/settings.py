@@ -67,8 +67,8 @@ class TeamSettings(PrioritySettings, ActorSettings):
         noise = getattr(self, "noise", "white")
         if noise != "white" and not any(isinstance(entity.action, gym_spaces.Box) for entity in entities):
             raise ConfigError(
-                f"{use} with noise: {noise} expects an entity with a Box, found discrete actions alone, which are drawn "
-                "without noise: set noise: white"
+                f"{use} with noise: {noise} expects an entity with a Box, found discrete actions alone, which are "
+                "drawn without noise: set noise: white"
             )
         kinds = Team(tuple(entities), ()).kinds()
         if self.share == "one" and len(kinds) > 1:

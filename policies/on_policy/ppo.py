@@ -412,6 +412,8 @@ class PPO:
         state = {"generator": generator_state(self.random), "shuffles": generator_state(self._shuffles)}
         if self.recurrent:
             state["memory"] = self._states.numpy(force=True).copy()
+        if self._reward_scale is not None:
+            state["reward_sums"] = self._reward_scale.sums.copy()
         return state
 
     def load_worker_state(self, state: dict[str, Any]) -> None:
@@ -421,3 +423,5 @@ class PPO:
             set_generator_state(self._shuffles, state["shuffles"])
         if self.recurrent:
             copy_tensors({"memory": self._states}, {"memory": state["memory"]})
+        if self._reward_scale is not None:
+            self._reward_scale.sums = np.array(state["reward_sums"])

@@ -20,15 +20,18 @@ TINY = 1e-8
 class RewardScale:
     """The running standard deviation of the discounted sums of rewards, each from the start of its episode.
 
-    A lane's sum goes on from rollout to rollout. It is no part of checkpoints, since episodes start over after a
-    resume. In the rollouts of external games, a lane's sum may begin with that of another episode.
+    A lane's sum goes on from rollout to rollout. In the rollouts of external games, it may begin with that of another
+    episode.
+
+    Attributes:
+      sums: ``[L]`` float64, the sums of this worker's lanes after the last rollout.
     """
 
     def __init__(self, clip: float) -> None:
         """Start without rewards; ``clip`` bounds the results."""
         self._clip = clip
         self._moments = Moments(1, "rewards")
-        self._sums = np.zeros(0)
+        self.sums = np.zeros(0)
 
     def scaled(self, rollout: Rollout, gamma: float, group: Reducer) -> np.ndarray:
         """Include a rollout, and return its rewards after the division, ``[T, L]`` float32.
@@ -41,9 +44,9 @@ class RewardScale:
         Raises:
           FloatingPointError: a reward is not finite; raised by all workers together.
         """
-        if len(self._sums) != rollout.lanes:
-            self._sums = np.zeros(rollout.lanes)
-        sums = discounted_sums(rollout.rewards, rollout.valid, rollout.starts, gamma, self._sums)
+        if len(self.sums) != rollout.lanes:
+            self.sums = np.zeros(rollout.lanes)
+        sums = discounted_sums(rollout.rewards, rollout.valid, rollout.starts, gamma, self.sums)
         self._moments.add(sums[rollout.valid][:, None], group)
         factor = 1 / np.sqrt(self._moments.deviation[0] ** 2 + TINY)
         return np.clip(rollout.rewards * np.float32(factor), -self._clip, self._clip)

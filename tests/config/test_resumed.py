@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from arena.config.resumed import kept_settings
+from arena.config.resumed import kept_settings, load_stored_config
 from arena.config.run import load_config
 
 BEFORE = {  # what a run of an earlier version has written down, where today's defaults are others
@@ -54,3 +54,19 @@ def test_what_does_not_fit_what_the_file_sets_is_not_kept(resume):
 
 def test_a_run_of_this_version_changes_nothing(resume):
     assert resume("ppo", {"gamma": 0.9}, {})[1] == []
+
+
+def test_a_run_of_before_a_setting_existed_goes_on_and_is_read_without_it(resume, tmp_path):
+    resume("ppo", {}, {})
+    stored = tmp_path / "stored.yaml"
+    assert load_stored_config(stored).policies["p"].settings["normalize_rewards"] is True
+    whole = yaml.safe_load(stored.read_text())
+    for key in ("normalize_observations", "normalize_rewards"):
+        del whole["policies"]["p"]["settings"][key]
+    stored.write_text(yaml.safe_dump(whole), encoding="utf-8")
+    kept = kept_settings(tmp_path / "file.yaml", [], stored)
+    for settings in (
+        load_stored_config(stored).policies["p"].settings,
+        load_config(tmp_path / "file.yaml", kept).policies["p"].settings,
+    ):
+        assert settings["normalize_observations"] is False and settings["normalize_rewards"] is False

@@ -37,7 +37,7 @@ def configuration(place, size):
     return {
         "steps": 500,
         "env": {"use": f"{place / 'huge.py'}:Huge", "settings": {"size": size}},
-        "policies": {"p": {"use": "ppo", "settings": {"horizon": 32}}},
+        "policies": {"p": {"use": "ppo", "settings": {"horizon": 32, "normalize_rewards": False}}},
         "matches": [{"seats": ["p"]}],
     }
 

@@ -29,7 +29,7 @@ def spaces(state="vector", action=None):
 
 
 def make(state="vector", seed=0, **settings):
-    usual = {"horizon": 16, "minibatches": 2, "epochs": 2, "critic": "central"}
+    usual = {"horizon": 16, "minibatches": 2, "epochs": 2, "critic": "central", "normalize_rewards": False}
     return PPO(spaces(state), PPOSettings(**{**usual, **settings}), lanes=LANES, seed=seed)
 
 

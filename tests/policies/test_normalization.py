@@ -256,7 +256,7 @@ def test_rewards_are_divided_by_the_deviation_of_the_discounted_sum_of_all_worke
 
 
 def test_an_update_is_that_of_a_run_whose_environment_divides_its_rewards():
-    scaling, plain = ppo.make(normalize_rewards=True), ppo.make()
+    scaling, plain = (ppo.make(normalize_rewards=on) for on in (True, False))
     rollouts = [ppo.play(policy, ppo.rollout_for(policy), 0) for policy in (scaling, plain)]
     rollouts[1].rewards[:] = RewardScale(10.0).scaled(rollouts[0], 0.99, Alone())
     for policy, rollout in zip((scaling, plain), rollouts, strict=True):

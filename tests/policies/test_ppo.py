@@ -178,11 +178,15 @@ def test_the_whole_group_stops_an_update_by_the_kl_of_all():
     assert 0 < steps < 40
 
 
-def test_an_infinite_reward_of_one_worker_stops_all_of_them_with_the_same_message():
+@pytest.mark.parametrize(
+    ("normalised", "message"),
+    [(False, "update 1: rewards or values are not finite"), (True, "expected finite rewards for their running mean")],
+)
+def test_an_infinite_reward_of_one_worker_stops_all_of_them_with_the_same_message(normalised, message):
     weights = make().weights()
 
     def work(member):
-        policy = make(4, seed=member.rank)
+        policy = make(4, seed=member.rank, normalize_rewards=normalised)
         policy.load_weights(weights)
         rollout = play(policy, rollout_for(policy), seed=member.rank)
         if member.rank == 1:
@@ -193,7 +197,7 @@ def test_an_infinite_reward_of_one_worker_stops_all_of_them_with_the_same_messag
             return str(error)
 
     first, second = Lockstep(2).run(work)
-    assert first == second and first.startswith("update 1: rewards or values are not finite")
+    assert first == second and first.startswith(message)
 
 
 def test_a_gradient_that_is_not_finite_is_named():
