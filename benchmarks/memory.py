@@ -39,6 +39,8 @@ def arena(name: str, steps: int, memory: dict[str, int]) -> Callable[[int], Any]
         "value_coefficient": equal_settings.VALUE,
         "entropy_coefficient": game.entropy,
         "max_grad_norm": equal_settings.CUT,
+        "normalize_observations": False,
+        "normalize_rewards": False,
         **memory,
     }
     config = {

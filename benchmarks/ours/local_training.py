@@ -24,6 +24,8 @@ SETTINGS = {
     "clip": settings.CLIP,
     "value_coefficient": settings.VALUE,
     "max_grad_norm": settings.CUT,
+    "normalize_observations": False,
+    "normalize_rewards": False,
 }
 """Settings of ``ppo`` that equal those of the peers."""
 
