@@ -71,7 +71,7 @@ class Vector(nn.Module):
     Attributes:
       width: numbers of the vector.
       scale: factor of bytes; None for other dtypes.
-      normalization: running normalisation; None for none.
+      normalization: the running normalisation that this encoder holds; None if it has none, or shares another's.
     """
 
     normalization: Normalization | None
@@ -84,12 +84,24 @@ class Vector(nn.Module):
         self.width = math.prod(space.shape)
         self.scale = None if normalization is not None else _byte_scale(space)
         self.normalization = normalization
+        self._shared: tuple[Normalization, ...] = ()
+
+    @property
+    def applied(self) -> Normalization | None:
+        """The running normalisation that is applied, of this encoder or of another; None for none."""
+        return self._shared[0] if self._shared else self.normalization
+
+    def share(self, normalization: Normalization | None) -> None:
+        """Apply the running normalisation of another encoder, which alone has it among its tensors."""
+        self.normalization = None
+        self._shared = () if normalization is None else (normalization,)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[N, ...] -> [N, width]``."""
         x = x.flatten(1).float()
-        if self.normalization is not None:
-            return self.normalization(x)
+        normalization = self.applied
+        if normalization is not None:
+            return normalization(x)
         return x if self.scale is None else x * self.scale
 
 
@@ -201,7 +213,7 @@ class Encoder(nn.Module):
     @property
     def normalizations(self) -> list[Normalization | None]:
         """Running normalisation of each leaf; None for leaves without."""
-        return [leaf.normalization if isinstance(leaf, Vector) else None for leaf in self.leaves]
+        return [leaf.applied if isinstance(leaf, Vector) else None for leaf in self.leaves]
 
     def measure(self, columns: Sequence[np.ndarray], where: Any, group: Reducer) -> None:
         """Include observations in the statistics of the normalisations; all workers of a group make this call.
@@ -225,7 +237,7 @@ def share_normalization(source: Encoder, *encoders: Encoder) -> None:
     for encoder in encoders:
         for leaf, shared in zip(encoder.leaves, source.leaves, strict=False):
             if isinstance(leaf, Vector) and isinstance(shared, Vector):
-                leaf.normalization = shared.normalization
+                leaf.share(shared.applied)
 
 
 def check_normalization(encoder: Encoder, space: gym_spaces.Space, settings: EncoderSettings) -> None:

@@ -17,7 +17,7 @@ class VectorInput:
         """Create it for an encoder."""
         self.width = encoder.width
         self._scale = encoder.scale
-        normalization = encoder.normalization
+        normalization = encoder.applied
         self._normalization: tuple[np.ndarray, np.ndarray, float] | None = None
         if normalization is not None:
             self._normalization = normalization.shift.numpy(), normalization.factor.numpy(), normalization.clip

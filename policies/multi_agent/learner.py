@@ -23,7 +23,8 @@ from arena.policies.multi_agent.kinds import Actors, JointRowTensors, TeamKind, 
 from arena.policies.multi_agent.networks import KindCritic, actor, entities_outputs
 from arena.policies.multi_agent.settings import TeamSettings, team_of
 from arena.policies.off_policy.actions import CategoricalActions
-from arena.policies.off_policy.learner import OffPolicy, seeded, target_of
+from arena.policies.off_policy.learner import OffPolicy, seeded
+from arena.policies.off_policy.networks import target_of
 
 
 class Partner:

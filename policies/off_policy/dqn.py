@@ -10,8 +10,8 @@ from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.perceptrons import serves
 from arena.policies.compiled.q_learning import QLearning
 from arena.policies.off_policy.actions import DiscreteActions
-from arena.policies.off_policy.learner import EntityLearner, seeded, target_of
-from arena.policies.off_policy.networks import DuelingValues, EncodedPerceptron, RowTensors, hidden_layers
+from arena.policies.off_policy.learner import EntityLearner, seeded
+from arena.policies.off_policy.networks import DuelingValues, EncodedPerceptron, RowTensors, hidden_layers, target_of
 from arena.policies.off_policy.settings import DQNSettings
 
 NEVER = -1e9  # value of a masked action; finite, so that no product with it becomes NaN

@@ -1,11 +1,10 @@
 """Base class of the algorithms that learn from a replay buffer: warm-up, gradient steps, targets, and state."""
 
 import contextlib
-import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -23,7 +22,6 @@ from arena.policies.compiled.kernels import polyak_update
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import copy_tensors
-from arena.policies.normalization import Normalization
 from arena.policies.off_policy.actions import Actions
 from arena.policies.settings import settings_of_job
 from arena.tensors.gradients import FlatGradient
@@ -377,12 +375,3 @@ class EntityLearner(OffPolicy):
         self, outputs: np.ndarray, mask: np.ndarray | None, lanes: slice | None, *, learning: bool, deterministic: bool
     ) -> np.ndarray:
         """Return the choices ``[N, ...]`` for the network's outputs, with exploration while learning."""
-
-
-Network = TypeVar("Network", bound=nn.Module)
-
-
-def target_of(network: Network) -> Network:
-    """Return a copy of a network that has no gradients and follows it; they share running normalisations."""
-    shared = {id(module): module for module in network.modules() if isinstance(module, Normalization)}
-    return copy.deepcopy(network, shared)

@@ -1,8 +1,9 @@
 """Networks of the algorithms that learn from a replay buffer: action values, and actors."""
 
+import copy
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import nn
 from arena.common.trees import nest
 from arena.experience.row_layout import FOLLOWING, OBSERVATION
 from arena.policies.compiled.perceptrons import CompiledPerceptrons
-from arena.policies.encoders import ACTIVATIONS, Encoder, check_normalization, is_image, leaf_spaces
+from arena.policies.encoders import ACTIVATIONS, Encoder, Vector, check_normalization, is_image, leaf_spaces
 from arena.policies.settings import EncoderSettings
 
 
@@ -87,6 +88,20 @@ class DuelingValues(nn.Module):
             features = self.activation(self.shared(features))
         advantage = self.advantage(features)
         return self.value(features) + advantage - advantage.mean(1, keepdim=True)
+
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def target_of(network: Network) -> Network:
+    """Return a copy of a network that has no gradients and follows it; they share running normalisations."""
+    encoders = [module for module in network.modules() if isinstance(module, Encoder)]
+    shared = {id(each): each for encoder in encoders for each in encoder.normalizations if each is not None}
+    target = copy.deepcopy(network, shared)
+    for module in target.modules():
+        if isinstance(module, Vector):
+            module.share(module.applied)
+    return target
 
 
 class RowTensors:

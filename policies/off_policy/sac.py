@@ -10,8 +10,8 @@ from torch import nn
 
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
-from arena.policies.off_policy.learner import EntityLearner, seeded, target_of
-from arena.policies.off_policy.networks import RowTensors
+from arena.policies.off_policy.learner import EntityLearner, seeded
+from arena.policies.off_policy.networks import RowTensors, target_of
 from arena.policies.off_policy.sac_box import BoxForm
 from arena.policies.off_policy.sac_discrete import DiscreteForm
 from arena.policies.off_policy.sac_form import ActionForm

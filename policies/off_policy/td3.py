@@ -10,8 +10,8 @@ from arena.policies.compiled.actor_critics import CompiledTD3
 from arena.policies.compiled.perceptrons import serves
 from arena.policies.encoders import share_normalization
 from arena.policies.off_policy.actions import BoxActions
-from arena.policies.off_policy.learner import EntityLearner, seeded, target_of
-from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers
+from arena.policies.off_policy.learner import EntityLearner, seeded
+from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers, target_of
 from arena.policies.off_policy.settings import DDPGSettings, TD3Settings
 
 

@@ -168,7 +168,7 @@ def test_a_replay_goes_on_with_new_episodes_and_another_number_of_copies(tmp_pat
 
 
 def test_between_rounds_the_best_player_is_copied_over_the_others(tmp_path):
-    settings = {"horizon": 32, "epochs": 1}
+    settings = {"horizon": 32, "epochs": 1, "normalize_observations": False}
     config = {
         "steps": 2000,
         "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4},

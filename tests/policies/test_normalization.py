@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces as gym_spaces
+from torch import nn
 
 from arena.common.errors import ConfigError
 from arena.policies.encoders import Encoder, share_normalization
@@ -52,8 +53,8 @@ def test_statistics_are_those_of_all_transitions_that_were_learned_from():
     np.testing.assert_allclose(found[prefix + "mean"], rows.mean(0), rtol=1e-9)
     np.testing.assert_allclose(found[prefix + "shift"], rows.mean(0), rtol=1e-6)
     np.testing.assert_allclose(found[prefix + "factor"], 1 / rows.std(0), rtol=1e-5)
-    for name, tensor in found.items():  # policy and value network have the same
-        assert torch.equal(tensor, found[name.replace("critic.", "actor.")])
+    assert len(found) == 5  # policy and value network have the same
+    assert policy.networks.critic.encoder.normalizations == policy.networks.encoder.normalizations
 
 
 def test_workers_with_other_lanes_and_without_transitions_have_equal_statistics_of_all():
@@ -194,9 +195,11 @@ def test_all_networks_and_targets_have_the_same_statistics_of_all_rows(use):
     off_policy.learn_for(policy, 10, off_policy.SPACES[use])
     count = next(tensor for name, tensor in statistics(policy).items() if name.endswith("count"))
     assert count == len(policy.feed) > 100
-    networks = [*policy.learned.values(), *policy.targets.values()]
-    modules = {id(each) for network in networks for each in network.modules() if isinstance(each, Normalization)}
-    assert len(modules) == 1
+    networks = nn.ModuleList([*policy.learned.values(), *policy.targets.values()])
+    encoders = [module for module in networks.modules() if isinstance(module, Encoder)]
+    assert len({id(encoder.normalizations[0]) for encoder in encoders}) == 1 and len(encoders) > 1
+    assert sum(isinstance(module, Normalization) for module in networks.modules()) == 1
+    assert sum(".normalization.count" in name for name in policy.state_dict()) == 1
     for name, target in policy.targets.items():  # with equal parameters, a target answers like its original
         target.load_state_dict(policy.learned[name].state_dict())
         twin, inputs = policy.learned[name], torch.randn(5, 3)
