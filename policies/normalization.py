@@ -12,7 +12,7 @@ from arena.tensors.moments import Moments
 from arena.tensors.reducer import Reducer
 
 TINY = 1e-8
-"""Added to variances: the factor of a number that never changes is 10,000, and ``clip`` bounds what comes of it."""
+"""Added to variances: the factor of a number that never changes is 10,000, and ``clip`` bounds the results."""
 
 
 class Normalization(nn.Module):

@@ -105,7 +105,7 @@ class NetworkSettings(EncoderSettings):
         None,
         description="Whether each number of a vector observation is shifted and scaled by the mean and standard "
         "deviation of all that the player has learned from. The statistics are a part of the weights. Images and "
-        "discrete parts are left alone. Null: vectors whose space allows numbers beyond -1 to 1, but no bytes.",
+        "discrete parts are left alone. Null: vectors with a space beyond -1 to 1, but no bytes.",
     )
     hidden: tuple[Width, ...] | None = Field(
         None,

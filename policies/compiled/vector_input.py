@@ -7,7 +7,7 @@ from arena.tensors.numba_jit import compiled
 
 
 class VectorInput:
-    """What the ``Vector`` encoder of a network does, on the CPU; later changes of its statistics affect it.
+    """The ``Vector`` encoder of a network in NumPy, on the CPU; later changes of its statistics affect it.
 
     Attributes:
       width: numbers of the vector.

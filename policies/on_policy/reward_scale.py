@@ -20,7 +20,7 @@ TINY = 1e-8
 class RewardScale:
     """The running standard deviation of the discounted sums of rewards, each from the start of its episode.
 
-    A lane's sum goes on from rollout to rollout. In the rollouts of external games, it may begin with that of another
+    A lane's sum continues from rollout to rollout. In the rollouts of external games, it may begin with that of another
     episode.
 
     Attributes:
