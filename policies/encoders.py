@@ -254,7 +254,7 @@ def _leaf_encoder(space: gym_spaces.Space, settings: EncoderSettings) -> Vector 
         assert isinstance(space, gym_spaces.Box)
         return Convolution(space, settings.image_features)
     if isinstance(space, gym_spaces.Box) and settings.normalizes(
-        float(space.low.min()), float(space.high.max()), is_bytes=_byte_scale(space) is not None
+        space.low.min(initial=0), space.high.max(initial=0), is_bytes=_byte_scale(space) is not None
     ):
         return Vector(space, Normalization(math.prod(space.shape), settings.observation_clip))
     if isinstance(space, (gym_spaces.Box, gym_spaces.MultiBinary)):

@@ -58,8 +58,9 @@ class Inference(NamedTuple):
     @property
     def normalization(self) -> dict[str, dict[str, list[float]]]:
         """Mean and standard deviation of the inputs that the module normalises, by their names."""
-        encoder = next(module for module in self.module.modules() if isinstance(module, Encoder))
-        leaves = zip(self.inputs, encoder.normalizations, strict=False)  # the inputs begin with the leaves
+        encoder = next((module for module in self.module.modules() if isinstance(module, Encoder)), None)
+        normalizations = [] if encoder is None else encoder.normalizations  # none in the networks of a user
+        leaves = zip(self.inputs, normalizations, strict=False)  # the inputs begin with the leaves
         all_moments = {tensor.name: leaf.moments() for tensor, leaf in leaves if leaf is not None}
         return {
             name: {"mean": moments.mean.tolist(), "deviation": moments.deviation.tolist()}

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 Activation = Literal["tanh", "relu", "elu", "silu", "gelu"]
 Schedule = Literal["constant", "linear"]
+NORMALIZED = (
+    "Whether each number of a vector observation is shifted and scaled by the mean and standard deviation of all that "
+    "the player has learned from. The statistics are a part of the weights. Images and discrete parts are left alone."
+)
 Width = Annotated[int, Field(gt=0)]
 
 
@@ -83,12 +87,7 @@ class EncoderSettings(LearningSettings):
     image_features: Width = Field(
         512, description="Width of the layer after a convolution; 512 as in the Nature DQN paper."
     )
-    normalize_observations: bool = Field(
-        False,
-        description="Whether each number of a vector observation is shifted and scaled by the mean and standard "
-        "deviation of all that the player has learned from. The statistics are a part of the weights. Images and "
-        "discrete parts are left alone.",
-    )
+    normalize_observations: bool = Field(False, description=NORMALIZED)
     observation_clip: float = Field(
         10.0, gt=0, description="With normalize_observations: bound of the results, in standard deviations."
     )
@@ -103,9 +102,7 @@ class NetworkSettings(EncoderSettings):
 
     normalize_observations: bool | None = Field(  # type: ignore[assignment]
         None,
-        description="Whether each number of a vector observation is shifted and scaled by the mean and standard "
-        "deviation of all that the player has learned from. The statistics are a part of the weights. Images and "
-        "discrete parts are left alone. Null: vectors with a space beyond -1 to 1, but no bytes.",
+        description=f"{NORMALIZED} Null: vectors with a space beyond -1 to 1, but no bytes.",
     )
     hidden: tuple[Width, ...] | None = Field(
         None,

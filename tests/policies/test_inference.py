@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from arena.common.trees import tree_leaves
-from arena.policies.inference import MASK, NEXT_STATE, START, STATE
+from arena.envs.interface import EntitySpaces
+from arena.policies.inference import MASK, NEXT_STATE, START, STATE, inference_of
 from tests.policies.policy_cases import CASES, ROWS, masks, observed, trained
 
 
@@ -37,6 +38,12 @@ def test_the_module_says_what_the_policy_does(name):
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
         seen |= {leaf.tobytes() for leaf in found[1:]}
     assert len(seen) >= 6  # they differ from slot to slot
+
+
+def test_a_network_of_a_user_s_own_normalises_nothing():
+    case = CASES["vector"]
+    entity = EntitySpaces("player", case.observation, case.action)
+    assert inference_of(entity, torch.nn.Linear(5, 4)).normalization == {}
 
 
 def test_the_module_follows_the_policy_s_weights():

@@ -14,7 +14,7 @@ from arena.policies.loader import load_weights
 from arena.policies.local import Alone, Lockstep
 from arena.policies.normalization import Normalization
 from arena.policies.on_policy.reward_scale import RewardScale
-from arena.policies.settings import EncoderSettings
+from arena.policies.settings import EncoderSettings, PPOSettings
 from arena.tensors.weights import write_tensors
 from tests.policies import test_multi_agent as teams
 from tests.policies import test_off_policy as off_policy
@@ -140,6 +140,24 @@ def test_images_and_discrete_parts_are_left_alone():
         ppo.make(spaces=ppo.SPACES._replace(observation=gym_spaces.Discrete(3)), **ON)
     with pytest.raises(ConfigError, match="leave it out"):
         off_policy.make("dqn", spaces=ppo.SPACES._replace(observation=IMAGE), **ON)
+
+
+@pytest.mark.parametrize(
+    ("space", "normalised"),
+    [
+        (gym_spaces.Box(-1, 1, (2,)), False),
+        (gym_spaces.Box(0, 1, (2,), np.int8), False),
+        (gym_spaces.Box(-1, np.inf, (2,)), True),
+        (gym_spaces.Box(-8, 1, (2,), np.int64), True),
+        (gym_spaces.Box(0, 255, (2,), np.uint8), False),
+        (gym_spaces.Box(-np.inf, np.inf, (0,)), False),
+    ],
+    ids=str,
+)
+def test_ppo_normalises_vectors_beyond_one_by_default(space, normalised):
+    (normalization,) = Encoder(space, PPOSettings()).normalizations
+    assert (normalization is not None) is normalised
+    assert Encoder(space, PPOSettings(normalize_observations=False)).normalizations == [None]
 
 
 def test_a_larger_encoder_shares_the_statistics_of_the_first_leaves():
