@@ -1,3 +1,30 @@
 """The arena: many reinforcement-learning policies learn at once, with and against each other, over MPI."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from arena.api.player import Player, load
+    from arena.common.errors import ConfigError
+    from arena.common.registry import make_environment
+
 __version__ = "0.1.0"
+__all__ = ["ConfigError", "Player", "load", "make_environment"]
+
+_PLACES = {
+    "ConfigError": "arena.common.errors",
+    "Player": "arena.api.player",
+    "load": "arena.api.player",
+    "make_environment": "arena.common.registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when first used: ranks import this package too, and most of them load neither torch nor pandas.
+    if name not in _PLACES:
+        raise AttributeError(f"module 'arena' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACES})

@@ -28,6 +28,7 @@ FLOORS = [
     {"worker", "learner", "report", "gateway"},
     {"root", "evaluation"},
     {"launch"},
+    {"api"},
     {"commands"},
 ]
 """The rooms (folders of ``arena/``), lowest floor first: a room imports only rooms on lower floors, lazily too."""

@@ -51,8 +51,18 @@ def policy_of(config: RunConfig, player: str) -> PolicyConfig:
     return config.players[player]
 
 
+BEST, NEWEST = "best", "newest"
+"""Weights with the highest mean return in an evaluation while training, and the newest ones: ``blue@best``."""
+
+
 def find_contestant(run: RunDirectory, config: RunConfig, name: str) -> Contestant:
-    """Return a player of a run: ``name`` with its newest weights, ``name@2000`` with its snapshot at 2000 steps.
+    """Return a player of a run.
+
+    Args:
+      run: the run directory.
+      config: its configuration.
+      name: ``blue`` or ``blue@newest`` for its newest weights, ``blue@2000`` for its snapshot at 2000 steps,
+        ``blue@best`` for the best ones of its evaluations.
 
     Raises:
       ConfigError: there is no such player or snapshot, or the checkpoints are damaged.
@@ -63,13 +73,9 @@ def find_contestant(run: RunDirectory, config: RunConfig, name: str) -> Contesta
         player, at, steps = active, "@", frozen_at  # form of the names of a league's snapshots
     policy = policy_of(config, player)
     place = run.players / player
-    if not at:
+    if not at or steps == NEWEST:
         return Contestant(name, policy, newest_weights(run, player, policy), place)
-    known = [path.stem for path in run.snapshots(player)]
-    if steps not in known:
-        listed = ", ".join(known) or "none"
-        raise ConfigError(f"{name}: expected the steps of a snapshot in {place}; there are {listed}")
-    return Contestant(name, policy, run.snapshot(player, int(steps)), place)
+    return Contestant(name, policy, snapshot_of(run, player, steps).weights, place)
 
 
 def split_entity(config: RunConfig, name: str) -> tuple[str, str | None]:
@@ -207,6 +213,25 @@ class Version(NamedTuple):
 
     steps: int
     weights: Path
+
+
+def snapshot_of(run: RunDirectory, player: str, at: str) -> Version:
+    """Return a snapshot of a player: that at so many steps, or the best one of its evaluations.
+
+    Raises:
+      ConfigError: there is none; the message lists those that there are.
+    """
+    best = run.best(player)
+    if at == BEST and best.is_file():
+        return Version(int(read_metadata(best).get("steps", "0")), best)
+    known = [path.stem for path in run.snapshots(player)]
+    if at in known:
+        return Version(int(at), run.snapshot(player, int(at)))
+    listed = ", ".join([BEST, *known] if best.is_file() else known) or "none"
+    remedy = "; the key evaluate keeps the best weights while training" if at == BEST else ""
+    raise ConfigError(
+        f"{player}@{at}: expected the steps of a snapshot in {run.players / player}; there are {listed}{remedy}"
+    )
 
 
 def newest_version(run: RunDirectory, player: str, policy: PolicyConfig) -> Version | None:

@@ -7,7 +7,16 @@ from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.config.run import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces, Team
-from arena.evaluation.players import Contestant, PolicyMaker, find_contestant, make_copy, newest_version, split_entity
+from arena.evaluation.players import (
+    NEWEST,
+    Contestant,
+    PolicyMaker,
+    find_contestant,
+    make_copy,
+    newest_version,
+    snapshot_of,
+    split_entity,
+)
 from arena.experience.entity_json import read_entity
 from arena.gateway.models import LoadedPlayer
 from arena.protocol.wire import Block, blocks_of
@@ -92,8 +101,10 @@ class _Loader:
                 raise
             return self.load_newest()  # the run has replaced it by a newer one meanwhile
 
-    def load_snapshot(self, steps: str) -> LoadedPlayer:
-        return self._load(find_contestant(self._run, self._config, f"{self.player}@{steps}"), steps, fixed=True)
+    def load_snapshot(self, at: str) -> LoadedPlayer:
+        snapshot = snapshot_of(self._run, self.player, at)
+        contestant = Contestant(self.player, self.policy, snapshot.weights, self._run.players / self.player)
+        return self._load(contestant, str(snapshot.steps), fixed=True)
 
     def _load(self, contestant: Contestant, version: str, *, fixed: bool) -> LoadedPlayer:
         spaces = self._block.spaces
@@ -117,8 +128,8 @@ def load_players(
     Args:
       run: the run directory.
       config: configuration of the run.
-      names: ``blue`` for the newest weights, ``blue@2000`` for a snapshot; ``team.listener_0`` for the actor of one
-        entity.
+      names: ``blue`` for the newest weights, ``blue@2000`` for a snapshot, ``blue@best`` for the best one;
+        ``team.listener_0`` for the actor of one entity.
       lanes: name, as in ``names`` -> number of agents that it serves concurrently.
       seed: root of their random streams.
 
@@ -133,10 +144,10 @@ def load_players(
             raise ConfigError(f"--player: expected each player once, found {name!r} twice")
         whole, entity = split_entity(config, name)
         find_contestant(run, config, whole)  # raises an error about the name
-        player, _, steps = whole.partition("@")
+        player, _, at = whole.partition("@")
         loader = _Loader(run, config, player, name.partition("@")[0], seats.of(player, entity), lanes[name], seed)
-        if steps:
-            loaded.append(loader.load_snapshot(steps))
+        if at and at != NEWEST:
+            loaded.append(loader.load_snapshot(at))
         else:
             loaded.append(loader.load_newest())
             sources[loader.name] = RunVersions(run, loader)
@@ -218,6 +229,6 @@ def _chosen(player: str, policy: PolicyConfig, spaces: EntitySpaces, entity: str
     if len(team.kinds()) > 1:
         raise ConfigError(
             f"player {player!r} plays entities with different spaces ({', '.join(names)}), "
-            "and arena serve needs the same spaces for all of them"
+            "and outside its match a policy needs the same spaces for all of them"
         )
     return spaces

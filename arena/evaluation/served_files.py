@@ -7,7 +7,7 @@ from typing import Any
 
 from arena.common.errors import ConfigError
 from arena.config.run import RunConfig
-from arena.evaluation.exported import find_sample, inference_of_player
+from arena.evaluation.exported import OPEN, find_sample, inference_of_player
 from arena.evaluation.players import split_entity
 from arena.evaluation.served import RunVersions, SeatSpaces
 from arena.experience.samples import ObservationSample, sample_of
@@ -15,7 +15,7 @@ from arena.export.formats import OPSET, onnx_bytes, put_weights, quantized, to_o
 from arena.export.gate import Tolerance, answers_from, check, run_policy
 from arena.export.metadata import ExportError, ExportMetadata, check_file, read_check_file
 from arena.export.policy import ExportedPolicy
-from arena.export.runtimes import onnx_runner, open_onnx
+from arena.export.runtimes import onnx_runner
 from arena.gateway.models import LoadedPlayer
 from arena.records.run_directory import RunDirectory
 
@@ -24,7 +24,7 @@ PLATFORM = "onnxruntime_onnx"
 
 
 def load_file(path: Path, lanes: int) -> LoadedPlayer:
-    """Return the player of an ONNX file, compared with its check file.
+    """Return the player of an ONNX or TorchScript file, compared with its check file.
 
     Raises:
       ConfigError: there is no such file, or a package is missing.
@@ -34,13 +34,13 @@ def load_file(path: Path, lanes: int) -> LoadedPlayer:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: expected a file of arena export, found: {error.strerror}") from error
-    run, about = open_onnx(content, path)
+    run, about = OPEN[path.suffix](content, path)
     if check_file(path).is_file():
         tensors = read_check_file(path, content)
         sample, answers = sample_of(tensors, about.spaces, path), answers_from(tensors, about.spaces, path)
         check(run, about, sample, answers, Tolerance.as_written(about), path)
     else:
-        logger.warning("%s is served unchecked: there is no %s beside it", path, check_file(path).name)
+        logger.warning("%s is loaded unchecked: there is no %s beside it", path, check_file(path).name)
     return _served(about, run, lanes, fixed=True)
 
 

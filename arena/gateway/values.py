@@ -16,19 +16,20 @@ class SpaceError(ValueError):
 
 
 class RowReader:
-    """Reads values of a space into rows, arrays ``[1, ...]`` in the dtypes of policies."""
+    """Reads values of a space into rows, arrays ``[N, ...]`` in the dtypes of policies."""
 
-    def __init__(self, space: spaces.Space, name: str) -> None:
+    def __init__(self, space: spaces.Space, name: str, rows: int | None = None) -> None:
         """Prepare to read.
 
         Args:
           space: any nesting of Dict and Tuple over Box, Discrete, MultiDiscrete, MultiBinary.
           name: name of the value in messages: ``"observation"``.
+          rows: None to read one value into arrays ``[1, ...]``; a number to read that many, stacked.
         """
-        self._read = _reader(space, name)
+        self._read = _reader(space, name, rows)
 
     def __call__(self, value: Any) -> Tree:
-        """Return the row of one value: arrays, numbers or lists, nested as the space.
+        """Return the rows of one value, or of a stack of them: arrays, numbers or lists, nested as the space.
 
         Raises:
           SpaceError: its nesting, its shape or a number in it is wrong; the message states where.
@@ -36,14 +37,14 @@ class RowReader:
         return self._read(value)
 
 
-def _reader(space: spaces.Space, name: str) -> Callable[[Any], Tree]:
+def _reader(space: spaces.Space, name: str, rows: int | None) -> Callable[[Any], Tree]:
     if isinstance(space, spaces.Dict):
-        parts = {key: _reader(sub, f"{name}.{key}") for key, sub in space.spaces.items()}
+        parts = {key: _reader(sub, f"{name}.{key}", rows) for key, sub in space.spaces.items()}
         return lambda value: _read_mapping(parts, value, name)
     if isinstance(space, spaces.Tuple):
-        items = tuple(_reader(sub, f"{name}.{index}") for index, sub in enumerate(space.spaces))
+        items = tuple(_reader(sub, f"{name}.{index}", rows) for index, sub in enumerate(space.spaces))
         return lambda value: _read_sequence(items, value, name)
-    return leaf_reader(space, name)
+    return leaf_reader(space, name, rows)
 
 
 def _read_mapping(parts: Mapping[str, Callable[[Any], Tree]], value: Any, name: str) -> Tree:

@@ -130,6 +130,10 @@ class RunDirectory:
         """Return the path of ``player``'s weights after ``steps`` transition steps; its directory may not exist."""
         return self.players / player / f"{steps}.safetensors"
 
+    def best(self, player: str) -> Path:
+        """Return the path of the weights of ``player`` with the highest mean return in an evaluation."""
+        return self.players / player / "best.safetensors"
+
     def snapshots(self, player: str) -> list[Path]:
         """Return ``player``'s snapshots, oldest first."""
         directory = self.players / player

@@ -110,7 +110,7 @@ def test_a_file_is_served_alone(pole, tmp_path):
     assert load_file(small, 1).version == "1000"
     path.with_name("blue.onnx.check.safetensors").unlink()
     with Served(path) as served:
-        assert served.has_said("is served unchecked: there is no blue.onnx.check.safetensors beside it")
+        assert served.has_said("is loaded unchecked: there is no blue.onnx.check.safetensors beside it")
 
 
 def test_games_have_memories_of_their_own(tmp_path):
