@@ -34,6 +34,12 @@ def source_of_error(error: BaseException) -> str:
     return source_of_stack(traceback.extract_tb(error.__traceback__))
 
 
+def user_frames(error: BaseException) -> traceback.StackSummary:
+    """Return the frames of an exception that are not the arena's own."""
+    stack = traceback.extract_tb(error.__traceback__)
+    return traceback.StackSummary.from_list([frame for frame in stack if not _lies_in(frame.filename, _OWN)])
+
+
 def source_of_stack(stack: traceback.StackSummary) -> str:
     """Return the same for the innermost frame of a stack (innermost last) in a user's code or a library."""
     frames = [frame for frame in stack if not _lies_in(frame.filename, _OWN)]

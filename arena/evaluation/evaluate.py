@@ -9,7 +9,7 @@ from arena.common.text import suggestion
 from arena.config.run import RunConfig, TableRow
 from arena.envs.interface import Environment
 from arena.evaluation.play import Result, play
-from arena.evaluation.players import find_contestant, make_copy, seed_libraries, take_seats
+from arena.evaluation.players import NEWEST, Contestant, find_contestant, make_copy, seed_libraries, take_seats
 from arena.evaluation.video import VideoRecorder, frames_per_second
 from arena.records.run_directory import RunDirectory
 
@@ -20,6 +20,7 @@ def evaluate(
     *,
     rows: Sequence[TableRow],
     names: Sequence[str] | None = None,
+    at: str = NEWEST,
     episodes: int = 100,
     copies: int = 8,
     seed: int = 1,
@@ -27,13 +28,14 @@ def evaluate(
     film: VideoRecorder | None = None,
     film_episodes: int = 1,
 ) -> list[Result]:
-    """Play ``episodes`` episodes of each row with the newest weights of the players.
+    """Play ``episodes`` episodes of each row with trained players.
 
     Args:
       run: the run directory.
       config: configuration of the run.
       rows: the matches to play.
       names: players on the seats, instead of those of the row; see ``seat_names``.
+      at: weights of the learning players that are named without any: ``newest``, ``best``, or steps of a snapshot.
       episodes: number of episodes of each row.
       copies: number of copies of the environment.
       seed: the episodes' seeds and the policies' random streams derive from it.
@@ -54,12 +56,45 @@ def evaluate(
                 environment = make_copy(row, render=film is not None and not index and not copy)
                 stack.callback(environment.close)
                 environments.append(environment)
-            by_name = {name: find_contestant(run, config, name) for name in seated}
+            by_name = {name: _contestant(run, config, name, at) for name in seated}
             contestants = [by_name[name] for name in seated]
             players = take_seats(row, contestants, environments, seed, deterministic=deterministic)
             on_step = _camera(environments[0], film, film_episodes) if film is not None and not index else _no_camera
             results += play(environments, players, episodes, derive_seed(seed, "row", index), on_step)
     return results
+
+
+def _contestant(run: RunDirectory, config: RunConfig, name: str, at: str) -> Contestant:
+    """Return a player under its name, with the weights that ``at`` chooses if the name does not."""
+    if at == NEWEST or "@" in name or not config.players[name].learns:
+        return find_contestant(run, config, name)
+    return find_contestant(run, config, f"{name}@{at}")._replace(name=name)
+
+
+OUTSIDE_ONLY = (
+    "expected a match that can be played here, found one with external games or an external player; "
+    "arena serve RUN lets them play against trained players"
+)
+
+
+def select_rows(config: RunConfig, selection: str) -> list[TableRow]:
+    """Return the rows that ``--row`` names, among those of all rounds (each distinct one once).
+
+    Raises:
+      ConfigError: there is no such row, or it has external games or an external player.
+    """
+    rows: list[TableRow] = []
+    for round_ in config.round_list():
+        rows += [row for row in round_.rows if row not in rows]
+    if selection == "all":
+        if all(row.outside for row in rows):
+            raise ConfigError(OUTSIDE_ONLY)
+        return [row for row in rows if not row.outside]
+    if not selection.isdecimal() or int(selection) >= len(rows):
+        raise ConfigError(f"--row: expected 0 to {len(rows) - 1}, or all, found {selection!r}")
+    if rows[int(selection)].outside:
+        raise ConfigError(f"--row {selection}: {OUTSIDE_ONLY}")
+    return [rows[int(selection)]]
 
 
 def seat_names(row: TableRow, names: Sequence[str] | None, config: RunConfig) -> list[str]:
@@ -68,6 +103,7 @@ def seat_names(row: TableRow, names: Sequence[str] | None, config: RunConfig) ->
     Args:
       row: row of the table.
       names: one for each seat; or one for each player of the row, in order of appearance, taking over its seats.
+        ``blue@2000`` and ``blue@best`` choose a snapshot.
       config: configuration with all players.
 
     Raises:
@@ -77,7 +113,7 @@ def seat_names(row: TableRow, names: Sequence[str] | None, config: RunConfig) ->
     if names is None:
         return usual
     for name in names:
-        if name not in config.players:
+        if name.partition("@")[0] not in config.players:
             near = suggestion(name, config.players)
             raise ConfigError(f"--seats: there is no player {name!r}{near}; players: {', '.join(config.players)}")
     if len(names) == len(usual):

@@ -11,6 +11,7 @@ from arena.common.masks import NoActionError, emptiness_check, sample_action
 from arena.common.seeding import derive_seed
 from arena.common.trees import map_tree
 from arena.env_manager.faults import fault_of
+from arena.environment.episodes import metrics_of
 from arena.envs.interface import EntitySpaces, Environment, Timestep
 from arena.protocol.wire import (
     ActionMessage,
@@ -48,12 +49,14 @@ class Result(NamedTuple):
       returns: undiscounted return of each.
       outcomes: reported outcome of each, or None.
       length: environment steps.
+      metrics: measurements of the environment for each, by name; empty if there are none.
     """
 
     players: tuple[str, ...]
     returns: tuple[float, ...]
     outcomes: tuple[Any, ...]
     length: int
+    metrics: tuple[dict[str, float], ...] = ()
 
 
 class SeatAgent:
@@ -288,9 +291,12 @@ def play(
 
 def _result(copy: _Copy, seats: Sequence[SeatAgent]) -> Result:
     entities = [(entity, seat.player) for seat in seats for entity in seat.entities]
+    assert copy.timestep is not None  # that of the last step
+    measured = metrics_of(copy.timestep.infos)
     return Result(
         players=tuple(player for _, player in entities),
         returns=tuple(float(copy.returns[entity]) for entity, _ in entities),
         outcomes=tuple(copy.outcomes[entity] for entity, _ in entities),
         length=copy.length,
+        metrics=tuple(measured[entity] for entity, _ in entities) if measured else (),
     )

@@ -12,6 +12,7 @@ from arena.common.text import suggestion
 from arena.config.run import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces, Environment
 from arena.evaluation.play import Acting, SeatAgent
+from arena.evaluation.user_policy import UserPolicy
 from arena.group.placeholders import PlaceholderError, SingleWorkerGroup, placeholder_env
 from arena.plan.seats import check_seats
 from arena.protocol.wire import Block
@@ -160,7 +161,7 @@ class PolicyMaker:
         cls = registry.policy_class(self._policy.use)
         try:
             if hasattr(cls, "run"):
-                return self._custom_loop(cls)
+                return UserPolicy(self._custom_loop(cls), self._policy.use, block.spaces)
             seed = derive_seed(self._seed, "block", *block.positions)
             chosen = self._policy
             policy = registry.build_policy(chosen.use, block.spaces, chosen.settings, lanes=lanes, seed=seed)
@@ -170,7 +171,7 @@ class PolicyMaker:
                 raise ConfigError(self._untrained())
         except ConfigError as error:
             raise ConfigError(f"player {self._contestant.name!r}: {error}") from error
-        return policy
+        return UserPolicy(policy, chosen.use, block.spaces) if registry.is_reference(chosen.use) else policy
 
     def _untrained(self) -> str:
         return (

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from arena.common.text import number, percentages
 from arena.evaluation.play import Result
-from arena.records.player_statistics import mean_by_player, outcomes_of
+from arena.records.player_statistics import entities_by_player, mean_by_player, mean_metrics, outcomes_of
 
 
 class PlayerResults(NamedTuple):
@@ -20,11 +20,28 @@ class PlayerResults(NamedTuple):
       returns: of each episode, mean over the player's entities.
       lengths: of each episode, environment steps.
       outcomes: numbers of wins, draws and losses against other players.
+      metrics: measurements of the environment by name: of each episode that has them, mean over the player's entities.
     """
 
     returns: list[float]
     lengths: list[int]
     outcomes: dict[str, int]
+    metrics: dict[str, list[float]]
+
+    @property
+    def mean(self) -> float:
+        """Mean return of an episode."""
+        return sum(self.returns) / len(self.returns)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the returns, 0 for a single episode."""
+        return standard_error(self.returns) * math.sqrt(len(self.returns))
+
+    @property
+    def mean_metrics(self) -> dict[str, float]:
+        """Mean of each measurement of the environment."""
+        return {name: sum(values) / len(values) for name, values in self.metrics.items()}
 
 
 def tally(results: Sequence[Result]) -> dict[str, PlayerResults]:
@@ -33,12 +50,16 @@ def tally(results: Sequence[Result]) -> dict[str, PlayerResults]:
     for result in results:
         outcomes = outcomes_of(result.players, result.returns, result.outcomes)
         for player, total in mean_by_player(result.players, result.returns).items():
-            player_results = tallies.setdefault(player, PlayerResults([], [], {"win": 0, "draw": 0, "loss": 0}))
+            player_results = tallies.setdefault(player, PlayerResults([], [], {"win": 0, "draw": 0, "loss": 0}, {}))
             player_results.returns.append(total)
             player_results.lengths.append(result.length)
             outcome = outcomes[player]
             if outcome in player_results.outcomes:
                 player_results.outcomes[outcome] += 1
+            if result.metrics:
+                entities = entities_by_player(result.players)[player]
+                for name, value in mean_metrics([result.metrics[entity] for entity in entities]).items():
+                    player_results.metrics.setdefault(name, []).append(value)
     return tallies
 
 
@@ -69,6 +90,29 @@ def standard_error(values: Sequence[float]) -> float:
     return math.sqrt(variance / len(values))
 
 
+def to_json(tallies: Mapping[str, PlayerResults], pairs: Mapping[tuple[str, str], Mapping[str, int]]) -> dict[str, Any]:
+    """Return the results of players and pairs as JSON values, with the return of every episode."""
+    players = {
+        name: {
+            "episodes": len(results.returns),
+            "mean_return": results.mean,
+            "deviation": results.deviation,
+            "standard_error": standard_error(results.returns),
+            "least_return": min(results.returns),
+            "greatest_return": max(results.returns),
+            "mean_length": sum(results.lengths) / len(results.lengths),
+            "outcomes": results.outcomes,
+            "metrics": results.mean_metrics,
+            "returns": results.returns,
+        }
+        for name, results in tallies.items()
+    }
+    return {
+        "players": players,
+        "pairs": [{"player": home, "against": away, **counts} for (home, away), counts in pairs.items()],
+    }
+
+
 def player_table(
     title: str,
     policies: Mapping[str, str],
@@ -89,14 +133,17 @@ def player_table(
     table = Table(box=SIMPLE_HEAD, title=f"[bold]{title}[/bold]", title_justify="left", title_style="")
     for title in ("player", "policy"):
         table.add_column(title)
-    for title in ("episodes", "mean return", *(["win / draw / loss"] if outcomes else []), "mean length"):
+    metrics = list(dict.fromkeys(name for results in tallies.values() for name in results.metrics))
+    titles = ("episodes", "mean return", *(["win / draw / loss"] if outcomes else []), "mean length", *metrics)
+    for title in titles:
         table.add_column(title, justify="right")
     for name, results in tallies.items():
-        mean = sum(results.returns) / len(results.returns)
         row = [_dot(name, colors), policies[name].rpartition(":")[2], f"{len(results.returns):,}"]
-        row.append(f"[bold]{number(mean)}[/bold] ± {number(standard_error(results.returns))}")
+        row.append(f"[bold]{number(results.mean)}[/bold] ± {number(standard_error(results.returns))}")
         row += [_percentages(results.outcomes)] if outcomes else []
-        table.add_row(*row, f"{sum(results.lengths) / len(results.lengths):.1f}")
+        row.append(f"{sum(results.lengths) / len(results.lengths):.1f}")
+        means = results.mean_metrics
+        table.add_row(*row, *(number(means[metric]) if metric in means else "" for metric in metrics))
     return table
 
 

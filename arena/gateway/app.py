@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from arena.common.errors import GivenUpError
 from arena.config.gateway import GatewayConfig
 from arena.gateway.access import Access
 from arena.gateway.actors.actor import Actor
@@ -103,6 +104,10 @@ class Gateway:
             answer = refusal.response(number)
         except ConnectionError:  # the client has disconnected
             return
+        except GivenUpError as error:  # the message is complete
+            number = secrets.token_hex(8)
+            logger.error("%s %s has failed (%s): %s", request.method, shown(request.path), number, error)
+            answer = Refusal(500, "internal", "the server failed; its log says why").response(number)
         except Exception:
             number = secrets.token_hex(8)
             logger.exception("%s %s has failed (%s)", request.method, shown(request.path), number)

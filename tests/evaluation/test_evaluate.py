@@ -80,6 +80,19 @@ class Stepper(Balancer):
         env.reset()
 
 
+class Faulty(Balancer):
+    def act(self, observations):
+        return self.choose(observations)
+
+    def choose(self, observations):
+        raise ValueError("no idea")
+
+
+class Wide(Balancer):
+    def act(self, observations):
+        return observations > 0
+
+
 class Mute:
     def __init__(self, env, group):
         pass
@@ -88,6 +101,21 @@ class Mute:
         pass
 '''
 
+
+METER = """
+import gymnasium
+
+
+class Meter(gymnasium.Env):
+    observation_space = gymnasium.spaces.Discrete(2)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return 1, 1.0, True, False, {"metrics": {"shortage": 12.5}}
+"""
 
 CROWD = '''
 import numpy as np
@@ -174,6 +202,34 @@ def test_the_newest_weights_play(balancer):
     write_tensors(checkpoints.begin(1) / "solo.safetensors", {"weight": np.ones(1, np.float32)})
     checkpoints.complete(1, {"steps": {"solo": 950}})
     assert min(result.returns[0] for result in played(balancer, episodes=5)) == 500
+
+
+def test_which_weights_play(balancer, capsys):
+    write_tensors(balancer.snapshot("solo", 900), {"weight": -np.ones(1, np.float32)})
+    shutil.copy(balancer.snapshot("solo", 500), balancer.best("solo"))
+
+    def lengths(*arguments: str) -> list[float]:
+        assert main(["eval", str(balancer.path), "--episodes", "3", "--json", *arguments]) == 0
+        (results,) = json.loads(capsys.readouterr().out)["players"].values()
+        assert results["episodes"] == 3 and results["mean_return"] == np.mean(results["returns"])
+        return results["returns"]
+
+    assert max(lengths()) < 50
+    for chosen in (["--at", "best"], ["--at", "500"], ["--seats", "solo@best"]):
+        assert lengths(*chosen) == [500.0] * 3
+    assert main(["eval", str(balancer.path), "--at", "7"]) == 2
+    assert "solo@7: expected the steps of a snapshot" in capsys.readouterr().err
+
+
+def test_what_the_environment_measures_is_shown(tmp_path, capsys):
+    (tmp_path / "meter.py").write_text(METER)
+    text = CARTPOLE.replace("gymnasium:CartPole-v1", "meter.py:Meter").replace("name: cartpole", "name: meter")
+    run = make_run(tmp_path, text.replace("seats: [solo]", "seats: [idle]"))
+    assert main(["eval", str(run.path), "--episodes", "4"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"mean length\s+shortage", shown) and re.search(r"● idle .* 1\.0\s+12\.50", shown), shown
+    assert main(["eval", str(run.path), "--episodes", "4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["players"]["idle"]["metrics"] == {"shortage": 12.5}
 
 
 def test_the_same_seed_plays_the_same_episodes_in_any_number_of_copies(cartpole):
@@ -291,6 +347,28 @@ def test_a_policy_that_cannot_be_evaluated_says_why(tmp_path, balancer, capsys, 
     balancer.config.write_text(text)
     assert main(["eval", str(balancer.path), "--episodes", "1"]) == 2
     assert message in capsys.readouterr().err
+
+
+def faulty(balancer, capsys, name: str) -> str:
+    """Return the error of an evaluation by a class of ``BALANCER``."""
+    balancer.config.write_text(balancer.config.read_text().replace(":Balancer", f":{name}"))
+    assert main(["eval", str(balancer.path), "--episodes", "3"]) == 1
+    return capsys.readouterr().err
+
+
+def test_an_act_that_raises_is_shown_without_our_frames(balancer, capsys):
+    error = faulty(balancer, capsys, "Faulty")
+    assert re.match(
+        r"error: \S+balancer\.py:Faulty: act\(observations=\[3, 4\] of float32\) raised ValueError: no idea; "
+        r"expected the actions of 3 lanes, each of Discrete\(2\): action \[3\] of int64\n",
+        error,
+    ), error
+    assert error.count("File") == 2 == error.count('balancer.py"') and "Traceback" not in error
+
+
+def test_actions_of_a_wrong_shape_are_named(balancer, capsys):
+    error = faulty(balancer, capsys, "Wide")
+    assert "returned [3, 4] of bool; expected the actions of 3 lanes" in error and error.count("\n") == 1, error
 
 
 def test_stable_baselines3_players_can_be_evaluated(tmp_path):

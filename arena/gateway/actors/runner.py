@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from arena.common.errors import GivenUpError
 from arena.config.gateway import GatewayConfig
 from arena.gateway.actors.bridge import in_greenlet, in_thread
 from arena.gateway.responses import BadRequest, Refusal
@@ -90,7 +91,10 @@ class ActorRunner:
         except Exception as error:
             if limit.over:
                 raise self._error(504, "tick_timeout", f"no answer within {self._seconds:g} s") from None
-            logger.error("%s has failed", name, exc_info=error)
+            if isinstance(error, GivenUpError):  # the message is complete
+                logger.error("%s has failed: %s", name, error)
+            else:
+                logger.error("%s has failed", name, exc_info=error)
             raise self._failed() from None
 
     def _is_coroutine_function(self, function: Callable[..., Any]) -> bool:
