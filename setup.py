@@ -70,6 +70,7 @@ EXTRAS = {
         "prometheus_client>=0.21",
     ],
     "export": ["onnx>=1.18", "onnxruntime>=1.20", "onnxscript>=0.5"],
+    "notebook": ["pandas>=2.1", "ipykernel>=6.29"],
     "video": ["imageio>=2.34", "imageio-ffmpeg>=0.5", "pygame-ce>=2.5"],
 }
 EXTRAS["all"] = sorted({requirement for listed in EXTRAS.values() for requirement in listed} - set(EXTRAS["mpi"]))
@@ -90,6 +91,8 @@ EXTRAS["dev"] = [
     "codespell>=2.4",
     "pre-commit>=4",
     "types-PyYAML>=6.0.12",
+    "pandas-stubs>=2.1",
+    "nbclient>=0.10",  # executes the example notebooks
     "mkdocs>=1.6",  # the site of docs/
     "mkdocs-material>=9.6",
     "mkdocstrings[python]>=0.29",

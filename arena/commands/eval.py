@@ -13,9 +13,8 @@ from arena.common import colors
 from arena.config.resumed import load_stored_config
 from arena.config.run import RunConfig
 from arena.evaluation.evaluate import evaluate, select_rows
-from arena.evaluation.play import Result
 from arena.evaluation.players import NEWEST
-from arena.evaluation.results import pair_table, pairings, player_table, tally, to_json
+from arena.evaluation.results import Results, pair_table, player_table
 from arena.evaluation.video import VideoRecorder
 from arena.records.run_directory import RunDirectory
 from arena.report.terminal import find_terminal, make_console
@@ -32,21 +31,23 @@ def main(argv: Sequence[str]) -> int:
     run = RunDirectory.existing(arguments.run)
     config = load_stored_config(run.config)
     with contextlib.nullcontext() if arguments.video is None else VideoRecorder(arguments.video) as film:
-        results = evaluate(
-            run,
-            config,
-            rows=select_rows(config, arguments.row),
-            names=arguments.seats.split(",") if arguments.seats else None,
-            at=arguments.at,
-            episodes=arguments.episodes,
-            copies=arguments.copies,
-            seed=config.seed if arguments.seed is None else arguments.seed,
-            deterministic=arguments.deterministic,
-            film=film,
-            film_episodes=arguments.video_episodes,
+        results = Results(
+            evaluate(
+                run,
+                config,
+                rows=select_rows(config, arguments.row),
+                names=arguments.seats.split(",") if arguments.seats else None,
+                at=arguments.at,
+                episodes=arguments.episodes,
+                copies=arguments.copies,
+                seed=config.seed if arguments.seed is None else arguments.seed,
+                deterministic=arguments.deterministic,
+                film=film,
+                film_episodes=arguments.video_episodes,
+            )
         )
     if arguments.json:
-        print(json.dumps({"run": str(run), "at": arguments.at, **to_json(tally(results), pairings(results))}, indent=1))
+        print(json.dumps({"run": str(run), "at": arguments.at, **results.to_json()}, indent=1))
         return 0
     _print(run, config, results)
     if arguments.video:
@@ -84,12 +85,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _print(run: RunDirectory, config: RunConfig, results: Sequence[Result]) -> None:
+def _print(run: RunDirectory, config: RunConfig, results: Results) -> None:
     console = make_console(sys.stdout, find_terminal(sys.stdout))
     chosen = colors.resolve({name: policy.color for name, policy in config.players.items()})
-    tallies, pairs = tally(results), pairings(results)
-    chosen = {name: chosen[name.partition("@")[0]] for name in tallies}
-    policies = {name: config.players[name.partition("@")[0]].use for name in tallies}
-    console.print(player_table(str(run), policies, tallies, chosen, outcomes=bool(pairs)))
-    if len(pairs) > 1:
-        console.print(pair_table(pairs, chosen))
+    chosen = {name: chosen[name.partition("@")[0]] for name in results}
+    policies = {name: config.players[name.partition("@")[0]].use for name in results}
+    console.print(player_table(str(run), policies, results, chosen, outcomes=bool(results.pairs)))
+    if len(results.pairs) > 1:
+        console.print(pair_table(results.pairs, chosen))

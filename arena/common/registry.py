@@ -59,6 +59,7 @@ EXTRAS = {
     "httptools": "serve",
     "uvloop": "serve",
     "prometheus_client": "serve",
+    "pandas": "notebook",
     "onnx": "export",
     "onnxruntime": "export",
     "onnxscript": "export",

@@ -1,9 +1,13 @@
 """Trained players of a run outside of it: policies with their weights."""
 
+import contextlib
 import logging
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from arena.common import registry
 from arena.common.errors import ConfigError
@@ -97,6 +101,20 @@ def seed_libraries(seed: int) -> None:
 
     seed_global_generators(seed)
     torch.manual_seed(seed)
+
+
+@contextlib.contextmanager
+def global_generators_kept() -> Iterator[None]:
+    """Restore the states of the global generators afterwards: an evaluation inside a user's process seeds them."""
+    import torch
+
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (what users' code may use)
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
 
 
 def make_copy(row: TableRow, *, render: bool = False) -> Environment:

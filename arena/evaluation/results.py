@@ -1,7 +1,7 @@
 """Results of episodes by player and by pair of players, and their tables."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -81,6 +81,64 @@ def pairings(results: Sequence[Result]) -> dict[tuple[str, str], dict[str, int]]
     return pairs
 
 
+class Results(Mapping[str, PlayerResults]):
+    """Results of an evaluation: those of each player by name.
+
+    Attributes:
+      pairs: for each two players that met, how many episodes the first one won, drew and lost against the second.
+    """
+
+    def __init__(self, results: Sequence[Result]) -> None:
+        """Count the results of episodes."""
+        self._players, self.pairs = tally(results), pairings(results)
+
+    def __getitem__(self, name: str) -> PlayerResults:
+        """Return the results of a player.
+
+        Raises:
+          KeyError: it has not played.
+        """
+        if name not in self._players:
+            raise KeyError(f"expected a player that has played ({', '.join(self._players)}), found {name!r}")
+        return self._players[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the players, in order of appearance."""
+        return iter(self._players)
+
+    def __len__(self) -> int:
+        """Return the number of players."""
+        return len(self._players)
+
+    def __repr__(self) -> str:
+        """Return the mean return of each player, with its standard error."""
+        shown = [
+            f"{name}: {number(one.mean)} ± {number(standard_error(one.returns))} in {len(one.returns)} episodes"
+            for name, one in self.items()
+        ]
+        return f"Results({'; '.join(shown)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the results as JSON values, with the return of every episode."""
+        players = {
+            name: {
+                "episodes": len(results.returns),
+                "mean_return": results.mean,
+                "deviation": results.deviation,
+                "standard_error": standard_error(results.returns),
+                "least_return": min(results.returns),
+                "greatest_return": max(results.returns),
+                "mean_length": sum(results.lengths) / len(results.lengths),
+                "outcomes": results.outcomes,
+                "metrics": results.mean_metrics,
+                "returns": results.returns,
+            }
+            for name, results in self.items()
+        }
+        pairs = [{"player": home, "against": away, **counts} for (home, away), counts in self.pairs.items()]
+        return {"players": players, "pairs": pairs}
+
+
 def standard_error(values: Sequence[float]) -> float:
     """Return the standard error of the mean; 0 for a single value."""
     if len(values) < 2:
@@ -88,29 +146,6 @@ def standard_error(values: Sequence[float]) -> float:
     mean = sum(values) / len(values)
     variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
     return math.sqrt(variance / len(values))
-
-
-def to_json(tallies: Mapping[str, PlayerResults], pairs: Mapping[tuple[str, str], Mapping[str, int]]) -> dict[str, Any]:
-    """Return the results of players and pairs as JSON values, with the return of every episode."""
-    players = {
-        name: {
-            "episodes": len(results.returns),
-            "mean_return": results.mean,
-            "deviation": results.deviation,
-            "standard_error": standard_error(results.returns),
-            "least_return": min(results.returns),
-            "greatest_return": max(results.returns),
-            "mean_length": sum(results.lengths) / len(results.lengths),
-            "outcomes": results.outcomes,
-            "metrics": results.mean_metrics,
-            "returns": results.returns,
-        }
-        for name, results in tallies.items()
-    }
-    return {
-        "players": players,
-        "pairs": [{"player": home, "against": away, **counts} for (home, away), counts in pairs.items()],
-    }
 
 
 def player_table(

@@ -55,6 +55,11 @@ class Holder(NamedTuple):
     job: str
     renewals: int
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it is a process of this machine."""
+        return self.machine == _machine()
+
 
 class Lease:
     """A lease held by this process.
@@ -151,6 +156,15 @@ def is_lease(path: Path) -> bool:
     return path.stem == "lease" and path.suffix[1:].isdecimal()
 
 
+def holder_of(directory: Path) -> Holder | None:
+    """Return the holder of a directory's lease, None if there is none or if it is a dead process of this machine."""
+    for number in sorted(_numbers(directory), reverse=True):
+        holder = _read(directory / f"lease.{number}", time.monotonic() + FILLED_WITHIN)
+        if holder is not None and (not holder.is_here or _birth_of(holder.process) == holder.born):
+            return holder
+    return None
+
+
 def check_is_free(directory: Path, ignored: Collection[str] = ()) -> set[str]:
     """Check that no run writes into a directory.
 
@@ -192,7 +206,7 @@ def check_is_free(directory: Path, ignored: Collection[str] = ()) -> set[str]:
 
 def _is_alive(path: Path, first: Holder) -> bool:
     """Return whether the holder of a lease runs; on another machine, whether it renews its lease."""
-    if first.machine == _machine():
+    if first.is_here:
         return _birth_of(first.process) == first.born
     until = time.monotonic() + EXPIRES
     print(f"{path.parent} was written from {first.host}: waiting up to {EXPIRES:g} s for its rank 0", flush=True)

@@ -56,20 +56,51 @@ def open_records(path: Path) -> Iterator[sqlite3.Connection]:
         raise ConfigError(f"{path}: expected the records of a run, found: {error}") from error
 
 
+class Attempt(NamedTuple):
+    """One start of a run: the first one, or a resume.
+
+    Attributes:
+      number: from 1.
+      started, ended: Unix times; ``ended`` is None while it runs, or if it was killed.
+      host: machine of the root.
+      ranks: number of ranks.
+      checkpoint: number of the checkpoint that it continued from; None for a fresh start.
+      exit_code: exit code of the root; None while it runs, or if it was killed.
+    """
+
+    number: int
+    started: float
+    ended: float | None
+    host: str
+    ranks: int
+    checkpoint: int | None
+    exit_code: int | None
+
+
+def read_attempts(path: Path) -> list[Attempt]:
+    """Return the attempts of a run in order; empty before the first.
+
+    Raises:
+      ConfigError: the records cannot be read.
+    """
+    if not path.is_file():
+        return []
+    with open_records(path) as connection:
+        query = "SELECT attempt, started, ended, host, ranks, checkpoint, exit FROM runs ORDER BY attempt"
+        try:
+            return [Attempt(*row) for row in connection.execute(query)]
+        except sqlite3.DatabaseError as error:
+            raise ConfigError(f"{path}: expected the records of a run, found: {error}") from error
+
+
 def read_last_attempt(path: Path) -> tuple[int, int | None]:
     """Return (number, exit code) of a run's last attempt; (0, None) before the first, and no code while it runs.
 
     Raises:
       ConfigError: the records cannot be read.
     """
-    if not path.is_file():
-        return 0, None
-    with open_records(path) as connection:
-        try:
-            row = connection.execute("SELECT attempt, exit FROM runs ORDER BY attempt DESC LIMIT 1").fetchone()
-        except sqlite3.DatabaseError as error:
-            raise ConfigError(f"{path}: expected the records of a run, found: {error}") from error
-    return row or (0, None)
+    attempts = read_attempts(path)
+    return (attempts[-1].number, attempts[-1].exit_code) if attempts else (0, None)
 
 
 def part_of_rank(run: RunDirectory, rank: int) -> str:
@@ -110,7 +141,7 @@ def read_metrics(connection: sqlite3.Connection) -> dict[str, dict[str, Series]]
 
 def _series(connection: sqlite3.Connection, rows: Iterable[tuple]) -> dict[tuple[str, str], Series]:
     """Collect rows (player, name, attempt, steps, time, value), without those superseded by a resumed run."""
-    left_behind = _superseded_steps(connection)
+    left_behind = superseded_steps(connection)
     columns: dict[tuple[str, str], tuple[list, list, list]] = {}
     for player, name, attempt, steps, at, value in rows:
         if value is None or steps > left_behind.get((attempt, player), steps):
@@ -124,7 +155,7 @@ def _series(connection: sqlite3.Connection, rows: Iterable[tuple]) -> dict[tuple
     return {key: Series(*(column[orders[key]] for column in series)) for key, series in series_of.items()}
 
 
-def _superseded_steps(connection: sqlite3.Connection) -> dict[tuple[int, str], int]:
+def superseded_steps(connection: sqlite3.Connection) -> dict[tuple[int, str], int]:
     """Return (attempt, player) -> the steps from which the run continued.
 
     Rows after these steps were replayed by the resumed run and are ignored.
@@ -135,3 +166,11 @@ def _superseded_steps(connection: sqlite3.Connection) -> dict[tuple[int, str], i
             for earlier in range(1, attempt):
                 limits[earlier, player] = min(limits.get((earlier, player), steps), steps)
     return limits
+
+
+def stored_outcome(stored: str | None) -> str | float | None:
+    """Return a stored outcome as the environment reported it: a word, or a rank."""
+    try:
+        return float(stored) if stored is not None else None
+    except ValueError:
+        return stored

@@ -13,6 +13,7 @@ from arena.league.payoff import BattleRecord
 from arena.league.ratings import Ratings
 from arena.league.settings import RatingConfig
 from arena.records.league_reader import League, Member, PairRecord, RatingCurve
+from arena.records.reader import stored_outcome
 
 COUNTED = 20_000
 """Number of episodes that are counted, the latest ones: a player learns, and its old results are little evidence."""
@@ -81,7 +82,7 @@ def read_table(connection: sqlite3.Connection) -> League:
             continue
         groups = [[entity for entity, name in enumerate(players) if name == side] for side in sides]
         means = [float(np.mean([returns[entity] for entity in group])) for group in groups]
-        ranks = ranks_of(scores_of(groups, returns, [_outcome_of(outcome) for outcome in outcomes]))
+        ranks = ranks_of(scores_of(groups, returns, [stored_outcome(outcome) for outcome in outcomes]))
         ratings.update([[side] for side in sides], ranks)
         began = began or times[0]
         for here, home in enumerate(sides):
@@ -107,11 +108,3 @@ def read_table(connection: sqlite3.Connection) -> League:
     pairs = {pair: PairRecord(*record.counts(), margins[pair] / record.games) for pair, record in records.items()}
     curves = {name: RatingCurve(*np.array(points_).T) for name, points_ in points.items()}
     return League(members, pairs, {name: ratings[name] for name in met}, games, curves)
-
-
-def _outcome_of(outcome: str | None) -> str | float | None:
-    """Return an outcome as the environment reported it: a word, or a rank."""
-    try:
-        return float(outcome) if outcome is not None else None
-    except ValueError:
-        return outcome

@@ -1,0 +1,327 @@
+"""Runs in Python: records as columns, trained players, evaluations, and a picture for notebooks."""
+
+import io
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arena.api.columns import Columns
+from arena.api.player import Player, load
+from arena.common.errors import ConfigError
+from arena.common.text import number
+from arena.config.resumed import load_stored_config
+from arena.config.run import RunConfig
+from arena.evaluation.evaluate import evaluate, select_rows
+from arena.evaluation.players import NEWEST, global_generators_kept
+from arena.evaluation.results import Results
+from arena.evaluation.served import all_names
+from arena.records.checkpoints import Checkpoints
+from arena.records.columns import episode_columns, metric_columns, select
+from arena.records.league_reader import League, has_league, read_league
+from arena.records.lease import holder_of
+from arena.records.player_statistics import RECENT
+from arena.records.reader import Attempt, open_records, read_attempts, read_players, read_returns
+from arena.records.run_directory import RunDirectory
+from arena.records.table_reader import read_table
+from arena.report.plots import draw_returns
+
+POLL_EVERY = 0.2
+"""Seconds between two checks of whether a run has ended."""
+
+
+class Run:
+    """A run directory: what was configured, what was recorded, and the players that were trained.
+
+    It may be running, in this process's own ``arena.train``, in another process or on another machine. Everything is
+    read when it is asked for.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Open a run directory, such as ``runs/quickstart``.
+
+        Raises:
+          ConfigError: there is none.
+        """
+        self._run = RunDirectory.existing(path)
+
+    def __repr__(self) -> str:
+        """Return the path and the state of the run."""
+        return f"Run({str(self.path)!r}, {self._state()})"
+
+    @property
+    def name(self) -> str:
+        """Name of the run."""
+        return self._run.name
+
+    @property
+    def path(self) -> Path:
+        """The run directory."""
+        return self._run.path
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration, with all defaults written out."""
+        return load_stored_config(self._run.config)
+
+    # State ------------------------------------------------------------------------------------------------------
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """The starts of the run in order: the first one and every resume."""
+        return read_attempts(self._run.database)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the run is being written."""
+        return holder_of(self.path) is not None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the budget of the last round is spent, so that there is nothing to resume."""
+        manifest = Checkpoints(self._run.checkpoints).newest_manifest()
+        if manifest is None or self.is_running:
+            return False
+        return bool(manifest["finished"]) and manifest["round"] == len(self.config.round_list()) - 1
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of the last attempt: 0 if it finished or was stopped in order; None if it runs or was killed."""
+        attempts = self.attempts
+        return attempts[-1].exit_code if attempts else None
+
+    def stop(self) -> None:
+        """Stop a running run in order, as Ctrl-C does: it writes a checkpoint at the next update and ends.
+
+        This returns at once; ``wait`` waits for the end.
+
+        Raises:
+          ConfigError: its rank 0 runs on another machine.
+        """
+        holder = holder_of(self.path)
+        if holder is None:
+            return
+        if not holder.is_here:
+            raise ConfigError(
+                f"{self.path}: expected a run whose rank 0 is on this machine, found it on {holder.host} (process "
+                f"{holder.process}{f', job {holder.job}' if holder.job else ''}); stop it there"
+            )
+        os.kill(holder.process, signal.SIGUSR1)
+
+    def wait(self, timeout: float | None = None) -> "Run":
+        """Wait until the run has ended, and return it.
+
+        Args:
+          timeout: largest number of seconds; None for no limit.
+
+        Raises:
+          TimeoutError: it still runs.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.is_running:
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"{self.path} still runs after {timeout:g} s")
+            time.sleep(POLL_EVERY)
+        return self
+
+    # Players ----------------------------------------------------------------------------------------------------
+
+    @property
+    def players(self) -> "Players":
+        """The players by name, each loaded with its newest weights when it is accessed."""
+        return Players(self)
+
+    def player(self, name: str | None = None, at: str | int = NEWEST, *, seed: int | None = None) -> Player:
+        """Return a trained player; see ``arena.load``."""
+        return load(self.path, name, at, seed=seed)
+
+    def evaluate(
+        self,
+        episodes: int = 100,
+        *,
+        deterministic: bool = False,
+        row: int | str = 0,
+        seats: Sequence[str] | None = None,
+        at: str | int = NEWEST,
+        seed: int | None = None,
+        copies: int = 8,
+    ) -> Results:
+        """Play episodes with the trained players in this process, and return the results of each player.
+
+        Args:
+          episodes: number of episodes of each row.
+          deterministic: whether to take the most likely actions.
+          row: index of the row of the table to play, or ``"all"``.
+          seats: names of the players, one for each seat or for each player of the row; those of the row if None.
+            ``blue@2000`` and ``blue@best`` choose a snapshot.
+          at: weights of the learning players: ``newest``, ``best``, or steps of a snapshot.
+          seed: seed of the episodes; that of the run if None.
+          copies: number of environments at the same time.
+
+        Raises:
+          ConfigError: a row or a name is unknown, a player has no weights, or a policy cannot play without its match.
+        """
+        config = self.config
+        with global_generators_kept():
+            return Results(
+                evaluate(
+                    self._run,
+                    config,
+                    rows=select_rows(config, str(row)),
+                    names=seats,
+                    at=str(at),
+                    episodes=episodes,
+                    copies=copies,
+                    seed=config.seed if seed is None else seed,
+                    deterministic=deterministic,
+                )
+            )
+
+    # Records ----------------------------------------------------------------------------------------------------
+
+    def episodes(self, player: str | None = None) -> Columns:
+        """Return the episodes: one row for each player of each, see ``arena.records.columns.episode_columns``.
+
+        Args:
+          player: only this player's; all if None.
+
+        Raises:
+          ConfigError: there are no records.
+          KeyError: the records have no such player.
+        """
+        with open_records(self._run.database) as connection:
+            return Columns(select(episode_columns(connection), player=player))
+
+    def metrics(self, player: str | None = None, name: str | None = None) -> Columns:
+        """Return what policies have reported of their learning: one row for each value.
+
+        Columns: ``player``, ``name``, ``steps``, ``updates``, ``time``, ``value``.
+
+        Args:
+          player: only this player's; all if None.
+          name: only the metric of this name, such as ``loss/policy``; all if None.
+
+        Raises:
+          ConfigError: there are no records.
+          KeyError: the records have no such player or metric.
+        """
+        with open_records(self._run.database) as connection:
+            return Columns(select(metric_columns(connection), player=player, name=name))
+
+    def payoff(self) -> Columns:
+        """Return the results of each two players that have met, from the view of ``player``.
+
+        Columns: ``player``, ``against``, ``games``, ``wins``, ``draws``, ``losses``, ``win_rate`` (a draw is one half),
+        ``mean_return`` (of ``player``). In a league, counts decay with every game.
+
+        Raises:
+          ConfigError: no two players have met.
+        """
+        rows = [
+            (*pair, record.games, record.wins, record.draws, record.losses, _win_rate(record), record.margin)
+            for pair, record in self._league().records.items()
+        ]
+        names = ("player", "against", "games", "wins", "draws", "losses", "win_rate", "mean_return")
+        return Columns(_columns(names, rows))
+
+    def ratings(self) -> Columns:
+        """Return the rating of each player, the best first.
+
+        Columns: ``player``, ``mu`` and ``sigma`` (openskill), ``elo`` (the same on the scale of chess), ``games``.
+
+        Raises:
+          ConfigError: no two players have met.
+        """
+        league = self._league()
+        rated = [name for name in league.by_rating() if name in league.ratings]
+        rows = [(name, *league.ratings[name], league.games[name]) for name in rated]
+        return Columns(_columns(("player", "mu", "sigma", "elo", "games"), rows))
+
+    def _league(self) -> League:
+        with open_records(self._run.database) as connection:
+            return read_league(connection) if has_league(connection) else read_table(connection)
+
+    # Looks ------------------------------------------------------------------------------------------------------
+
+    def _state(self) -> str:
+        if self.is_running:
+            return "running"
+        if self.finished:
+            return "finished"
+        code = self.exit_code
+        return "not begun" if not self.attempts else "killed" if code is None else "stopped" if code == 0 else "failed"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the players, and their reward curves as a picture."""
+        lines = [f"<b>{escape(str(self.path))}</b> ({self._state()})"]
+        try:
+            with open_records(self._run.database) as connection:
+                players, returns = read_players(connection), read_returns(connection)
+        except ConfigError:
+            return lines[0]
+        cells = []
+        for name, info in players.items():
+            series = returns.get(name)
+            steps, episodes, mean = ("", "", "")
+            if series is not None:
+                steps, episodes = f"{int(series.steps[-1]):,}", f"{len(series.values):,}"
+                mean = number(float(series.values[-RECENT:].mean()))
+            dot = f'<span style="color:{escape(info.color)}">&#9679;</span> {escape(name)}'
+            cells.append([dot, escape(info.use.rpartition(":")[2]), steps, episodes, mean])
+        head = "".join(
+            f"<th>{title}</th>" for title in ("player", "policy", "steps", "episodes", f"mean return (last {RECENT})")
+        )
+        body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in cells)
+        lines.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        if returns:
+            picture = io.StringIO()
+            draw_returns(self.name, players, returns).savefig(picture, format="svg")
+            lines.append(picture.getvalue()[picture.getvalue().index("<svg") :])
+        return "\n".join(lines)
+
+
+class Players(Mapping[str, Player]):
+    """The players of a run by name, each loaded with its newest weights when it is accessed."""
+
+    def __init__(self, run: Run) -> None:
+        """Hold the run."""
+        self._run, self._names = run, all_names(RunDirectory.existing(run.path), run.config)
+
+    def __getitem__(self, name: str) -> Player:
+        """Return a player.
+
+        Raises:
+          KeyError: there is none of this name.
+          ConfigError: it has no weights.
+        """
+        if name not in self._names:
+            raise KeyError(f"expected a player among {', '.join(self._names)}, found {name!r}")
+        return self._run.player(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        """Return the number of players."""
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        """Return the names."""
+        return f"Players({', '.join(self._names)})"
+
+
+def _win_rate(record: Any) -> float:
+    return (record.wins + record.draws / 2) / record.games if record.games else float("nan")
+
+
+def _columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, np.ndarray]:
+    """Return rows as columns: objects for texts, float64 for numbers, NaN for None."""
+    values = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+    text = ("player", "against")
+    return {n: np.array(column, object if n in text else np.float64) for n, column in zip(names, values, strict=True)}

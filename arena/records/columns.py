@@ -1,0 +1,95 @@
+"""Records of a run as columns, NumPy arrays of equal length, for analysis in Python."""
+
+import json
+import sqlite3
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from arena.common.text import suggestion
+from arena.records.player_statistics import entities_by_player, mean_by_player, mean_metrics, outcomes_of
+from arena.records.reader import NO_FAULT, stored_outcome, superseded_steps
+
+EPISODES = f"""
+    SELECT id, attempt, match, ended_at, episodes.length, truncated, player, return, outcome, steps, metrics
+    FROM episodes JOIN episode_entities ON episodes.id = episode WHERE {NO_FAULT} ORDER BY id, entity
+"""
+
+
+def episode_columns(connection: sqlite3.Connection) -> dict[str, np.ndarray]:
+    """Return the episodes of a run, one row for each player of each episode, without those cut by a fault.
+
+    Returns:
+      ``episode``, ``player``, ``steps`` (the player's transition steps at its end), ``time`` (Unix time), ``match``,
+      ``length`` (environment steps), ``return`` (mean over the player's entities), ``outcome`` (``win``, ``draw``,
+      ``loss``, or None), ``truncated``; and ``metrics/NAME`` for each measurement of the environment, NaN where an
+      episode has none.
+    """
+    skipped = superseded_steps(connection)
+    names = ("episode", "player", "steps", "time", "match", "length", "return", "outcome", "truncated")
+    rows: list[tuple[Any, ...]] = []
+    measured: list[dict[str, float]] = []
+    for _, entities in groupby(connection.execute(EPISODES), key=itemgetter(0)):
+        ids, attempts, matches, times, lengths, truncated, players, returns, outcomes, steps, metrics = zip(
+            *entities, strict=True
+        )
+        means = mean_by_player(players, [np.nan if value is None else value for value in returns])
+        results = outcomes_of(
+            players, [value or 0.0 for value in returns], [stored_outcome(value) for value in outcomes]
+        )
+        for player, own in entities_by_player(players).items():
+            at = steps[own[0]]
+            if at > skipped.get((attempts[0], player), at):
+                continue
+            rows.append(
+                (ids[0], player, at, times[0], matches[0], lengths[0], means[player], results[player], truncated[0])
+            )
+            measured.append(mean_metrics([json.loads(metrics[e]) for e in own if metrics[e]]))
+    columns = _columns(names, rows, {"episode": int, "steps": int, "match": int, "length": int, "truncated": bool})
+    for name in dict.fromkeys(name for values in measured for name in values):
+        columns[f"metrics/{name}"] = np.array([values.get(name, np.nan) for values in measured])
+    return columns
+
+
+def metric_columns(connection: sqlite3.Connection) -> dict[str, np.ndarray]:
+    """Return what the policies have reported of their learning, one row for each value.
+
+    Returns:
+      ``player``, ``name``, ``steps`` (the player's transition steps), ``updates``, ``time`` (Unix time), ``value``.
+    """
+    skipped = superseded_steps(connection)
+    query = "SELECT attempt, player, name, steps, updates, time, value FROM metrics ORDER BY rowid"
+    rows = [row for attempt, *row in connection.execute(query) if row[2] <= skipped.get((attempt, row[0]), row[2])]
+    return _columns(("player", "name", "steps", "updates", "time", "value"), rows, {"steps": int, "updates": int})
+
+
+def select(columns: dict[str, np.ndarray], **wanted: str | None) -> dict[str, np.ndarray]:
+    """Return the rows in which text columns have the given values; None allows all.
+
+    Raises:
+      KeyError: no row has a value; the message lists the values that there are.
+    """
+    for name, value in wanted.items():
+        if value is None:
+            continue
+        chosen = columns[name] == value
+        present = list(dict.fromkeys(columns[name].tolist()))
+        if not chosen.any():
+            listed = ", ".join(present) or "none yet"
+            raise KeyError(f"no records of {name} {value!r}{suggestion(value, present)}; there are: {listed}")
+        columns = {column: array[chosen] for column, array in columns.items()}
+    return columns
+
+
+_TEXT = ("player", "name", "outcome")
+
+
+def _columns(names: tuple[str, ...], rows: list[Any], types: dict[str, type]) -> dict[str, np.ndarray]:
+    """Return rows as columns: objects for texts, numbers of the given types, float64 otherwise."""
+    values = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+    return {
+        name: np.array(column, object if name in _TEXT else types.get(name, np.float64))
+        for name, column in zip(names, values, strict=True)
+    }
