@@ -6,18 +6,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from arena.api.player import Player, load
     from arena.api.run import Run
+    from arena.api.train import RunFailed, train
     from arena.common.errors import ConfigError
     from arena.common.registry import make_environment
 
 __version__ = "0.1.0"
-__all__ = ["ConfigError", "Player", "Run", "load", "make_environment"]
+__all__ = ["ConfigError", "Player", "Run", "RunFailed", "load", "make_environment", "train"]
 
 _PLACES = {
     "ConfigError": "arena.common.errors",
     "Player": "arena.api.player",
     "Run": "arena.api.run",
+    "RunFailed": "arena.api.train",
     "load": "arena.api.player",
     "make_environment": "arena.common.registry",
+    "train": "arena.api.train",
 }
 
 

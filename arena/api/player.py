@@ -168,8 +168,8 @@ def load(path: str | Path, player: str | None = None, at: str | int = NEWEST, *,
 
     Args:
       path: a run directory (``"runs/quickstart"``), or a file of ``arena export`` (``.onnx``, ``.pt``).
-      player: its name; may be omitted if only one player of the run has learned. One entity of a team whose entities
-        have actors of their own is named ``"team.entity"``.
+      player: its name; may be omitted if only one player of the run has learned. An entity with an actor of its
+        own is named ``"team.entity"``.
       at: ``"newest"``; ``"best"``, the best weights of its evaluations while training; or the transition steps of a
         snapshot.
       seed: seed of sampled actions; that of the run if None.

@@ -38,8 +38,8 @@ POLL_EVERY = 0.2
 class Run:
     """A run directory: what was configured, what was recorded, and the players that were trained.
 
-    It may be running, in this process's own ``arena.train``, in another process or on another machine. Everything is
-    read when it is asked for.
+    It may be running, in this process's own ``arena.train``, in another process or on another machine. Every access
+    reads the files anew.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -98,7 +98,7 @@ class Run:
     def stop(self) -> None:
         """Stop a running run in order, as Ctrl-C does: it writes a checkpoint at the next update and ends.
 
-        This returns at once; ``wait`` waits for the end.
+        This does not wait for the end; ``wait`` does.
 
         Raises:
           ConfigError: its rank 0 runs on another machine.
@@ -108,7 +108,7 @@ class Run:
             return
         if not holder.is_here:
             raise ConfigError(
-                f"{self.path}: expected a run whose rank 0 is on this machine, found it on {holder.host} (process "
+                f"{self.path}: expected a run with rank 0 on this machine, found it on {holder.host} (process "
                 f"{holder.process}{f', job {holder.job}' if holder.job else ''}); stop it there"
             )
         os.kill(holder.process, signal.SIGUSR1)

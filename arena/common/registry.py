@@ -4,6 +4,7 @@ import ast
 import contextlib
 import importlib
 import importlib.util
+import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,15 @@ ENVIRONMENTS = {
     "matrix_game": "arena.envs.matrix_game:MatrixGame",
     "gateway": "arena.gateway.training.spaces:ExternalGames",
 }
+
+
+USER_MODULE = "arena_user_"
+"""Prefix of the names of modules that were loaded from files."""
+
+PICKLED = ".pkl"
+"""Suffix of a pickled class or function: of a notebook's cell, written by ``arena.train`` into the run directory."""
+
+_unpickled: dict[Path, Any] = {}
 
 
 class PolicyEntry(NamedTuple):
@@ -100,6 +110,8 @@ def load(reference: str) -> Any:
     place, _, name = reference.partition(":")
     if not name:
         raise ConfigError(f"expected package.module:name or path/to/file.py:name, found {reference!r}")
+    if place.endswith(PICKLED):
+        return _unpickle(Path(place), reference)
     if place.endswith(".py"):
         module = _load_file(Path(place), reference)
     else:
@@ -118,10 +130,9 @@ def load(reference: str) -> Any:
 
 def _load_file(path: Path, reference: str) -> Any:
     path = path.resolve()
-    if not path.is_file():
-        raise ConfigError(f"{reference!r}: there is no file {path}")
+    _check_is_file(path, reference)
     # One module per file, however often it is loaded, so that classes compare equal and pickles resolve.
-    module_name = f"arena_user_{path.stem}_{derive_seed(0, str(path))}"
+    module_name = f"{USER_MODULE}{path.stem}_{derive_seed(0, str(path))}"
     if module_name not in sys.modules:
         spec = importlib.util.spec_from_file_location(module_name, path)
         assert spec is not None and spec.loader is not None
@@ -138,6 +149,27 @@ def _load_file(path: Path, reference: str) -> Any:
     return sys.modules[module_name]
 
 
+def _unpickle(path: Path, reference: str) -> Any:
+    path = path.resolve()
+    if path not in _unpickled:  # one object per file, so that classes compare equal
+        _check_is_file(path, reference)
+        try:
+            _unpickled[path] = pickle.loads(path.read_bytes())
+        except ImportError as error:
+            raise missing_package(error, repr(reference)) from error
+        except Exception as error:
+            raise ConfigError(
+                f"{reference!r}: expected a class or function of a notebook, found a file that cannot be read: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+    return _unpickled[path]
+
+
+def _check_is_file(path: Path, reference: str) -> None:
+    if not path.is_file():
+        raise ConfigError(f"{reference!r}: there is no file {path.resolve()}")
+
+
 def check_reference(reference: str) -> None:
     """Check that a module or file exists and defines a name, without running it.
 
@@ -147,9 +179,10 @@ def check_reference(reference: str) -> None:
       ConfigError: it does not.
     """
     place, _, name = reference.partition(":")
-    if place.endswith(".py"):
-        if not Path(place).is_file():
-            raise ConfigError(f"{reference!r}: there is no file {Path(place).resolve()}")
+    if place.endswith((".py", PICKLED)):
+        _check_is_file(Path(place), reference)
+        if place.endswith(PICKLED):
+            return
         path: Path | None = Path(place)
     else:
         try:

@@ -4,7 +4,11 @@ from pathlib import Path
 
 from pydantic import ValidationInfo
 
+from arena.common.registry import PICKLED
 from arena.common.validation import describe_value
+
+CODE = "code"
+"""Folder of a run directory with the classes and functions of a notebook."""
 
 
 def existing(place: str, info: ValidationInfo) -> Path:
@@ -22,7 +26,9 @@ def existing(place: str, info: ValidationInfo) -> Path:
 def located(use: str, info: ValidationInfo) -> str:
     """Return ``use`` with the absolute path of its file, if it refers to one."""
     place, colon, name = use.partition(":")
-    if not place.endswith(".py"):
+    if place.endswith(PICKLED) and info.context and "folder" in info.context and not Path(place).exists():
+        place = str(info.context["folder"] / CODE / Path(place).name)  # of a run directory that was moved
+    if not place.endswith((".py", PICKLED)):
         return use
     if not (colon and name):
         raise ValueError(

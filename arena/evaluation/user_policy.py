@@ -13,7 +13,7 @@ from arena.envs.interface import EntitySpaces
 
 
 class UserPolicy:
-    """A user's policy whose ``act`` is checked; all other attributes are the policy's own."""
+    """A user's policy with a checked ``act``; all other attributes are the policy's own."""
 
     def __init__(self, policy: Any, use: str, spaces: EntitySpaces) -> None:
         """Wrap a policy.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from arena.common.errors import ConfigError, GivenUpError
 from arena.launch import mpirun
 from arena.launch.commands import COMMANDS
+from arena.launch.owner import end_with_owner
 from arena.launch.parent.client import SOCKET, START
 from arena.system import aslr, launcher_env
 from arena.system.control_groups import memory_for_job
@@ -214,6 +215,7 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     from arena.config.run import load_config
     from arena.launch.parent.started import parent_process
 
+    end_with_owner()
     mpirun.check_srun()
     config = load_config(args.config, args.set)
     path = mpirun.find_mpirun()

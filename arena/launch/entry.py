@@ -18,7 +18,7 @@ from arena.plan.layout import plan
 from arena.protocol.messages import LogLine
 from arena.records.run_directory import Resume, RunDirectory
 from arena.system.control_groups import memory_for_job
-from arena.system.launcher_env import CHECKED, ranks_on_machine, started_by_mpi
+from arena.system.launcher_env import CHECKED, INSIDE, ranks_on_machine, started_by_mpi
 from arena.system.processes import die_with_parent
 
 ALONE = (
@@ -45,6 +45,7 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
     early: list[int] = []  # signals that arrive before the root can handle them
     for number in STOP_SIGNALS:
         signal.signal(number, lambda number, _frame: early.append(number))
+    os.environ[INSIDE] = "a rank"
     sys.argv = sys.argv[:1]  # user code that parses its arguments must not see ours
     started = started_by_mpi()
     refused = _check_as_launcher(path, overrides, started) if started is not None and started[0] == 0 else ""

@@ -19,7 +19,7 @@ from typing import IO, Any, NoReturn, TypeVar
 from arena.common.errors import ConfigError
 from arena.common.user_code import short_path
 from arena.env_manager.faults import fault_of
-from arena.system.launcher_env import without_mpi
+from arena.system.launcher_env import INSIDE, without_mpi
 from arena.system.processes import die_with_parent, kill_group
 
 T = TypeVar("T")
@@ -80,6 +80,7 @@ def _be_child(work: Callable[[Announce], Any], write_end: int, output: IO[bytes]
         sys.argv = sys.argv[:1]
         for name in os.environ.keys() - without_mpi(os.environ).keys():
             del os.environ[name]  # user code that calls MPI must not take this process for a rank
+        os.environ[INSIDE] = "the check of a configuration"
         send = os.fdopen(write_end, "wb").write
 
         def announce(activity: str, seconds: float, key: str) -> None:

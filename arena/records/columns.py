@@ -22,7 +22,7 @@ def episode_columns(connection: sqlite3.Connection) -> dict[str, np.ndarray]:
     """Return the episodes of a run, one row for each player of each episode, without those cut by a fault.
 
     Returns:
-      ``episode``, ``player``, ``steps`` (the player's transition steps at its end), ``time`` (Unix time), ``match``,
+      ``episode``, ``player``, ``steps`` (the player's transition steps when it ended), ``time`` (Unix time), ``match``,
       ``length`` (environment steps), ``return`` (mean over the player's entities), ``outcome`` (``win``, ``draw``,
       ``loss``, or None), ``truncated``; and ``metrics/NAME`` for each measurement of the environment, NaN where an
       episode has none.

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena.common.errors import ConfigError, GivenUpError
+from arena.system.processes import birth_of
 
 RENEW_EVERY = 2.0
 """Seconds between two renewals."""
@@ -160,7 +161,7 @@ def holder_of(directory: Path) -> Holder | None:
     """Return the holder of a directory's lease, None if there is none or if it is a dead process of this machine."""
     for number in sorted(_numbers(directory), reverse=True):
         holder = _read(directory / f"lease.{number}", time.monotonic() + FILLED_WITHIN)
-        if holder is not None and (not holder.is_here or _birth_of(holder.process) == holder.born):
+        if holder is not None and (not holder.is_here or birth_of(holder.process) == holder.born):
             return holder
     return None
 
@@ -207,7 +208,7 @@ def check_is_free(directory: Path, ignored: Collection[str] = ()) -> set[str]:
 def _is_alive(path: Path, first: Holder) -> bool:
     """Return whether the holder of a lease runs; on another machine, whether it renews its lease."""
     if first.is_here:
-        return _birth_of(first.process) == first.born
+        return birth_of(first.process) == first.born
     until = time.monotonic() + EXPIRES
     print(f"{path.parent} was written from {first.host}: waiting up to {EXPIRES:g} s for its rank 0", flush=True)
     while time.monotonic() < until:
@@ -249,7 +250,7 @@ def _describe_this_process() -> Holder:
         machine=_machine(),
         host=socket.gethostname(),
         process=os.getpid(),
-        born=_birth_of(os.getpid()),
+        born=birth_of(os.getpid()),
         since=time.strftime("%Y-%m-%d %H:%M:%S %z"),
         job=os.environ.get("SLURM_JOB_ID", ""),
         renewals=0,
@@ -264,15 +265,6 @@ def _machine() -> str:
     with contextlib.suppress(OSError):
         boot += f"-{os.stat('/proc/self/ns/pid').st_ino}"
     return f"{socket.gethostname()}-{boot}"
-
-
-def _birth_of(process: int) -> int:
-    """Return the start time of a process in the kernel's ticks; 0 if there is none, or only its zombie."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in "ZX" else int(fields[19])
 
 
 def _numbers(directory: Path) -> list[int]:

@@ -154,6 +154,10 @@ class PlayerStatistics:
         """Return the player's current speed; ``now`` is on the clock of ``progress``."""
         return self._speed.per_second(now)
 
+    def read_speed(self, now: float) -> None:
+        """Record the current count of steps for the speed, in a copy that ``restore`` updates."""
+        self._speed.read(now, self.steps)
+
     def seconds_left(self, now: float) -> float | None:
         """Return the time until the budget is spent at the current speed; None if unknown."""
         speed = self.steps_per_second(now)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from arena.common.errors import ConfigError
 from arena.common.files import write_text
+from arena.config.files import CODE
 from arena.records.checkpoints import Checkpoints
 from arena.records.lease import Lease, check_is_free, is_lease
 
@@ -102,6 +103,16 @@ class RunDirectory:
     def gateways(self) -> Path:
         """Addresses of the gateways: match and url of each."""
         return self.path / "gateway.json"
+
+    @property
+    def progress(self) -> Path:
+        """The state of a run that was started from Python, while it runs; see ``arena.report.progress_file``."""
+        return self.path / "progress.json"
+
+    @property
+    def code(self) -> Path:
+        """Classes and functions of a notebook that has started the run; they exist before it."""
+        return self.path / CODE
 
     @property
     def plots(self) -> Path:
@@ -221,7 +232,7 @@ class RunDirectory:
             raise self._cannot_write(error) from error
 
     def _check_is_new(self, resume: bool) -> None:
-        if self.path.is_dir() and any(not is_lease(path) for path in self.path.iterdir()):
+        if self.path.is_dir() and any(not is_lease(path) and path != self.code for path in self.path.iterdir()):
             self._check_can_continue(resume)
         elif resume:
             raise ConfigError(
@@ -238,7 +249,7 @@ class RunDirectory:
             return
         for directory in (self.tensorboard, self.players, self.checkpoints, self.log, self.plots):
             shutil.rmtree(directory, ignore_errors=True)
-        for file in (self.config, self.plan, *self.path.glob(f"{self.database.name}*")):
+        for file in (self.config, self.plan, self.progress, *self.path.glob(f"{self.database.name}*")):
             file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.path.rmdir()

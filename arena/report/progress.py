@@ -20,8 +20,10 @@ from arena.records.player_statistics import PlayerStatistics, Speed
 from arena.records.reader import open_records, read_metrics, read_players, read_returns
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
+from arena.report.progress_file import WRITE_EVERY, write_progress
 from arena.report.progress_table import ProgressState, StyledText, draw, plain_line
 from arena.report.terminal import Terminal, find_terminal, make_console
+from arena.system.launcher_env import PROGRESS
 
 REDRAW_EVERY = 0.5
 """Seconds between two drawings on a terminal: fast enough to look alive, slow enough to read."""
@@ -66,12 +68,17 @@ class ProgressView:
             )
             self._live.start()
         self._next = time.monotonic() + (0.0 if self._live else PLAIN_EVERY)
+        self._file = records.run.progress if PROGRESS in os.environ else None
+        self._next_write = 0.0
         self._handler = _Lines(self)
         logging.getLogger("arena").addHandler(self._handler)
 
     def update(self, force: bool = False) -> None:
         """Show the current state, if due."""
         now = time.monotonic()
+        if self._file is not None and (force or now >= self._next_write):
+            self._next_write = now + WRITE_EVERY
+            write_progress(self._file, self._frame(now))
         if not force and now < self._next:
             return
         if self._live is not None:

@@ -15,6 +15,15 @@ DEFERRED = "ARENA_DEFER_MPI"
 CHECKED = "ARENA_CHECKED"
 """Environment variable: present if the arena's launcher has checked the run before it started mpirun."""
 
+INSIDE = "ARENA_INSIDE"
+"""Environment variable: present in ranks and checks, where user code must start no run; states which of them it is."""
+
+ENDS_WITH = "ARENA_ENDS_WITH"
+"""Environment variable: the launcher ends its run in order when this process (see ``identity``) has ended."""
+
+PROGRESS = "ARENA_PROGRESS"
+"""Environment variable: present if the root should write its progress to a file for the process that started it."""
+
 _SETTINGS = ("OMPI_ALLOW", "OMPI_MCA_btl", "I_MPI_ROOT")
 """Prefixes of the variables that configure MPI on a machine, whatever the job."""
 
@@ -72,6 +81,17 @@ def is_fault_tolerant(environ: Mapping[str, str] = os.environ) -> bool:
 def without_mpi(environ: Mapping[str, str]) -> dict[str, str]:
     """Return environment variables without those that make a process behave as an MPI rank."""
     return {name: value for name, value in environ.items() if not name.startswith(_OF_MPI)}
+
+
+def outside_of_rank(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return environment variables for a launcher, also in a process that itself is a task of an MPI launcher.
+
+    A notebook server that ``srun`` has started is no rank of a run, although it has the variables of one.
+    """
+    if started_by_mpi(environ) is None:
+        return dict(environ)
+    kept = {name: value for name, value in environ.items() if name.startswith(_SETTINGS)}
+    return without_mpi(environ) | kept
 
 
 def outside_of_job(environ: Mapping[str, str]) -> dict[str, str]:

@@ -21,6 +21,27 @@ def die_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> 
         os.kill(os.getpid(), number)
 
 
+def birth_of(pid: int) -> int:
+    """Return the start time of a process in the kernel's ticks; 0 if there is none, or only its zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+def identity() -> str:
+    """Return this process as text: its id and its start time, since ids are used again."""
+    return f"{os.getpid()}:{birth_of(os.getpid())}"
+
+
+def is_alive(process: str) -> bool:
+    """Return whether a process of this machine is alive, given its ``identity``."""
+    pid, _, birth = process.partition(":")
+    return birth_of(int(pid)) == int(birth)
+
+
 def megabytes_of(pid: int) -> float:
     """Return the resident memory of a process in megabytes, 0 if unknown."""
     try:
