@@ -22,11 +22,18 @@ from arena.evaluation.players import NEWEST, global_generators_kept
 from arena.evaluation.results import Results
 from arena.evaluation.served import all_names
 from arena.records.checkpoints import Checkpoints
-from arena.records.columns import episode_columns, metric_columns, select
+from arena.records.columns import episode_columns, evaluation_columns, metric_columns, select
 from arena.records.league_reader import League, has_league, read_league
 from arena.records.lease import holder_of
 from arena.records.player_statistics import RECENT
-from arena.records.reader import Attempt, open_records, read_attempts, read_players, read_returns
+from arena.records.reader import (
+    Attempt,
+    open_records,
+    read_attempts,
+    read_evaluations,
+    read_players,
+    read_returns,
+)
 from arena.records.run_directory import RunDirectory
 from arena.records.table_reader import read_table
 from arena.report.plots import draw_returns
@@ -213,6 +220,22 @@ class Run:
         with open_records(self._run.database) as connection:
             return Columns(select(metric_columns(connection), player=player, name=name))
 
+    def evaluations(self, player: str | None = None) -> Columns:
+        """Return the evaluations of learning players while they trained: one row for each.
+
+        Columns: ``player``, ``steps``, ``time``, ``episodes``, ``mean``, ``deviation``, ``least``, ``greatest``,
+        ``seconds``.
+
+        Args:
+          player: only this player's; all if None.
+
+        Raises:
+          ConfigError: there are no records.
+          KeyError: the records have no evaluation of such a player.
+        """
+        with open_records(self._run.database) as connection:
+            return Columns(select(evaluation_columns(connection), player=player))
+
     def payoff(self) -> Columns:
         """Return the results of each two players that have met, from the view of ``player``.
 
@@ -262,6 +285,7 @@ class Run:
         try:
             with open_records(self._run.database) as connection:
                 players, returns = read_players(connection), read_returns(connection)
+                evaluations = read_evaluations(connection)
         except ConfigError:
             return lines[0]
         cells = []
@@ -280,7 +304,7 @@ class Run:
         lines.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
         if returns:
             picture = io.StringIO()
-            draw_returns(self.name, players, returns).savefig(picture, format="svg")
+            draw_returns(self.name, players, returns, evaluations).savefig(picture, format="svg")
             lines.append(picture.getvalue()[picture.getvalue().index("<svg") :])
         return "\n".join(lines)
 

@@ -133,7 +133,11 @@ def choose(config: RunConfig, nodes: int | None, tasks: int | None) -> Shape:
         least = math.ceil(needed / nodes)
         shapes = [Shape(nodes, count) for count in range(least, least + largest + 1)]
     whole = (
-        s for s in shapes if not any(split(plan(r.rows, s.node_of_rank, config.spares)) for r in _distinct(config))
+        s
+        for s in shapes
+        if not any(
+            split(plan(r.rows, s.node_of_rank, config.spares, evaluators=config.evaluators)) for r in _distinct(config)
+        )
     )
     return next(whole, shapes[0])
 

@@ -48,11 +48,45 @@ def run_problems(config: "RunConfig") -> list[Problem]:
                 wrong = wrong or [Problem(("env", "in_worker"), text)]
     wrong += [problem for round_ in config.round_list() for problem in _learners_problems(config, round_)]
     wrong += _warm_up_problems(config)
+    wrong += _evaluate_problems(config)
     if config.deterministic:
         wrong += _deterministic_problems(config)
     if config.spares and config.fault_tolerance == "none":
         text = "expected fault_tolerance: ulfm, without which nobody takes a dead rank's place, found none"
         wrong.append(Problem(("spares",), text, config.spares))
+    return wrong
+
+
+def _evaluate_problems(config: "RunConfig") -> list[Problem]:
+    """Return what is impossible about evaluations while training."""
+    section = config.evaluate
+    if section is None:
+        return []
+    rows = config.distinct_rows()
+    if isinstance(section.row, int) and section.row >= len(rows):
+        return [Problem(("evaluate", "row"), f"expected 0 to {len(rows) - 1}, or all, found {section.row}")]
+    if not config.evaluated_rows():
+        text = "expected a row that can be played here, found external games or external players"
+        return [Problem(("evaluate", "row"), text)]
+    wrong = []
+    for number, name in enumerate(section.seats or ()):
+        player = name.partition("@")[0]
+        if player not in config.players:
+            text = f"there is no policy {player!r} in policies; {did_you_mean(player, list(config.players))}"
+            wrong.append(Problem(("evaluate", "seats", number), text, name))
+    for row in config.evaluated_rows() if section.seats is not None else ():
+        seats, players = len(row.seats), len({seat.player for seat in row.seats})
+        if len(section.seats or ()) not in (seats, players):
+            found = len(section.seats or ())
+            text = f"expected {seats} names, one for each seat, or {players}, one for each player, found {found}"
+            wrong.append(Problem(("evaluate", "seats"), text))
+            break
+    if not wrong and not config.evaluated_players():
+        place = "seats" if section.seats is not None else "row"
+        wrong.append(Problem(("evaluate", place), "expected a player that learns, without @, found none"))
+    if section.stop_at is not None and config.deterministic:
+        text = "expected null in a deterministic run, since an evaluation ends at no certain update"
+        wrong.append(Problem(("evaluate", "stop_at"), text, section.stop_at))
     return wrong
 
 

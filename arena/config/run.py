@@ -12,6 +12,7 @@ from arena.common.errors import ConfigError
 from arena.common.validation import Count, CountOrAuto, Index, Model, Place, Problem, problems, refusal
 from arena.config import checks
 from arena.config.environment import OUTSIDE, EnvConfig, EnvOverride, WrapperConfig
+from arena.config.evaluate import EvaluateConfig
 from arena.config.league import LeagueSection
 from arena.config.sections import (
     EXTERNAL,
@@ -143,6 +144,9 @@ class RunConfig(Model):
     checkpoint: CheckpointConfig = Field(CheckpointConfig(), description="Checkpoints.")
     waits: WaitConfig = Field(WaitConfig(), description="Settings of the waits between ranks.")
     records: RecordsConfig = Field(RecordsConfig(), description="Logs and scalars.")
+    evaluate: EvaluateConfig | None = Field(
+        None, description="Evaluations of the learning players while they train; null: none."
+    )
     run_root: str = Field(
         "runs", description="Directory in which run directories are created, relative to the current directory."
     )
@@ -212,6 +216,35 @@ class RunConfig(Model):
             for _ in range(each.repeat):
                 rounds.append(Round(len(rounds), each.steps or self.steps, rows, dict(each.copy_weights), own))
         return tuple(rounds)
+
+    @property
+    def evaluators(self) -> int:
+        """Number of ranks that evaluate players while they train."""
+        return 0 if self.evaluate is None else self.evaluate.ranks
+
+    def distinct_rows(self) -> list[TableRow]:
+        """Return the rows of all rounds, each distinct one once."""
+        rows: list[TableRow] = []
+        for round_ in self.round_list():
+            rows += [row for row in round_.rows if row not in rows]
+        return rows
+
+    def evaluated_rows(self) -> list[TableRow]:
+        """Return the rows that evaluations while training play; none without the key ``evaluate``."""
+        if self.evaluate is None:
+            return []
+        rows = self.distinct_rows()
+        if self.evaluate.row == "all":
+            return [row for row in rows if not row.outside]
+        return [row for row in rows[self.evaluate.row : self.evaluate.row + 1] if not row.outside]
+
+    def evaluated_players(self) -> list[str]:
+        """Return the learning players that evaluations while training play."""
+        if self.evaluate is not None and self.evaluate.seats is not None:
+            names = list(self.evaluate.seats)
+        else:
+            names = [seat.player for row in self.evaluated_rows() for seat in row.seats]
+        return [name for name in dict.fromkeys(names) if name in self.players and self.players[name].learns]
 
     def _own_steps(self) -> dict[str, int]:
         """Return the steps of the players that have a number of their own."""

@@ -83,9 +83,7 @@ def select_rows(config: RunConfig, selection: str) -> list[TableRow]:
     Raises:
       ConfigError: there is no such row, or it has external games or an external player.
     """
-    rows: list[TableRow] = []
-    for round_ in config.round_list():
-        rows += [row for row in round_.rows if row not in rows]
+    rows = config.distinct_rows()
     if selection == "all":
         if all(row.outside for row in rows):
             raise ConfigError(OUTSIDE_ONLY)

@@ -193,6 +193,7 @@ class LearningMember(Member):
             self.report(pooled=True)
         if agreed[2]:
             self._write_together(order)
+        self.offer_evaluation()
         self.publish(at_once=over, finished=over)
         return over
 

@@ -15,6 +15,7 @@ from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.waiting import Pacer
 from arena.comms import GroupChannel
 from arena.group.context import Context
+from arena.group.evaluation_snapshots import EvaluationSnapshots
 from arena.plan.layout import Plan
 from arena.protocol.messages import (
     CheckpointPart,
@@ -141,6 +142,11 @@ class Member(PlayerProcess, ABC):
         self.reporting = Pacer(REPORT_EVERY)
         self.metrics: dict[str, float] = {}
         self.logged: list[LoggedScalar] = []
+        self._evaluations = None
+        if channel.rank == 0 and context.config.evaluate is not None:
+            self._evaluations = EvaluationSnapshots(
+                self, context.config.evaluate.every, self._steps_before + self.steps
+            )
 
     def check_spaces(self, spaces: Sequence[tuple[str, str, int]]) -> None:
         """Check that this rank's spaces equal those of the group's first rank.
@@ -259,6 +265,11 @@ class Member(PlayerProcess, ABC):
                 description = f"the weights of {self.player} after {self.steps_of_player():,} steps"
                 self.context.mailbox.post(0, NotWritten(description, reason(error)))
 
+    def offer_evaluation(self, *, at_once: bool = False) -> None:
+        """Write the weights for an evaluation and report them to the root, if they are due or ``at_once`` is set."""
+        if self._evaluations is not None and self.learns:
+            self._evaluations.offer(at_once=at_once)
+
     def report_part(self, order: WriteCheckpoint) -> None:
         """Report to the root that the player's part is on disk."""
         self.context.mailbox.post(0, CheckpointPart(order.number, self.player, self.steps, self.updates))
@@ -296,6 +307,7 @@ class Member(PlayerProcess, ABC):
             self.finished = True
             if self.learns:
                 self.write_snapshot(RunDirectory(self.context.config.run_root, self.context.config.name))
+                self.offer_evaluation(at_once=True)
             self.context.mailbox.post(0, Finished(self.player, self.channel.rank))
 
     def report(self, *, pooled: bool) -> None:

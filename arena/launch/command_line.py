@@ -189,7 +189,9 @@ def dry_run(args: argparse.Namespace) -> int:
             print(f"round {round_.index + 1} is planned like round {same.index + 1}")
             continue
         shown.append(round_)
-        planned = plan(round_.rows, [rank // per_node for rank in range(ranks)], config.spares)
+        planned = plan(
+            round_.rows, [rank // per_node for rank in range(ranks)], config.spares, evaluators=config.evaluators
+        )
         print(describe(planned, config, round_, needs=needs[round_.index]))
         for note in notes_on_updates(config, round_, planned):
             print(f"note: {note}\n")
@@ -260,7 +262,7 @@ def _check(args: argparse.Namespace, config: "RunConfig") -> int:
     ranks = args.ranks or ranks_of_run(config)
     mpirun.check_tasks(ranks, ranks_of_run(config))
     for round_ in config.round_list():
-        plan(round_.rows, [0] * ranks, config.spares)
+        plan(round_.rows, [0] * ranks, config.spares, evaluators=config.evaluators)
     check_files(config)
     needs = inspect_run(config)
     if args.hosts is None:

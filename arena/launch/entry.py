@@ -133,7 +133,10 @@ def _agree_on_config(
                         flush=True,
                     )
                     config = load_config(path, [*kept, *overrides])
-            plans = [plan(round_.rows, world.nodes, config.spares) for round_ in config.round_list()]
+            plans = [
+                plan(round_.rows, world.nodes, config.spares, evaluators=config.evaluators)
+                for round_ in config.round_list()
+            ]
             described = {
                 "ranks": world.size,
                 "hosts": world.hosts,

@@ -115,8 +115,9 @@ class FaultTolerance:
         """Return the plan of a round with the remaining ranks."""
         nodes = self._world.nodes
         spares = max(0, self._config.spares - len(self._world.dead))
-        if not self._world.dead or ranks_needed(round_.rows) + spares <= len(nodes):
-            return plan(round_.rows, nodes, spares)
+        evaluators = self._config.evaluators
+        if not self._world.dead or ranks_needed(round_.rows) + spares + evaluators <= len(nodes):
+            return plan(round_.rows, nodes, spares, evaluators=evaluators)
         return plan(round_.rows, nodes, replicas=reduced(round_.rows, len(nodes)))
 
     def finalize(self, code: int) -> None:

@@ -294,7 +294,7 @@ def check_memory(needs: Sequence[MemoryNeeds], config: RunConfig, ranks: int, av
       ConfigError: they do not; the message has the sum and its largest parts.
     """
     for round_, need in zip(config.round_list(), needs, strict=True):
-        planned = plan(round_.rows, [0] * ranks, config.spares)
+        planned = plan(round_.rows, [0] * ranks, config.spares, evaluators=config.evaluators)
         total = 1e6 * sum(need.of_nodes(planned).values())
         if total > available:
             raise ConfigError(

@@ -127,8 +127,10 @@ class Rank:
             where = f"{self.world.size} ranks on {nodes} node(s)"
             records.log_line("INFO", f"{self.run} begins: {where}, attempt {records.attempt}")
             if resume:
-                root.progress.resume()
+                root.progress.resume(root.evaluations)
             self._run_rounds(root)
+            if root.evaluations is not None:
+                root.evaluations.close()
             view.close()
             root.describe_ranks()
             errors = root.errors

@@ -13,6 +13,7 @@ from arena.config.run import RunConfig
 from arena.group.context import Context
 from arena.group.policy_kinds import check_kind
 from arena.plan.layout import Assignment, Match, port_number
+from arena.records.run_directory import RunDirectory
 
 
 class Roles:
@@ -49,6 +50,8 @@ class Roles:
             self._serve_environment(context, core_ranks)
         elif me.role == "runner":
             self._serve_runner(context)
+        elif me.role == "evaluator":
+            self._evaluate(context)
         elif me.role == "learner":
             self._serve_learner(context, channel)
         elif me.role == "worker" and me.player in context.plan.learners:
@@ -168,6 +171,12 @@ class Roles:
         learner_class: Any = CustomLearner if hasattr(registry.policy_class(use), "run") else Learner
         self.worker = learner_class(context, channel)
         self.worker.serve()
+
+    def _evaluate(self, context: Context) -> None:
+        """Evaluate what the root requests, until it ends the round."""
+        from arena.evaluation.evaluator import serve_requests
+
+        serve_requests(RunDirectory(self.config.run_root, self.config.name), self.config, self.mailbox, context.waiter)
 
     def _serve_sampler(self, context: Context) -> None:
         from arena.worker.custom_sampler import CustomSampler

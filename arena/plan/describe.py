@@ -57,6 +57,7 @@ def summary(plan: Plan) -> str:
         f"{count_of(roles['runner'], 'runner') + ', ' if roles['runner'] else ''}"
         f"{count_of(roles['worker'], 'worker')}, "
         f"{count_of(roles['learner'], 'learner') + ', ' if roles['learner'] else ''}"
+        f"{count_of(roles['evaluator'], 'evaluator') + ', ' if roles['evaluator'] else ''}"
         f"{roles['idle']:,} idle; {matches}"
     )
 
@@ -162,6 +163,8 @@ def _folded(plan: Plan, round_: Round, nodes: _Nodes) -> list[Sequence[str]]:
     for player, learners in list(plan.learners.items())[:MOST_LINES]:
         role = f"{count_of(len(learners), 'learner')} of {player}"
         lines.append(("", "", role, "", _shortened(learners), nodes.of(learners)))
+    if plan.evaluator is not None:
+        lines.append(("", "", "evaluator", "", str(plan.evaluator), nodes.of([plan.evaluator])))
     if len(plan.learners) > MOST_LINES:
         lines.append((f"and learners of {len(plan.learners) - MOST_LINES:,} more players", "", "", "", "", ""))
     return lines

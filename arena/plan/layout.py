@@ -11,7 +11,7 @@ from arena.common.trees import even_slices
 from arena.config.run import RunConfig, TableRow
 from arena.config.table import Seat
 
-Role = Literal["root", "environment", "gateway", "worker", "runner", "learner", "idle"]
+Role = Literal["root", "environment", "gateway", "worker", "runner", "learner", "evaluator", "idle"]
 ROOT = 0
 
 
@@ -128,6 +128,11 @@ class Plan(NamedTuple):
         ]
 
     @property
+    def evaluator(self) -> int | None:
+        """The rank that evaluates players while they train, if there is one."""
+        return next((each.rank for each in self.assignments if each.role == "evaluator"), None)
+
+    @property
     def idle(self) -> tuple[int, ...]:
         """Ranks without a role."""
         return tuple(assignment.rank for assignment in self.assignments if assignment.role == "idle")
@@ -195,8 +200,8 @@ def _learners(rows: Sequence[TableRow], replicas: Sequence[int]) -> dict[str, in
 
 
 def ranks_of_run(config: RunConfig) -> int:
-    """Return the smallest number of ranks for every round, including spare ones."""
-    return max(ranks_needed(each.rows) for each in config.round_list()) + config.spares
+    """Return the smallest number of ranks for every round, including spare ones and that of an evaluator."""
+    return max(ranks_needed(each.rows) for each in config.round_list()) + config.spares + config.evaluators
 
 
 def reduced(rows: Sequence[TableRow], ranks: int) -> list[int]:
@@ -217,7 +222,11 @@ def reduced(rows: Sequence[TableRow], ranks: int) -> list[int]:
 
 
 def plan(
-    rows: Sequence[TableRow], node_of_rank: Sequence[int], spares: int = 0, replicas: Sequence[int] | None = None
+    rows: Sequence[TableRow],
+    node_of_rank: Sequence[int],
+    spares: int = 0,
+    replicas: Sequence[int] | None = None,
+    evaluators: int = 0,
 ) -> Plan:
     """Assign every rank.
 
@@ -229,12 +238,14 @@ def plan(
       node_of_rank: node number of each rank, from 0; the ranks of a node need not be neighbours.
       spares: number of ranks that stay idle although ``auto`` could use them.
       replicas: replicas of each row, if they differ from the configured ones (``reduced``).
+      evaluators: number of ranks that evaluate players, the last ones without another role; fewer with ``replicas``,
+        if too few ranks are left.
 
     Raises:
       ConfigError: there are too few ranks; the message states the required number.
     """
     if replicas is None:
-        replicas = _affordable(rows, len(node_of_rank), spares)
+        replicas = _affordable(rows, len(node_of_rank), spares, evaluators)
     matches = _repeated(rows, replicas)
     places: dict[str, list[tuple[int, int]]] = {}
     for match in matches:
@@ -264,6 +275,9 @@ def plan(
         for rank, (player, number) in zip(room[size:], attached.get(match.index, ()), strict=True):
             assignments[rank] = Assignment(rank, node_of_rank[rank], "learner", player=player)
             learners.setdefault(player, {})[number] = rank
+    left = [each.rank for each in assignments if each.role == "idle"]
+    for rank in left[len(left) - evaluators :] if evaluators else ():
+        assignments[rank] = Assignment(rank, node_of_rank[rank], "evaluator")
     return Plan(
         assignments=tuple(assignments),
         matches=tuple(matches),
@@ -296,19 +310,19 @@ def _least(row: TableRow) -> int:
     return 1 if row.replicas == "auto" else row.replicas
 
 
-def _affordable(rows: Sequence[TableRow], ranks: int, spares: int) -> list[int]:
+def _affordable(rows: Sequence[TableRow], ranks: int, spares: int, evaluators: int) -> list[int]:
     """Return the replicas of each row that fit into a number of ranks.
 
     Raises:
       ConfigError: there are too few ranks.
     """
-    needed = ranks_needed(rows) + spares
+    needed = ranks_needed(rows) + spares + evaluators
     if ranks < needed:
         environments = sum(_least(row) for row in rows if not row.in_worker and not row.outside)
         gateways = sum(_least(row) for row in rows if row.outside)
         inside = sum(_least(row) for row in rows if row.in_worker and len(row.seats) > 1)
         learners = sum(_wanted(rows).values())
-        workers = needed - 1 - environments - gateways - inside - learners - spares
+        workers = needed - 1 - environments - gateways - inside - learners - spares - evaluators
         parts = [
             "1 root",
             *([count_of(environments, "environment process", "environment processes")] if environments else []),
@@ -316,6 +330,7 @@ def _affordable(rows: Sequence[TableRow], ranks: int, spares: int) -> list[int]:
             *([count_of(inside, "runner")] if inside else []),
             *([count_of(workers, "worker")] if workers or not inside else []),
             *([count_of(learners, "learner")] if learners else []),
+            *([count_of(evaluators, "evaluator")] if evaluators else []),
             *([count_of(spares, "spare")] if spares else []),
         ]
         raise ConfigError(

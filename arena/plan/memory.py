@@ -12,7 +12,16 @@ from arena.config.table import Seat
 from arena.envs.interface import EntitySpaces
 from arena.plan.layout import Plan
 
-PROCESS = {"root": 60, "environment": 45, "gateway": 75, "worker": 165, "runner": 165, "learner": 165, "idle": 45}
+PROCESS = {
+    "root": 60,
+    "environment": 45,
+    "gateway": 75,
+    "worker": 165,
+    "runner": 165,
+    "learner": 165,
+    "evaluator": 165,
+    "idle": 45,
+}
 """Proportional share of a process in MB by role, measured on Linux with the CPU build of torch."""
 
 COPY_IN_PLACE = 6_600

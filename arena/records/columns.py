@@ -10,7 +10,7 @@ import numpy as np
 
 from arena.common.text import suggestion
 from arena.records.player_statistics import entities_by_player, mean_by_player, mean_metrics, outcomes_of
-from arena.records.reader import NO_FAULT, stored_outcome, superseded_steps
+from arena.records.reader import NO_FAULT, EvaluationSeries, read_evaluations, stored_outcome, superseded_steps
 
 EPISODES = f"""
     SELECT id, attempt, match, ended_at, episodes.length, truncated, player, return, outcome, steps, metrics
@@ -63,6 +63,19 @@ def metric_columns(connection: sqlite3.Connection) -> dict[str, np.ndarray]:
     query = "SELECT attempt, player, name, steps, updates, time, value FROM metrics ORDER BY rowid"
     rows = [row for attempt, *row in connection.execute(query) if row[2] <= skipped.get((attempt, row[0]), row[2])]
     return _columns(("player", "name", "steps", "updates", "time", "value"), rows, {"steps": int, "updates": int})
+
+
+def evaluation_columns(connection: sqlite3.Connection) -> dict[str, np.ndarray]:
+    """Return the evaluations of learning players while they trained, one row for each.
+
+    Returns:
+      ``player``, and the names of ``arena.records.reader.EvaluationSeries``, with ``time`` for its ``times``.
+    """
+    rows: list[tuple[Any, ...]] = []
+    for player, series in read_evaluations(connection).items():
+        rows += [(player, *values) for values in zip(*series, strict=True)]
+    names = ("player", *("time" if name == "times" else name for name in EvaluationSeries._fields))
+    return _columns(names, rows, {"steps": int, "episodes": int})
 
 
 def select(columns: dict[str, np.ndarray], **wanted: str | None) -> dict[str, np.ndarray]:

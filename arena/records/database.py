@@ -11,7 +11,7 @@ from arena.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 SCHEMA = """
 CREATE TABLE runs (                      -- one row for each attempt: the first start, and every resume
@@ -37,6 +37,11 @@ CREATE TABLE metrics (attempt INTEGER NOT NULL, player TEXT NOT NULL, steps INTE
 CREATE UNIQUE INDEX calls ON metrics (attempt, player, name, call) WHERE call IS NOT NULL;
 CREATE TABLE faults (attempt INTEGER NOT NULL, time REAL NOT NULL, rank INTEGER, host TEXT, role TEXT,
     what TEXT NOT NULL);
+CREATE TABLE evaluations (               -- of learning players while they train
+    attempt INTEGER NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, time REAL NOT NULL,
+    episodes INTEGER NOT NULL, mean REAL NOT NULL, deviation REAL NOT NULL, least REAL NOT NULL, greatest REAL NOT NULL,
+    seconds REAL NOT NULL,
+    snapshot TEXT NOT NULL);             -- the weights file, relative to the run directory; it may be gone
 CREATE TABLE jobs (id INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, match INTEGER NOT NULL, started REAL NOT NULL,
     ended REAL, job TEXT NOT NULL, result TEXT);
 CREATE TABLE league_players (player TEXT PRIMARY KEY, type TEXT NOT NULL, category TEXT NOT NULL, parent TEXT,
@@ -58,6 +63,9 @@ MIGRATIONS = {
     "ALTER TABLE metrics ADD COLUMN workers INTEGER NOT NULL DEFAULT 1; "
     "CREATE UNIQUE INDEX calls ON metrics (attempt, player, name, call) WHERE call IS NOT NULL;",
     4: "ALTER TABLE episode_entities ADD COLUMN metrics TEXT;",
+    5: "CREATE TABLE evaluations (attempt INTEGER NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, "
+    "time REAL NOT NULL, episodes INTEGER NOT NULL, mean REAL NOT NULL, deviation REAL NOT NULL, least REAL NOT NULL, "
+    "greatest REAL NOT NULL, seconds REAL NOT NULL, snapshot TEXT NOT NULL);",
 }
 """Version of records -> statements that upgrade it to the next version."""
 
@@ -170,6 +178,11 @@ class Database:
         """Return the greatest value of an integer column, 0 if there is none."""
         assert self._connection is not None
         return self._connection.execute(f"SELECT coalesce(max({column}), 0) FROM {table}").fetchone()[0]
+
+    def rows(self, query: str, values: tuple = ()) -> list[tuple]:
+        """Return the rows of a query, without those that are still queued."""
+        assert self._connection is not None
+        return self._connection.execute(query, values).fetchall()
 
     def add(self, sql: str, row: tuple) -> None:
         """Queue a statement with its values for the next transaction."""

@@ -34,6 +34,21 @@ class PlayerInfo(NamedTuple):
     budget: int | None = None
 
 
+class Evaluation(NamedTuple):
+    """An evaluation of a player while it trains.
+
+    Attributes:
+      steps: transition steps that the weights have learned from.
+      episodes: number of episodes.
+      mean, deviation: mean and standard deviation of their returns.
+    """
+
+    steps: int
+    episodes: int
+    mean: float
+    deviation: float
+
+
 class Speed:
     """Growth rate of a counter over the last ``SPEED_WINDOW`` seconds."""
 
@@ -122,6 +137,7 @@ class PlayerStatistics:
       wins, draws, losses: outcomes against other players.
       metrics: latest value of each.
       course: history of returns from the first episode on.
+      evaluation, best_evaluation: the last evaluation, and the one with the highest mean; None before the first.
     """
 
     def __init__(self, info: PlayerInfo) -> None:
@@ -135,6 +151,8 @@ class PlayerStatistics:
         self.best: float | None = None
         self.metrics: dict[str, float] = {}
         self.course = ReturnHistory()
+        self.evaluation: Evaluation | None = None
+        self.best_evaluation: Evaluation | None = None
         self._speed = Speed()
         self._steps_of_worker: dict[int, int] = {}
         self._reported = False
@@ -214,6 +232,12 @@ class PlayerStatistics:
             self.steps += transitions
             self._speed.read(now, self.steps)
 
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Record an evaluation."""
+        self.evaluation = evaluation
+        if self.best_evaluation is None or evaluation.mean > self.best_evaluation.mean:
+            self.best_evaluation = evaluation
+
     def measure(self, metrics: Mapping[str, float]) -> None:
         """Record the environment's metrics of an episode, means over the player's entities."""
         for name, value in metrics.items():
@@ -229,7 +253,14 @@ class PlayerStatistics:
         counts = {name: getattr(self, name) for name in _COUNTS}
         recent = {name: list(getattr(self, name)) for name in _RECENT}
         measured = {name: list(values) for name, values in self._measured.items()}
-        return {**counts, **recent, "reported": self._reported, "course": self.course.state(), "measured": measured}
+        return {
+            **counts,
+            **recent,
+            "reported": self._reported,
+            "course": self.course.state(),
+            "measured": measured,
+            **{name: getattr(self, name) for name in _EVALUATIONS},
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state returned by ``state``."""
@@ -239,11 +270,15 @@ class PlayerStatistics:
             setattr(self, name, deque(state[name], maxlen=RECENT))
         self.course.restore(state["course"])
         self._reported = state["reported"]
+        for name in _EVALUATIONS:
+            stored = state.get(name)  # missing in older checkpoints
+            setattr(self, name, None if stored is None else Evaluation(*stored))
         measured = state.get("measured", {})  # missing in older checkpoints
         self._measured = {name: deque(values, maxlen=RECENT) for name, values in measured.items()}
 
 
 _COUNTS = ("steps", "updates", "episodes", "wins", "draws", "losses", "best")
+_EVALUATIONS = ("evaluation", "best_evaluation")
 _RECENT = ("returns", "lengths", "round_returns")
 
 

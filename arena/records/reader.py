@@ -139,6 +139,40 @@ def read_metrics(connection: sqlite3.Connection) -> dict[str, dict[str, Series]]
     return by_player
 
 
+class EvaluationSeries(NamedTuple):
+    """One player's evaluations in the order of its steps; all arrays are ``[N]``.
+
+    Attributes:
+      steps: transition steps that the weights have learned from.
+      times: Unix time.
+      episodes: number of episodes.
+      mean, deviation, least, greatest: of their returns.
+      seconds: duration.
+    """
+
+    steps: np.ndarray
+    times: np.ndarray
+    episodes: np.ndarray
+    mean: np.ndarray
+    deviation: np.ndarray
+    least: np.ndarray
+    greatest: np.ndarray
+    seconds: np.ndarray
+
+
+def read_evaluations(connection: sqlite3.Connection) -> dict[str, EvaluationSeries]:
+    """Return the evaluations of each player while it trained, without those superseded by a resumed run."""
+    skipped = superseded_steps(connection)
+    names = "steps, time, episodes, mean, deviation, least, greatest, seconds"
+    rows: dict[str, list[tuple]] = {}
+    for attempt, player, *values in connection.execute(
+        f"SELECT attempt, player, {names} FROM evaluations ORDER BY steps"
+    ):
+        if values[0] <= skipped.get((attempt, player), values[0]):
+            rows.setdefault(player, []).append(tuple(values))
+    return {player: EvaluationSeries(*np.array(values, np.float64).T) for player, values in rows.items()}
+
+
 def _series(connection: sqlite3.Connection, rows: Iterable[tuple]) -> dict[tuple[str, str], Series]:
     """Collect rows (player, name, attempt, steps, time, value), without those superseded by a resumed run."""
     left_behind = superseded_steps(connection)

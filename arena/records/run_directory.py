@@ -145,6 +145,10 @@ class RunDirectory:
         """Return the path of the weights of ``player`` with the highest mean return in an evaluation."""
         return self.players / player / "best.safetensors"
 
+    def evaluated(self, player: str, steps: int) -> Path:
+        """Return the path of weights that are to be evaluated while training; they are removed afterwards."""
+        return self.players / player / "evaluation" / f"{steps}.safetensors"
+
     def snapshots(self, player: str) -> list[Path]:
         """Return ``player``'s snapshots, oldest first."""
         directory = self.players / player

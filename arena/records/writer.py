@@ -13,6 +13,7 @@ from arena.config.run import RunConfig
 from arena.protocol.messages import Episode, Episodes, ExperienceTotals, Failure, Progress
 from arena.records.database import Database
 from arena.records.episode_steps import EpisodeSteps
+from arena.records.evaluation_rows import EvaluationRows
 from arena.records.league_writer import LeagueRecords
 from arena.records.logged_scalars import LoggedScalars
 from arena.records.metric_rows import MetricRows
@@ -72,6 +73,7 @@ class RecordWriter:
       environment_steps: steps of all environment copies so far.
       faults: number of faults so far in this attempt.
       league: the tables of a league.
+      evaluations: the evaluations while training.
       steps_of_episodes: players' steps at the ends of episodes.
     """
 
@@ -115,6 +117,7 @@ class RecordWriter:
         self._experience: dict[str, dict[int, ExperienceTotals]] = {}  # of each player, by learner
         self._logged = LoggedScalars(self._database, self._events, self.attempt)
         self._metrics = MetricRows(self._database, self._events, self.attempt, deterministic=deterministic)
+        self.evaluations = EvaluationRows(self._database, self._events, self.attempt, self.players)
         self._deterministic = deterministic
         self.steps_of_episodes = EpisodeSteps(self.players, deterministic)
         self._held: list[Episode] = []
@@ -173,6 +176,7 @@ class RecordWriter:
         for name, statistics in self.players.items():
             row = (name, statistics.updates)
             self._database.add("DELETE FROM metrics WHERE player = ? AND updates > ?", row)
+        self.evaluations.remove_after({name: statistics.steps for name, statistics in self.players.items()})
 
     @property
     def seconds(self) -> float:
@@ -335,6 +339,10 @@ class RecordWriter:
     def fault(self, failure: Failure) -> None:
         """Record that a rank cannot continue."""
         self._fault(failure.rank, failure.host, failure.role, failure.text)
+
+    def evaluation_failed(self, text: str) -> None:
+        """Record that an evaluation has failed; training continues."""
+        self._fault(None, None, "evaluator", text)
 
     def lost(self, rank: int, text: str) -> None:
         """Record the death of a rank, without which the run continues; ``text`` describes its role."""

@@ -10,7 +10,15 @@ import numpy as np
 from arena.common.errors import ConfigError
 from arena.common.files import write_atomically
 from arena.records.player_statistics import RECENT, PlayerInfo
-from arena.records.reader import Series, open_records, read_metrics, read_players, read_returns
+from arena.records.reader import (
+    EvaluationSeries,
+    Series,
+    open_records,
+    read_evaluations,
+    read_metrics,
+    read_players,
+    read_returns,
+)
 from arena.records.run_directory import RunDirectory
 
 if TYPE_CHECKING:  # slow to import, and needed at the end of a run only
@@ -64,18 +72,28 @@ def draw_plots(run: RunDirectory) -> list[Path]:
     """
     with open_records(run.database) as connection:
         players, returns, metrics = read_players(connection), read_returns(connection), read_metrics(connection)
+        evaluations = read_evaluations(connection)
     pictures = []
     run.plots.mkdir(exist_ok=True)
     if returns:
-        pictures.append(save_figure(draw_returns(run.name, players, returns), run.plots / "returns.png"))
+        figure = draw_returns(run.name, players, returns, evaluations)
+        pictures.append(save_figure(figure, run.plots / "returns.png"))
     for player, named in metrics.items():
         figure = draw_metrics(run.name, player, players[player].color, named)
         pictures.append(save_figure(figure, run.plots / f"{player}.png"))
     return pictures
 
 
-def draw_returns(title: str, players: Mapping[str, PlayerInfo], returns: Mapping[str, Series]) -> "Figure":
-    """Return every player's mean return against its transition steps: a curve over single episodes as light dots."""
+def draw_returns(
+    title: str,
+    players: Mapping[str, PlayerInfo],
+    returns: Mapping[str, Series],
+    evaluations: Mapping[str, EvaluationSeries] | None = None,
+) -> "Figure":
+    """Return every player's mean return against its transition steps: a curve over single episodes as light dots.
+
+    Evaluations while training are a dashed curve with points, in a band of one standard deviation.
+    """
     figure, (axes,) = new_figure(1, 1, (9.0, 5.2))
     for number, (player, info) in enumerate(players.items()):
         if player not in returns:
@@ -89,19 +107,31 @@ def draw_returns(title: str, players: Mapping[str, PlayerInfo], returns: Mapping
         # Few points would be no line at all; the first players lie on top.
         marker = "o" if len(x) < 3 else ""
         axes.plot(x, y, color=info.color, linewidth=2.2, label=_label(player, info), zorder=50 - number, marker=marker)
+        if evaluations is not None and player in evaluations:
+            _draw_evaluations(axes, evaluations[player], f"{player}, evaluated", info.color)
     axes.set_title(title, loc="left", fontsize=15, fontweight="bold", color=INK, pad=26)
+    band = "; dashed: evaluations, ± one standard deviation" if evaluations else ""
     axes.text(
-        0, 1.03, f"return of an episode, mean of the last {RECENT}; dots are single episodes",
+        0, 1.03, f"return of an episode, mean of the last {RECENT}; dots are single episodes{band}",
         transform=axes.transAxes, fontsize=10, color=FAINT,
     )  # fmt: skip
     axes.set_xlabel("transition steps of the player")
     axes.set_ylabel("return")
     longest = max((len(_label(player, info)) for player, info in players.items() if player in returns), default=0)
-    columns = max(min(len(returns), LEGEND_WIDTH // (longest + 7)), 1)
+    columns = max(min(len(returns) + len(evaluations or ()), LEGEND_WIDTH // (longest + 7)), 1)
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=columns, frameon=False, labelcolor=INK, fontsize=10
     )
     return figure
+
+
+def _draw_evaluations(axes: "Axes", series: EvaluationSeries, label: str, color: str) -> None:
+    low, high = series.mean - series.deviation, series.mean + series.deviation
+    axes.fill_between(series.steps, low, high, color=color, alpha=0.12, linewidth=0, zorder=1)
+    axes.plot(
+        series.steps, series.mean, color=color, linewidth=1.5, linestyle=(0, (4, 2)), marker="o", markersize=4.5,
+        markeredgecolor="white", label=label, zorder=60,
+    )  # fmt: skip
 
 
 def draw_metrics(title: str, player: str, color: str, metrics: Mapping[str, Series]) -> "Figure":

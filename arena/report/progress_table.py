@@ -121,6 +121,8 @@ def plain_line(frame: ProgressState, name: str) -> str:
         parts.append(
             f"return {number(player.mean_return)} (last {len(player.returns)} of {player.episodes:,} episodes)"
         )
+    if player.evaluation is not None:
+        parts.append(f"evaluated {number(player.evaluation.mean)} at {player.evaluation.steps:,}")
     parts.append(f"{compact(player.steps_per_second(now))} steps/s")
     left = player.seconds_left(now)
     if left is not None:
@@ -151,6 +153,7 @@ def spark(values: Sequence[float]) -> str:
 
 def _columns(frame: ProgressState) -> list[_Column]:
     longest = max((len(name) for name in frame.players), default=6)
+    evaluated = any(player.evaluation is not None for player in frame.players.values())
     policies = max((len(_policy(player)) for player in frame.players.values()), default=6)
     return [
         _Column("player", min(max(longest + 2, 8), 24), 0, False, False, _name_cell),
@@ -159,6 +162,7 @@ def _columns(frame: ProgressState) -> list[_Column]:
         _Column("steps", 13, 1, True, False, _steps_cell),
         _Column("return so far", 13, 2, False, True, _spark_cell),
         _Column(f"last {RECENT}", 8, 0, True, False, _return_cell),
+        *([_Column("eval", 8, 2, True, False, _evaluation_cell)] if evaluated else []),
         _Column("steps/s", 7, 4, True, False, _speed_cell),
         _Column("left", 7, 5, True, False, _left_cell),
         _Column("updates", 8, 6, True, False, _updates_cell),
@@ -258,6 +262,10 @@ def _steps_cell(frame: ProgressState, name: str, player: PlayerStatistics, width
 def _return_cell(frame: ProgressState, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
     mean = player.mean_return
     return [("–", DIM)] if mean is None else [(number(mean), "bold")]
+
+
+def _evaluation_cell(frame: ProgressState, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:
+    return [("–", DIM)] if player.evaluation is None else [(number(player.evaluation.mean), PLAIN)]
 
 
 def _spark_cell(frame: ProgressState, name: str, player: PlayerStatistics, width: int) -> list[tuple[str, str]]:

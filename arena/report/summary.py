@@ -5,14 +5,15 @@ import json
 import logging
 import shutil
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from arena.common.files import write_text
-from arena.common.text import compact, duration, number, percentages
-from arena.records.player_statistics import RECENT
+from arena.common.text import compact, count_of, duration, number, percentages
+from arena.records.player_statistics import RECENT, Evaluation
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
 from arena.report.progress_table import measured
@@ -54,7 +55,10 @@ def summarise(records: RecordWriter) -> dict[str, Any]:
             "episodes": player.episodes,
             "mean_return": player.mean_return,
             "best_mean_return": player.best,
+            "evaluation": _described(player.evaluation),
+            "best_evaluation": _described(player.best_evaluation),
             "mean_length": player.mean_length,
+            "experience": _experience(player.metrics),
             "metrics": player.episode_metrics,
             "wins": player.wins,
             "draws": player.draws,
@@ -68,6 +72,18 @@ def summarise(records: RecordWriter) -> dict[str, Any]:
         "faults": records.faults,
         "players": players,
     }
+
+
+def _described(evaluation: Evaluation | None) -> dict[str, Any] | None:
+    return None if evaluation is None else evaluation._asdict()
+
+
+def _experience(metrics: Mapping[str, float]) -> dict[str, int] | None:
+    """Return the fate of the rollouts of a player with learners apart; None for others."""
+    if "experience/sent" not in metrics:
+        return None
+    counts = {name: int(metrics[f"experience/{name}"]) for name in ("sent", "learned", "dropped")}
+    return {**counts, "greatest_lag": int(metrics["lag/greatest"])}
 
 
 def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> str:
@@ -84,6 +100,10 @@ def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> st
     for name, player in summary["players"].items():
         if player["metrics"]:
             console.print(f"  [bold]{name}[/bold]  {measured(player['metrics'])} (mean of the last {RECENT})")
+        if (experience := player["experience"]) is not None:
+            dropped, sent = experience["dropped"], experience["sent"]
+            lag = f"greatest lag {count_of(experience['greatest_lag'], 'update')}"
+            console.print(f"  [bold]{name}[/bold]  {dropped:,} of {sent:,} rollouts dropped, {lag}")
     lines = [("run directory", str(run.path))]
     if (run.plots / "returns.png").is_file():
         lines.append(("plots", str(run.plots / "returns.png")))
@@ -104,6 +124,7 @@ def _table(summary: dict[str, Any], *, narrow: bool) -> Table:
     cells = {name: _cells(name, player) for name, player in players.items()}
     left_out = {"policy", "updates", "steps/s"} if narrow else set()
     left_out |= set() if outcomes else {OUTCOMES}
+    left_out |= set() if any(player["evaluation"] for player in players.values()) else {"eval", "best eval"}
     for title in next(iter(cells.values())):
         if title not in left_out:
             table.add_column(title, justify="left" if title in ("player", "policy") else "right", no_wrap=True)
@@ -124,6 +145,12 @@ def _cells(name: str, player: dict[str, Any]) -> dict[str, str]:
         "episodes": f"{player['episodes']:,}",
         f"last {RECENT}": "–" if mean is None else f"[bold]{number(mean)}[/bold]",
         f"best {RECENT}": "–" if best is None else number(best),
+        "eval": _mean_of(player["evaluation"]),
+        "best eval": _mean_of(player["best_evaluation"]),
         OUTCOMES: f"{percentages(counts)} of {sum(counts):,}" if any(counts) else "",
         "steps/s": compact(player["steps_per_second"]),
     }
+
+
+def _mean_of(evaluation: dict[str, Any] | None) -> str:
+    return "–" if evaluation is None else number(evaluation["mean"])

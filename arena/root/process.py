@@ -13,6 +13,7 @@ from arena.common.waiting import Waiter
 from arena.comms import Mailbox, World
 from arena.config.run import RunConfig
 from arena.plan.layout import Plan, describe_part, shares_of_matches
+from arena.protocol.evaluation import EvaluationReport, Snapshot
 from arena.protocol.messages import (
     Episodes,
     ExperienceTotals,
@@ -28,6 +29,8 @@ from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
 from arena.report.progress import ProgressView
 from arena.root.early_end import EarlyEnd
+from arena.root.evaluations import Evaluations
+from arena.root.evaluator_process import ChildEvaluator, RankEvaluator
 from arena.root.league import LeagueCoordinator
 from arena.root.round import IDLE_PAUSE, RootServices, RoundSupervisor
 from arena.root.run_progress import RunProgress
@@ -46,6 +49,7 @@ class Root:
       plan: plan of the current round; None before the first.
       stopped_code: exit code of a run that a signal has stopped.
       given_up: a sentence for each match that was given up.
+      evaluations: evaluations while training; None without the key ``evaluate``.
       ranks: rank -> its role and whether it has loaded torch (only workers should).
     """
 
@@ -82,6 +86,11 @@ class Root:
         self._recorded_deaths = 0
         self.given_up: list[str] = []
         self._ending = EarlyEnd(self, stack_collector)
+        self.evaluations: Evaluations | None = None
+        self._evaluator: ChildEvaluator | RankEvaluator | None = None
+        if config.evaluate is not None:
+            self._evaluator = RankEvaluator(mailbox) if config.evaluate.ranks else ChildEvaluator(run)
+            self.evaluations = Evaluations(config, run, records, self._evaluator)
 
     def listen_to_signals(self) -> None:
         """End the run at the next update on SIGTERM, SIGUSR1 or Ctrl-C; end this process on a second one."""
@@ -145,11 +154,14 @@ class Root:
             refresh=self.refresh,
             order_checkpoint=progress.order_checkpoint,
             complete_checkpoint=progress.complete_checkpoint,
+            evaluations=self.evaluations,
         )
         learning = [player for player in plan.groups if self.config.players[player].learns]
         ends = {player: progress.steps_before.get(player, 0) + round_.budget(player) for player in learning}
         self.records.steps_of_episodes.begin_matches(shares_of_matches(plan.matches, round_.rows), ends)
         supervisor = RoundSupervisor(services, plan, progress.league)
+        if isinstance(self._evaluator, RankEvaluator):
+            self._evaluator.rank = plan.evaluator
         supervisor.run()
         progress.learning = supervisor.learning()
 
@@ -206,6 +218,10 @@ class Root:
             self.progress.not_written[message.what] = message.reason
         elif isinstance(message, GatewayOpen):
             self._open_gateway(message)
+        elif isinstance(message, Snapshot) and self.evaluations is not None:
+            self.evaluations.add(message)
+        elif isinstance(message, EvaluationReport) and isinstance(self._evaluator, RankEvaluator):
+            self._evaluator.receive(message)
         elif isinstance(message, Failure):
             self.fail(message)
 

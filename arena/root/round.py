@@ -21,6 +21,7 @@ from arena.protocol.messages import (
     WriteCheckpoint,
 )
 from arena.records.writer import RecordWriter
+from arena.root.evaluations import Evaluations
 from arena.root.league import LeagueCoordinator
 
 IDLE_PAUSE = 0.01
@@ -53,6 +54,7 @@ class RootServices(NamedTuple):
       refresh: draws the live view with this number of running matches, and flushes the records, when due.
       order_checkpoint: begins the next checkpoint; raises OSError if the disk fails.
       complete_checkpoint: completes a checkpoint.
+      evaluations: evaluations while training, if configured.
     """
 
     config: RunConfig
@@ -65,6 +67,7 @@ class RootServices(NamedTuple):
     refresh: Callable[[int], None]
     order_checkpoint: Callable[[], WriteCheckpoint]
     complete_checkpoint: CompleteCheckpoint
+    evaluations: Evaluations | None = None
 
 
 class RoundSupervisor:
@@ -78,22 +81,35 @@ class RoundSupervisor:
         self._busy = {a.rank for a in plan.assignments if a.role not in ("root", "idle")}
         self._open = set(range(len(plan.matches)))
         self._told_to_stop = self._told_to_wait = False
+        self._ended_early: set[str] = set()  # players that have reached ``stop_at``
         self._order: WriteCheckpoint | None = None
         self._parts: dict[str, CheckpointPart] = {}
         self._next_checkpoint = time.monotonic() + self._config.checkpoint.every
         self._ticking = Pacer(TICK_EVERY)
 
     def run(self) -> None:
-        """Handle messages until every busy rank has finished the round."""
-        while self._busy:
-            mail = self._mailbox.poll()
-            if mail is None:
-                time.sleep(IDLE_PAUSE)
-            else:
-                self._take(*mail)
-            if mail is None or self._ticking.due():
-                self._tick()
-            self._services.refresh(len(self._open))
+        """Handle messages until every busy rank has finished the round, and the last weights are evaluated."""
+        evaluator, evaluations = self._plan.evaluator, self._services.evaluations
+        while self._busy - {evaluator}:
+            self._step()
+        if evaluations is not None:
+            while evaluations.pending and not self._services.is_stopping():
+                self._step()
+            evaluations.end_round()
+            while self._busy:
+                self._step()
+
+    def _step(self) -> None:
+        mail = self._mailbox.poll()
+        if mail is None:
+            time.sleep(IDLE_PAUSE)
+        else:
+            self._take(*mail)
+        if mail is None or self._ticking.due():
+            self._tick()
+            if self._services.evaluations is not None and not self._services.is_stopping():
+                self._services.evaluations.poll()
+        self._services.refresh(len(self._open))
 
     def _take(self, sender: int, message: Any) -> None:
         if isinstance(message, RankReady):
@@ -199,12 +215,24 @@ class RoundSupervisor:
         if self._services.is_stopping():
             self._stop()
         elif self._open:
+            self._end_reached()
             self._close_matches()
             if self._league is None or self._league.begun:
                 self._checkpoint()
             if self._league is not None:
                 self._league.holding = self._order is not None
                 self._league.advance()
+
+    def _end_reached(self) -> None:
+        """End the learning of players that have reached ``stop_at``, as a spent budget does."""
+        reached = set() if self._services.evaluations is None else self._services.evaluations.reached
+        for player in reached & self._joined.keys() - self._ended_early:
+            joined = self._joined[player]
+            self._ended_early.add(player)
+            if joined.learns and joined.act_learn:
+                self._mailbox.post(self._plan.leader(player), StopLearning())
+            elif joined.learns:  # its loop ends with its matches
+                self._finished[player].update(range(len(self._plan.places[player])))
 
     def _stop(self) -> None:
         """Stop the groups that learn update by update, each at an update, then close every match."""

@@ -9,6 +9,7 @@ from arena.protocol.messages import CheckpointPart, Progress, RecoveryOrder, Rou
 from arena.records.checkpoints import Checkpoints
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
+from arena.root.evaluations import Evaluations
 from arena.root.league import LeagueCoordinator, restarts_of
 
 
@@ -47,8 +48,12 @@ class RunProgress:
         self.not_written: dict[str, str] = {}
         self.saved: dict[str, SurvivorState] = {}
 
-    def resume(self) -> None:
-        """Continue from the newest complete checkpoint: in its round, or in the next one if that one is finished."""
+    def resume(self, evaluations: Evaluations | None = None) -> None:
+        """Continue from the newest complete checkpoint: in its round, or in the next one if that one is finished.
+
+        Args:
+          evaluations: evaluations while training, if configured; a player that has reached ``stop_at`` is finished.
+        """
         newest = self._checkpoints.newest()
         assert newest is not None, "the run directory has refused to resume without a checkpoint"
         for warning in newest.warnings:
@@ -65,7 +70,12 @@ class RunProgress:
         self._records.log_line("INFO", f"resumed from checkpoint {newest.path}")
         # The steps decide, so that a finished run can be resumed with a larger budget.
         round_ = self.rounds[self.round_number] if self.round_number < len(self.rounds) else None
-        spent = round_ is None or all(self.steps.get(name, 0) >= round_.budget(name) for name in manifest["learning"])
+        reached: set[str] = set()
+        if evaluations is not None:
+            evaluations.resume()
+            reached = evaluations.reached
+        left = [name for name in manifest["learning"] if name not in reached]
+        spent = round_ is None or all(self.steps.get(name, 0) >= round_.budget(name) for name in left)
         if manifest["finished"] and spent:
             self.advance_round()
 

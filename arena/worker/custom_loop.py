@@ -74,6 +74,7 @@ class CustomLoopWorker(Member):
             return
         if self.reporting.due():
             self._report()
+        self.offer_evaluation()
         self.serve_write_orders()
 
     def serve(self) -> None:

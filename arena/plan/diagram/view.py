@@ -105,14 +105,19 @@ class PlanView:
             ),
             *([count_of(roles["learner"], "learner")] if roles["learner"] else []),
         ]
+        parts += [count_of(roles["evaluator"], "evaluator")] if roles["evaluator"] else []
         parts += [f"{roles['idle']:,} idle"] if roles["idle"] else []
         ranks = count_of(len(self.plan.assignments), "rank")
         return f"{ranks} on {count_of(len(self.nodes), 'node')}: " + ", ".join(parts)
 
     def draw_idle(self, sheet: Sheet, x: float, y: float, room: float, nodes: Iterable[int], most: int = 6) -> float:
-        """Draw the idle ranks of some nodes, a chip for each node, and return the y behind them."""
-        nodes = sorted(node for node in nodes if node in self.idle)
-        texts = [self._idle_text(node, room - 20) for node in nodes]
+        """Draw the evaluator and the idle ranks of some nodes, a chip for each, and return the y behind them."""
+        nodes = sorted(nodes)
+        evaluator = self.plan.evaluator
+        texts = [self._idle_text(node, room - 20) for node in nodes if node in self.idle]
+        if evaluator is not None and self.node_of(evaluator) in nodes:
+            where = f" on node {self.node_of(evaluator)}" if len(self.nodes) > 1 else ""
+            texts.insert(0, f"evaluator{where}: {ranks_of([evaluator])}")
         if len(texts) > most:
             hidden = len(texts) - most + 1
             texts = [*texts[: most - 1], f"and idle ranks on {hidden:,} more nodes"]

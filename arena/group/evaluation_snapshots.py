@@ -1,0 +1,47 @@
+"""Snapshots of a player that the leader of its group writes for evaluations while training."""
+
+from typing import TYPE_CHECKING
+
+from arena.protocol.evaluation import Snapshot
+from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import write_tensors
+
+if TYPE_CHECKING:
+    from arena.group.member import Member
+
+
+class EvaluationSnapshots:
+    """Writes the weights of a player whenever so many of its transition steps have passed."""
+
+    def __init__(self, member: "Member", every: int, begun: int) -> None:
+        """Prepare.
+
+        Args:
+          member: the first rank of the player's group.
+          every: transition steps between two evaluations.
+          begun: transition steps of the player before this round, or this attempt of it.
+        """
+        config = member.context.config
+        self._member, self._every = member, every
+        self._run = RunDirectory(config.run_root, config.name)
+        self._is_evaluated = member.player in config.evaluated_players()
+        self._offered = begun
+
+    def offer(self, *, at_once: bool) -> None:
+        """Write the weights and report them to the root, if they are due; ``at_once`` if there are new ones at all."""
+        steps, before = self._member.steps_of_player(), self._offered
+        is_due = steps > before if at_once else steps // self._every > before // self._every
+        if not self._is_evaluated or not is_due:
+            return
+        self._offered = steps
+        weights = self._member.weights()
+        if not weights:
+            return
+        path = self._run.evaluated(self._member.player, steps)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_tensors(path, weights, {"steps": str(steps)})
+        except OSError as error:
+            self._member.log_line("WARNING", f"an evaluation of {self._member.player} is left out: {error}")
+            return
+        self._member.context.mailbox.post(0, Snapshot(self._member.player, steps, str(path)))

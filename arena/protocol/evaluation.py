@@ -1,0 +1,45 @@
+"""Messages of evaluations while training: snapshots, requests and reports."""
+
+from typing import NamedTuple
+
+
+class Snapshot(NamedTuple):
+    """Group leader to root: weights of a player that are to be evaluated.
+
+    Attributes:
+      player: name of the player.
+      steps: transition steps that they have learned from; None if the sender does not know those of its whole group.
+      path: path of the weights file.
+    """
+
+    player: str
+    steps: int | None
+    path: str
+
+
+class EvaluationRequest(NamedTuple):
+    """Root to evaluator: an evaluation to carry out.
+
+    Attributes:
+      weights: learning player -> path of its weights file.
+    """
+
+    weights: dict[str, str]
+
+
+class EvaluationReport(NamedTuple):
+    """Evaluator to root: the result of an evaluation, or that it goes on.
+
+    Attributes:
+      returns: player -> return of each of its episodes; None while it goes on.
+      seconds: duration of the evaluation.
+      fault: reason why it has failed; empty otherwise.
+    """
+
+    returns: dict[str, list[float]] | None
+    seconds: float = 0.0
+    fault: str = ""
+
+
+class StopEvaluating(NamedTuple):
+    """Root to the evaluator's rank: end its round, and an evaluation in progress with it."""

@@ -1,0 +1,152 @@
+"""Evaluations while training, by a child process or by a rank: recorded, without any effect on the training."""
+
+import sqlite3
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import arena
+from arena.records.run_directory import RunDirectory
+from arena.tensors.weights import read_metadata, read_tensors
+from tests.mpi.launching import Outcome, run_arena, succeed
+
+pytestmark = pytest.mark.rooms("root", "evaluation", "group", "launch")
+
+POLE: dict[str, Any] = {
+    "steps": 5000,
+    "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4},
+    "policies": {"solo": {"use": "ppo", "settings": {"hidden": [16]}}},
+    "matches": [{"seats": ["solo"]}],
+}
+
+
+def evaluate(**keys: Any) -> dict[str, Any]:
+    return {"evaluate": {"every": 1000, "episodes": 3, **keys}}
+
+
+def rows(outcome: Outcome, query: str) -> list[tuple]:
+    connection = sqlite3.connect(outcome.directory / "arena.sqlite")
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def last_weights(outcome: Outcome, player: str = "solo") -> dict[str, np.ndarray]:
+    run = RunDirectory.existing(outcome.directory)
+    return read_tensors(run.snapshots(player)[-1])
+
+
+def test_a_deterministic_run_learns_the_same_with_and_without(tmp_path):
+    """Only whole runs show that neither a process beside them nor a rank more changes a random stream."""
+    outcomes = []
+    for name, keys in (("off", {}), ("child", evaluate()), ("rank", evaluate(ranks=1))):
+        config = {**POLE, "name": name, "deterministic": True, **keys}
+        outcomes.append(succeed(run_arena(tmp_path, config)))
+    off, *others = (last_weights(outcome) for outcome in outcomes)
+    for weights in others:
+        assert weights.keys() == off.keys()
+        assert all((weights[tensor] == off[tensor]).all() for tensor in off)
+    for outcome in outcomes[1:]:
+        run = arena.Run(outcome.directory)
+        evaluations = run.evaluations("solo")
+        assert evaluations.rows >= 1 and set(evaluations["episodes"]) == {3}
+        assert evaluations["steps"][-1] == run.player().steps, "the last weights are evaluated"
+        assert (evaluations["least"] <= evaluations["mean"]).all() and "solo is evaluated at" in outcome.output
+        best = evaluations["steps"][evaluations["mean"].argmax()]
+        assert run.player(at="best").steps == best
+        assert read_metadata(outcome.directory / "players/solo/best.safetensors") == {"steps": str(best)}
+        assert not (outcome.directory / "players/solo/evaluation").exists()
+    assert rows(outcomes[0], "SELECT count(*) FROM evaluations") == [(0,)]
+    roles = (outcomes[2].directory / "log/ranks.json").read_text()
+    assert roles.count("evaluator") == 1 and outcomes[2].errors == ""
+
+
+def test_a_player_stops_where_it_has_learned_enough(tmp_path):
+    config = {**POLE, "steps": 2_000_000, **evaluate(stop_at=1.0)}
+    outcome = succeed(run_arena(tmp_path, config))
+    run = arena.Run(outcome.directory)
+    assert "solo has reached stop_at of 1.00" in outcome.output and run.finished
+    steps = run.player().steps
+    assert steps < 1_000_000
+    again = succeed(run_arena(tmp_path, config, "--resume"))
+    assert arena.Run(again.directory).player().steps == steps, "it has nothing left to learn"
+    further = {**config, **evaluate(stop_at=1000.0), "steps": steps + 3000}
+    assert arena.Run(succeed(run_arena(tmp_path, further, "--resume")).directory).player().steps > steps
+
+
+SICK = """
+    import sys
+    import gymnasium
+
+    class Sick(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, seed=None, options=None):
+            super().reset(seed=seed)
+            self.time = 0
+            return self.observation_space.sample(), {}
+
+        def step(self, action):
+            if "arena.evaluation.evaluator" in sys.modules or sys.argv[0].endswith("evaluator.py"):
+                raise RuntimeError("only well in training")
+            self.time += 1
+            return self.observation_space.sample(), 1.0, self.time == 9, False, {}
+"""
+
+
+def test_an_evaluation_that_fails_is_a_fault_and_training_goes_on(tmp_path):
+    (tmp_path / "sick.py").write_text(textwrap.dedent(SICK))
+    config = {**POLE, "steps": 3000, "env": {"use": f"{tmp_path / 'sick.py'}:Sick", "num_envs": 4}, **evaluate()}
+    outcome = succeed(run_arena(tmp_path, config))
+    faults = rows(outcome, "SELECT role, what FROM faults")
+    assert faults and {role for role, _ in faults} == {"evaluator"} and "only well in training" in faults[0][1]
+    assert "has failed, training goes on: " in outcome.output and rows(outcome, "SELECT * FROM evaluations") == []
+    assert arena.Run(outcome.directory).player().steps >= 3000
+
+
+CUSTOM = """
+    import numpy as np
+
+    class Mine:
+        def __init__(self, env, group):
+            self.env, self.group, self.weight = env, group, np.zeros(1, np.float32)
+
+        def run(self, steps):
+            self.env.reset()
+            for _ in range(steps // self.env.num_envs):
+                self.env.step(self.env.action_space.sample())
+            self.weight[0] = 1
+
+        def act(self, observations):
+            return np.zeros(len(observations), np.int64)
+
+        def state_dict(self):
+            return {"weight": self.weight}
+
+        def load_state_dict(self, state):
+            self.weight = np.array(state["weight"])
+"""
+
+
+def test_all_learning_players_of_a_row_are_evaluated(tmp_path):
+    """A policy with a loop of its own, too: its snapshots come from its housekeeping, not from updates."""
+    (tmp_path / "mine.py").write_text(textwrap.dedent(CUSTOM))
+    config = {
+        "steps": 2500,
+        "env": {"use": "matrix_game", "settings": {"rounds": 4}, "num_envs": 4},
+        "policies": {
+            "blue": {"use": "ppo", "settings": {"hidden": [8]}},
+            "red": {"use": f"{tmp_path / 'mine.py'}:Mine"},
+        },
+        "matches": [{"seats": ["blue", "red"]}],
+        **evaluate(),
+    }
+    outcome = succeed(run_arena(tmp_path, config))
+    run = arena.Run(outcome.directory)
+    assert run.evaluations("blue").rows >= 1 and run.evaluations("red").rows >= 1
+    assert (Path(outcome.directory) / "players/red/best.safetensors").is_file()
