@@ -70,7 +70,7 @@ EXTRAS = {
         "prometheus_client>=0.21",
     ],
     "export": ["onnx>=1.18", "onnxruntime>=1.20", "onnxscript>=0.5"],
-    "notebook": ["pandas>=2.1", "ipykernel>=6.29"],
+    "notebook": ["pandas>=2.1", "ipython>=8.18", "ipykernel>=6.29"],
     "video": ["imageio>=2.34", "imageio-ffmpeg>=0.5", "pygame-ce>=2.5"],
 }
 EXTRAS["all"] = sorted({requirement for listed in EXTRAS.values() for requirement in listed} - set(EXTRAS["mpi"]))

@@ -12,12 +12,13 @@ from arena.common.trees import leaf_dtype, map_space, map_tree, tree_leaves
 from arena.config.resumed import load_stored_config
 from arena.config.run import RunConfig
 from arena.evaluation.exported import OPEN
-from arena.evaluation.players import NEWEST, split_entity
+from arena.evaluation.players import split_entity
 from arena.evaluation.served import all_names, load_players
 from arena.evaluation.served_files import load_file
 from arena.export.metadata import ExportError
 from arena.gateway.models import LoadedPlayer
 from arena.gateway.values import RowReader, leaf_reader, mask_reader
+from arena.records.player_files import NEWEST
 from arena.records.run_directory import RunDirectory
 
 

@@ -18,13 +18,14 @@ from arena.common.text import number
 from arena.config.resumed import load_stored_config
 from arena.config.run import RunConfig
 from arena.evaluation.evaluate import evaluate, select_rows
-from arena.evaluation.players import NEWEST, global_generators_kept
+from arena.evaluation.players import global_generators_kept
 from arena.evaluation.results import Results
 from arena.evaluation.served import all_names
 from arena.records.checkpoints import Checkpoints
 from arena.records.columns import episode_columns, evaluation_columns, metric_columns, select
 from arena.records.league_reader import League, has_league, read_league
 from arena.records.lease import holder_of
+from arena.records.player_files import NEWEST
 from arena.records.player_statistics import RECENT
 from arena.records.reader import (
     Attempt,

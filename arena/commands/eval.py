@@ -13,9 +13,9 @@ from arena.common import colors
 from arena.config.resumed import load_stored_config
 from arena.config.run import RunConfig
 from arena.evaluation.evaluate import evaluate, select_rows
-from arena.evaluation.players import NEWEST
 from arena.evaluation.results import Results, pair_table, player_table
 from arena.evaluation.video import VideoRecorder
+from arena.records.player_files import NEWEST
 from arena.records.run_directory import RunDirectory
 from arena.report.terminal import find_terminal, make_console
 

@@ -69,6 +69,7 @@ EXTRAS = {
     "httptools": "serve",
     "uvloop": "serve",
     "prometheus_client": "serve",
+    "IPython": "notebook",
     "pandas": "notebook",
     "onnx": "export",
     "onnxruntime": "export",

@@ -35,3 +35,17 @@ def located(use: str, info: ValidationInfo) -> str:
             f"expected path/to/file.py:name, found {describe_value(use)}: append the name of a class or function"
         )
     return f"{existing(place, info)}:{name}"
+
+
+def weights_place(place: str, info: ValidationInfo) -> str:
+    """Return the absolute path of a weights file, or ``RUN:PLAYER`` with the absolute path of the run directory."""
+    folder, colon, player = place.rpartition(":")
+    if not colon or place.endswith(".safetensors"):
+        return str(existing(place, info))
+    run = existing(folder, info)
+    if not (run / "config.yaml").is_file() or not player:
+        raise ValueError(
+            f"expected a .safetensors file, or RUN:PLAYER with a run directory, found {describe_value(place)}: "
+            f"{run} is none"
+        )
+    return f"{run}:{player}"

@@ -15,7 +15,7 @@ from arena.common.colors import to_hex
 from arena.common.errors import ConfigError
 from arena.common.validation import Count, Index, Model, Number, Problem, check_settings, describe_value, refusal
 from arena.config.environment import Settings
-from arena.config.files import existing, located
+from arena.config.files import located, weights_place
 
 EXTERNAL = "external"  # the policy of external seats
 BEST, OTHERS = "best", "others"  # values of ``copy`` that are not names of policies
@@ -94,8 +94,9 @@ class PolicyConfig(Model):
     )
     warm_start: str | None = Field(
         None,
-        description="A .safetensors file with the first weights. The path is looked up in the current "
-        "directory, then beside the configuration file.",
+        description="The first weights: a .safetensors file, or a player of another run, RUN:PLAYER, with its newest "
+        "weights, RUN:PLAYER@best or RUN:PLAYER@STEPS. Paths are looked up in the current directory, then beside the "
+        "configuration file.",
     )
 
     @property
@@ -150,7 +151,7 @@ class PolicyConfig(Model):
     @field_validator("warm_start")
     @classmethod
     def _there(cls, path: str | None, info: ValidationInfo) -> str | None:
-        return None if path is None else str(existing(path, info))
+        return None if path is None else weights_place(path, info)
 
 
 class CheckpointConfig(Model):

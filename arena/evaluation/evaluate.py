@@ -9,8 +9,9 @@ from arena.common.text import suggestion
 from arena.config.run import RunConfig, TableRow
 from arena.envs.interface import Environment
 from arena.evaluation.play import Result, play
-from arena.evaluation.players import NEWEST, Contestant, find_contestant, make_copy, seed_libraries, take_seats
+from arena.evaluation.players import Contestant, find_contestant, make_copy, seed_libraries, take_seats
 from arena.evaluation.video import VideoRecorder, frames_per_second
+from arena.records.player_files import NEWEST
 from arena.records.run_directory import RunDirectory
 
 

@@ -1,7 +1,6 @@
 """Trained players of a run outside of it: policies with their weights."""
 
 import contextlib
-import logging
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,12 +19,10 @@ from arena.evaluation.user_policy import UserPolicy
 from arena.group.placeholders import PlaceholderError, SingleWorkerGroup, placeholder_env
 from arena.plan.seats import check_seats
 from arena.protocol.wire import Block
-from arena.records.checkpoints import Checkpoints
+from arena.records.player_files import NEWEST, newest_version, snapshot_of
 from arena.records.run_directory import RunDirectory
-from arena.tensors.weights import read_metadata, read_state
+from arena.tensors.weights import read_state
 from arena.worker.custom_player import CustomPlayer
-
-logger = logging.getLogger(__name__)
 
 
 class Contestant(NamedTuple):
@@ -54,10 +51,6 @@ def policy_of(config: RunConfig, player: str) -> PolicyConfig:
         near = suggestion(player, config.players)
         raise ConfigError(f"there is no player {player!r}{near}; players: {', '.join(config.players)}")
     return config.players[player]
-
-
-BEST, NEWEST = "best", "newest"
-"""Weights with the highest mean return in an evaluation while training, and the newest ones: ``blue@best``."""
 
 
 def find_contestant(run: RunDirectory, config: RunConfig, name: str) -> Contestant:
@@ -222,64 +215,7 @@ class PolicyMaker:
         return CustomPlayer(policy)
 
 
-class Version(NamedTuple):
-    """Weights of a player.
-
-    Attributes:
-      steps: transition steps that they have learned from.
-      weights: their file.
-    """
-
-    steps: int
-    weights: Path
-
-
-def snapshot_of(run: RunDirectory, player: str, at: str) -> Version:
-    """Return a snapshot of a player: that at so many steps, or the best one of its evaluations.
-
-    Raises:
-      ConfigError: there is none; the message lists those that there are.
-    """
-    best = run.best(player)
-    if at == BEST and best.is_file():
-        return Version(int(read_metadata(best).get("steps", "0")), best)
-    known = [path.stem for path in run.snapshots(player)]
-    if at in known:
-        return Version(int(at), run.snapshot(player, int(at)))
-    listed = ", ".join([BEST, *known] if best.is_file() else known) or "none"
-    remedy = "; the key evaluate keeps the best weights while training" if at == BEST else ""
-    raise ConfigError(
-        f"{player}@{at}: expected the steps of a snapshot in {run.players / player}; there are {listed}{remedy}"
-    )
-
-
-def newest_version(run: RunDirectory, player: str, policy: PolicyConfig) -> Version | None:
-    """Return a player's newest weights: a snapshot, its part of a checkpoint, or its warm start; None without any.
-
-    In a league that is running, they are the published ones.
-
-    Raises:
-      ConfigError: there are checkpoints, and all of them are damaged.
-    """
-    snapshots = run.snapshots(player)
-    snapshot = snapshots[-1] if snapshots else None
-    published = run.players / player / "latest.safetensors"
-    if published.is_file() and (snapshot is None or published.stat().st_mtime > snapshot.stat().st_mtime):
-        return Version(int(read_metadata(published).get("steps", "0")), published)
-    newest = Checkpoints(run.checkpoints).newest()
-    if newest is not None:
-        for warning in newest.warnings:
-            logger.warning(warning)
-        part = newest.path / f"{player}.safetensors"
-        steps = int(newest.manifest.get("steps", {}).get(player, 0))
-        if part.is_file() and (snapshot is None or steps > int(snapshot.stem)):
-            return Version(steps, part)
-    if snapshot is not None:
-        return Version(int(snapshot.stem), snapshot)
-    return Version(0, Path(policy.warm_start)) if policy.warm_start is not None else None
-
-
 def newest_weights(run: RunDirectory, player: str, policy: PolicyConfig) -> Path | None:
     """Return the file of a player's newest weights, or None; see ``newest_version``."""
-    newest = newest_version(run, player, policy)
+    newest = newest_version(run, player, policy.warm_start)
     return None if newest is None else newest.weights

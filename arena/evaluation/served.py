@@ -8,18 +8,16 @@ from arena.common.errors import ConfigError
 from arena.config.run import PolicyConfig, RunConfig, TableRow
 from arena.envs.interface import EntitySpaces, Team
 from arena.evaluation.players import (
-    NEWEST,
     Contestant,
     PolicyMaker,
     find_contestant,
     make_copy,
-    newest_version,
-    snapshot_of,
     split_entity,
 )
 from arena.experience.entity_json import read_entity
 from arena.gateway.models import LoadedPlayer
 from arena.protocol.wire import Block, blocks_of
+from arena.records.player_files import NEWEST, newest_version, snapshot_of
 from arena.records.run_directory import RunDirectory
 
 
@@ -43,7 +41,7 @@ class RunVersions:
         """
         state = self._state()
         if state != self._seen:
-            version = newest_version(self._run, self._loader.player, self._loader.policy)
+            version = newest_version(self._run, self._loader.player, self._loader.policy.warm_start)
             self._found = None if version is None else str(version.steps)
             self._seen = state
         return self._found
@@ -91,7 +89,7 @@ class _Loader:
         self.policy: PolicyConfig = config.players[player]
 
     def load_newest(self) -> LoadedPlayer:
-        version = newest_version(self._run, self.player, self.policy)
+        version = newest_version(self._run, self.player, self.policy.warm_start)
         weights = None if version is None else version.weights
         contestant = Contestant(self.player, self.policy, weights, self._run.players / self.player)
         try:

@@ -6,9 +6,10 @@ from typing import Any
 from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.config.run import RunConfig
-from arena.evaluation.players import find_contestant, newest_version
+from arena.evaluation.players import find_contestant
 from arena.gateway.remote_seats import ServedModel
 from arena.gateway.training.remote_agents import make_remote_model
+from arena.records.player_files import newest_version
 from arena.records.run_directory import RunDirectory
 from arena.tensors.weights import read_state
 
@@ -41,7 +42,7 @@ class TrainedModels:
         """
         contestant = find_contestant(self._run, self._config, name)
         player, _, steps = name.partition("@")
-        version = newest_version(self._run, player, contestant.policy)
+        version = newest_version(self._run, player, contestant.policy.warm_start)
         if contestant.weights is None:
             raise ConfigError(f"player {player!r}: expected weights in {contestant.place}, found none; train it first")
         model = make_remote_model(player, registry.policy_class(contestant.policy.use), contestant.policy.settings)
@@ -57,7 +58,7 @@ class TrainedModels:
         Raises:
           ConfigError: it is damaged.
         """
-        newest = newest_version(self._run, player, self._config.players[player])
+        newest = newest_version(self._run, player, self._config.players[player].warm_start)
         if newest is None or newest.steps <= int(version):
             return None
         return str(newest.steps), _weights(newest.weights)

@@ -1,6 +1,7 @@
 """Construction, loading and storing of custom-loop policies, for workers and learners."""
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +55,19 @@ def state_of_custom(process: PlayerProcess, policy: Any) -> dict[str, Any]:
             f"{odd[0]!r} is a {type(state[odd[0]]).__name__}"
         )
     return state
+
+
+def numbers_of_log(values: Mapping[str, Any] | None, scalars: Mapping[str, Any]) -> dict[str, float]:
+    """Return the arguments of ``group.log``, a mapping and keywords, as numbers by name.
+
+    Raises:
+      TypeError: a value is no number.
+    """
+    numbers = {}
+    for name, value in {**(values or {}), **scalars}.items():
+        try:
+            numbers[str(name)] = float(value)
+        except (TypeError, ValueError) as error:
+            found = type(value).__name__ + (f" of shape {value.shape}" if hasattr(value, "shape") else "")
+            raise TypeError(f"group.log: expected a number for {name!r}, found {found}") from error
+    return numbers

@@ -143,7 +143,8 @@ class Member(PlayerProcess, ABC):
         self.metrics: dict[str, float] = {}
         self.logged: list[LoggedScalar] = []
         self._evaluations = None
-        if channel.rank == 0 and context.config.evaluate is not None:
+        leads = channel.rank == 0 and context.world.rank == context.plan.leader(self.player)
+        if leads and context.config.evaluate is not None:
             self._evaluations = EvaluationSnapshots(
                 self, context.config.evaluate.every, self._steps_before + self.steps
             )

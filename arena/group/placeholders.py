@@ -92,5 +92,5 @@ class SingleWorkerGroup:
         """Return ``flag``."""
         return bool(flag)
 
-    def log(self, **scalars: float) -> None:
+    def log(self, values: Any = None, /, **scalars: float) -> None:
         """Record nothing."""

@@ -14,6 +14,7 @@ from arena.comms import Mailbox, World
 from arena.config.resumed import kept_settings
 from arena.config.run import RunConfig, WaitConfig, load_config
 from arena.launch.rank import STOP_SIGNALS, Rank
+from arena.launch.warm_start import WarmStarts
 from arena.plan.layout import plan
 from arena.protocol.messages import LogLine
 from arena.records.run_directory import Resume, RunDirectory
@@ -133,6 +134,8 @@ def _agree_on_config(
                         flush=True,
                     )
                     config = load_config(path, [*kept, *overrides])
+            warm_starts = WarmStarts(config, run)
+            config = warm_starts.config
             plans = [
                 plan(round_.rows, world.nodes, config.spares, evaluators=config.evaluators)
                 for round_ in config.round_list()
@@ -143,6 +146,7 @@ def _agree_on_config(
                 "rounds": [_plan_as_data(p) for p in plans],
             }
             run.create(config.to_yaml(), described, continues)
+            warm_starts.copy()
         except ConfigError as error:
             config = None
             if run is not None:

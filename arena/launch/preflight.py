@@ -1,7 +1,7 @@
 """Checks before any rank starts: environments, policies and weights, in a child process."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gymnasium.spaces import Space
 
@@ -14,6 +14,7 @@ from arena.env_manager.subprocesses import FILES_OF_PROCESS, check_open_files
 from arena.envs.interface import EntitySpaces, state_space_of, with_global_state
 from arena.group.policy_kinds import check_kind, needs_class
 from arena.launch.in_child import Announce, run_in_child
+from arena.launch.warm_start import weights_file
 from arena.plan.layout import Plan, lanes_of_group, plan, ranks_needed
 from arena.plan.memory import MemoryNeeds, bytes_per_copy, bytes_per_transition
 from arena.plan.seats import check_seats
@@ -222,7 +223,8 @@ class _Inspection:
           ConfigError: a file cannot be read, or its tensors do not fit; the message names the player and both shapes.
         """
         config = self._config
-        files = {name: policy.warm_start for name, policy in config.players.items() if policy.warm_start is not None}
+        starts = {name: policy.warm_start for name, policy in config.players.items() if policy.warm_start is not None}
+        files: dict[str, Any] = {name: weights_file(name, start) for name, start in starts.items()}
         if config.league is not None:
             files |= config.league.pretrained(config.seed)
         rows = [row for round_ in config.round_list() for row in round_.rows] if files else []

@@ -8,7 +8,7 @@ import numpy as np
 from arena.common.errors import ConfigError
 from arena.comms import GroupChannel
 from arena.group.context import Context
-from arena.group.custom import keywords_of, restore_custom, state_of_custom
+from arena.group.custom import keywords_of, numbers_of_log, restore_custom, state_of_custom
 from arena.group.member import Member
 from arena.group.placeholders import SingleWorkerGroup, placeholder_env
 from arena.group.published import PublishedWeights, VersionHeader
@@ -22,9 +22,9 @@ class _LearnersGroup(SingleWorkerGroup):
     def __init__(self, learner: "CustomLearner") -> None:
         self._learner = learner
 
-    def log(self, **scalars: float) -> None:
+    def log(self, values: Any = None, /, **scalars: Any) -> None:
         """Record scalars under the player's name."""
-        self._learner.log({name: float(value) for name, value in scalars.items()})
+        self._learner.log(numbers_of_log(values, scalars))
 
 
 class CustomLearner(Member):
@@ -93,9 +93,11 @@ class CustomLearner(Member):
                     self.log(metrics)
             if self.housekeeping.due():
                 self.serve_write_orders()
+                self.offer_evaluation()
             if over or self.reporting.due():
                 self._report()
         self._publish(number + 1, over=True)
+        self.offer_evaluation(at_once=True)
         self._workers.drain_workers(self._learned)
 
     def _take(self, number: int) -> list[dict[str, np.ndarray]]:

@@ -141,6 +141,10 @@ class RunDirectory:
         """Return the path of ``player``'s weights after ``steps`` transition steps; its directory may not exist."""
         return self.players / player / f"{steps}.safetensors"
 
+    def warm_start(self, player: str) -> Path:
+        """Return the path of the copy of another run's weights that ``player`` has started from."""
+        return self.players / player / "warm_start.safetensors"
+
     def best(self, player: str) -> Path:
         """Return the path of the weights of ``player`` with the highest mean return in an evaluation."""
         return self.players / player / "best.safetensors"
@@ -249,7 +253,7 @@ class RunDirectory:
         So the corrected configuration can be started under the same name. Checkpoints and snapshots are never removed,
         nor are files that do not belong to the run.
         """
-        if self._has_checkpoint() or any(self.players.glob("*/*")):
+        if self._has_checkpoint() or any(file.name != "warm_start.safetensors" for file in self.players.glob("*/*")):
             return
         for directory in (self.tensorboard, self.players, self.checkpoints, self.log, self.plots):
             shutil.rmtree(directory, ignore_errors=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.comms import GroupChannel
+from arena.group.custom import numbers_of_log
 
 if TYPE_CHECKING:  # a policy without torch does not load it
     import torch
@@ -85,12 +86,19 @@ class Group:
         """Return whether ``flag`` is true on every worker; branch around a collective on this, never on ``flag``."""
         return self.sum(0.0 if flag else 1.0) == 0.0
 
-    def log(self, **scalars: float) -> None:
+    def log(self, values: Mapping[str, Any] | None = None, /, **scalars: Any) -> None:
         """Record scalars under this player's name: each call is a row, the mean over the workers that make it.
 
         Not a collective call: each worker counts its calls of each name, and calls of equal number are averaged.
+
+        Args:
+          values: numbers by name, for names such as ``"loss/policy"``.
+          **scalars: numbers by name.
+
+        Raises:
+          TypeError: a value is no number.
         """
-        self._log({name: float(value) for name, value in scalars.items()})
+        self._log(numbers_of_log(values, scalars))
 
     def send_experience(self, batch: Mapping[str, Any]) -> None:
         """Pass arrays ``[N, ...]`` by name to the class's ``learn(batch)``; the metrics that it returns are logged.
@@ -101,7 +109,7 @@ class Group:
         """
         metrics = self.learn(dict(batch))
         if metrics:
-            self.log(**metrics)
+            self.log(metrics)
 
     def pull_weights(self, model: Any = None) -> bool:
         """Load the learner's newest weights; return whether they are newer than those of the last call.

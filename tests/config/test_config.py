@@ -340,6 +340,15 @@ class TestFiles:
         config = load(f"policies.red={yaml.safe_dump(red, default_flow_style=True)}")
         assert config.policies["red"].settings == red["settings"]
 
+    def test_a_warm_start_may_be_a_player_of_another_run(self, load, tmp_path):
+        run = tmp_path / "runs" / "first"
+        run.mkdir(parents=True)
+        text = f"policies.red.warm_start={run}:blue@best"
+        assert "expected a .safetensors file, or RUN:PLAYER with a run directory" in told(load, text)[0]
+        (run / "config.yaml").touch()
+        assert load(text).policies["red"].warm_start == f"{run}:blue@best"
+        assert "there is no file 'runs/none'" in told(load, "policies.red.warm_start=runs/none:blue")[0]
+
     def test_warm_start_becomes_absolute(self, load, tmp_path):
         (tmp_path / "w.safetensors").touch()
         assert load("policies.red.warm_start=w.safetensors").policies["red"].warm_start == str(

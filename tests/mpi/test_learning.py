@@ -1,13 +1,17 @@
 """The gradient path: replicas stay the same, and many workers learn what one would learn from all their data."""
 
 import json
+import shutil
 import sqlite3
 
+import numpy as np
 import pytest
 
+from arena.config.resumed import load_stored_config
 from arena.launch import main, mpirun
 from arena.records.run_directory import RunDirectory
 from arena.tensors.weights import read_tensors
+from benchmarks.tools.trained import POLE, give_weights, make_run
 
 from .launching import PLAYERS, player, run_arena, run_mpirun, succeed, write_config
 
@@ -137,6 +141,27 @@ def test_different_collectives_on_different_workers_are_an_error_not_a_hang(tmp_
     outcome = run_arena(tmp_path, config)
     assert outcome.code == 1
     assert "called different collectives at the same time" in outcome.errors
+
+
+@pytest.mark.parametrize(("at", "expected"), [("", 2000), ("@best", 1000), ("@1000", 1000)])
+def test_a_player_starts_from_another_run(tmp_path, at, expected):
+    """Only a whole start shows that every rank has the copy, and that a resumed run needs the other one no more."""
+    other = make_run(tmp_path, POLE)
+    weights = {steps: give_weights(other, "blue", steps, seed=steps) for steps in (1000, 2000)}
+    other.best("blue").write_bytes(weights[1000].read_bytes())
+    config = {
+        "steps": 300,
+        "env": {"use": "gymnasium:CartPole-v1"},
+        "policies": {"p": {"use": "ppo", "settings": {"hidden": [8], "learning_rate": 1e-12}}},
+        "matches": [{"seats": ["p"]}],
+    }
+    config["policies"]["p"]["warm_start"] = f"{other.path}:blue{at}"
+    run = RunDirectory.existing(succeed(run_arena(tmp_path, config)).directory)
+    assert run.warm_start("p").read_bytes() == weights[expected].read_bytes()
+    learned, before = read_tensors(run.snapshots("p")[-1]), read_tensors(weights[expected])
+    assert all(np.allclose(learned[name], before[name], atol=1e-6) for name in before if "normal" not in name)
+    shutil.rmtree(other.path)
+    assert load_stored_config(run.config).policies["p"].warm_start == str(run.warm_start("p"))
 
 
 def test_a_frozen_player_plays_its_warm_start_and_never_changes(tmp_path):

@@ -101,4 +101,4 @@ class Logs:
                 self.group.average_gradients(model)
             self.group.log(loss=update + self.group.rank)
             if self.group.rank == 0:
-                self.group.log(leading=2.0 * update)
+                self.group.log({"leading": 2.0 * update})
