@@ -67,7 +67,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("page", "runs"),
     [
-        (README, ["league", "mine", "own", "quickstart", "walk"]),
+        (README, ["league", "mine", "own", "quickstart", "scripted", "walk"]),
         (TUTORIAL, ["duel", "league", "learner", "quickstart", "walk"]),
     ],
     ids=["README", "tutorial"],

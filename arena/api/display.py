@@ -51,7 +51,14 @@ class NotebookView:
 
 def as_html(state: ProgressState) -> str:
     """Return the view of a terminal as HTML."""
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console = Console(
+        record=True,
+        width=WIDTH,
+        file=io.StringIO(),
+        force_terminal=True,
+        force_jupyter=False,  # it would display what it prints by itself
+        color_system="truecolor",
+    )
     console.print(draw(state, WIDTH, MAX_LINES), end="")
     code = console.export_html(inline_styles=True, code_format="{code}")
     style = "line-height:1.3;font-family:Menlo,'DejaVu Sans Mono',Consolas,monospace"

@@ -268,6 +268,7 @@ def test_an_interrupted_cell_stops_its_run_and_a_killed_kernel_leaves_nothing(no
     (shown,) = [o for o in outputs if o["type"] == "execute_result"]
     assert "<table>" in shown["data"]["text/html"] and "<svg" in shown["data"]["text/html"], outputs
     views = [o["data"]["text/html"] for o in outputs if o["type"] in ("display_data", "update_display_data")]
+    assert [o["type"] for o in outputs].count("display_data") == 1, "one output is redrawn in its place"
     assert views and "environment steps/s" in views[-1] and "solo" in views[-1]
     assert not [o for o in outputs if o["type"] == "stream"], outputs
 
