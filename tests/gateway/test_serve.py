@@ -18,6 +18,7 @@ from arena.config.run import load_config
 from arena.evaluation.players import find_contestant, make_copy, take_seats
 from arena.gateway.values import to_json
 from arena.launch import main
+from arena.tensors.weights import write_tensors
 from benchmarks.tools.serving import Served
 from benchmarks.tools.trained import give_weights, make_run
 
@@ -352,3 +353,43 @@ def test_the_room_needs_no_torch_and_no_server_until_it_serves():
     code = "import arena.gateway.app, sys; print([m for m in ('torch', 'uvicorn') if m in sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert told.stdout.strip() == "[]"
+
+
+FAULTY = """
+import numpy as np
+
+
+class Faulty:
+    def __init__(self, env, group):
+        self.weight = np.ones(1, np.float32)
+
+    def run(self, steps):
+        pass
+
+    def act(self, observations):
+        if observations[0, 0] == 4.5:
+            raise ValueError("no idea")
+        return np.zeros(len(observations), np.int64)
+
+    def state_dict(self):
+        return {"weight": self.weight}
+
+    def load_state_dict(self, state):
+        pass
+"""
+
+
+def test_an_act_that_raises_is_one_sentence_in_the_log(tmp_path):
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    run = make_run(tmp_path, POLE.replace("use: ppo, settings: {hidden: [64, 64]}", 'use: "faulty.py:Faulty"'))
+    path = run.snapshot("blue", 10)
+    path.parent.mkdir()
+    write_tensors(path, {"weight": np.ones(1, np.float32)})
+    with Served(run.path) as server:
+        tensor = {"name": "observation", "shape": [1, 4], "datatype": "FP32", "data": [4.5] * 4}
+        status, *_ = asked(f"{server.url}/v2/models/blue/infer", {"inputs": [tensor]})
+        assert status == 500
+        assert server.has_said(
+            "faulty.py:Faulty: act(observations=[1, 4] of float32) raised ValueError: no idea; expected"
+        )
+        assert server.has_said('faulty.py", line 14, in act') and "user_policy" not in server.errors()

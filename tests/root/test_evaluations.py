@@ -187,7 +187,7 @@ def test_failures_are_recorded_and_the_next_evaluation_starts(world, monkeypatch
         (", seats: [still, red@100]", r"evaluate.seats: expected a player that learns, without @, found none"),
         (", ranks: 2", r"evaluate.ranks: expected 0 or 1, found 2"),
         (", stop_at: 5}\ndeterministic: true\nwaits: {", r"evaluate.stop_at: expected null in a deterministic run"),
-        (", evry: 3", r"evaluate.evry: unknown key; did you mean 'every'\?"),
+        (", rowz: 3", r"evaluate.rowz: unknown key; did you mean 'row'\?"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(tmp_path, extra, message):
