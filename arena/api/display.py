@@ -1,4 +1,4 @@
-"""What a person sees while a run that was started from Python goes on: a terminal's view, a notebook's, or lines."""
+"""Views of a run that was started from Python: on a terminal, in a notebook, or as lines."""
 
 import html
 import io

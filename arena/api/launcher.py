@@ -1,6 +1,6 @@
 """The command line as a child process: the only way in which a run starts, from Python too.
 
-Its output goes to files, which nobody needs to read: a run whose owner has died must still write its checkpoint.
+Its output goes to files, which stay open without a reader: a run must write its checkpoint although this process has died.
 """
 
 import os

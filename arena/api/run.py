@@ -47,7 +47,7 @@ class Run:
     """A run directory: what was configured, what was recorded, and the players that were trained.
 
     It may be running, in this process's own ``arena.train``, in another process or on another machine. Every access
-    reads the files anew.
+    reads the files again.
     """
 
     def __init__(self, path: str | Path) -> None:

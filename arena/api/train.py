@@ -21,7 +21,7 @@ from arena.config.yaml_source import read, write
 from arena.records.run_directory import RunDirectory
 from arena.report.progress_file import ProgressReader
 from arena.report.progress_table import ProgressState
-from arena.system.launcher_env import INSIDE
+from arena.system.launcher_env import INSIDE, task_of_step
 
 POLL_EVERY = 0.1
 """Seconds between two looks at a run."""
@@ -67,14 +67,14 @@ def train(
 
     Args:
       config: path of a YAML file, a mapping with the same keys, or ``Run.config`` of another run.
-      resume: whether to continue from the newest checkpoint; ``"if possible"`` starts anew where there is none.
+      resume: whether to continue from the newest checkpoint; ``"if possible"`` starts a new run where there is none.
       ranks: number of ranks; what the configuration needs if None.
       hosts: ``"node1:32,node2:32"``: machines, reached over ssh.
       restarts: number of restarts from the newest checkpoint if the run fails.
       progress: whether to show the progress: as on the command line in a terminal, as a table that is redrawn in a
         notebook, else as lines; ``"auto"`` does so while ``train`` waits.
       on_progress: called about twice a second with the state of the run (``arena.report.progress_table``), in this
-        thread, or in another one with ``wait=False``.
+        thread, or in another one with ``wait=False``. If it raises while ``train`` waits, the run is stopped in order.
       wait: whether to return at the end of the run; without, as soon as it has begun.
       **keys: keys of the configuration over those of ``config``; mappings are merged, as by ``--set``.
 
@@ -88,6 +88,12 @@ def train(
         raise ConfigError(
             f"arena.train was called inside {inside}, which imports this file for its classes; put the call under "
             'if __name__ == "__main__":'
+        )
+    _, tasks = task_of_step() or (0, 1)
+    if tasks > 1:
+        raise ConfigError(
+            f"srun has started {tasks} processes that call arena.train; start one of them (srun -n 1, or without "
+            "srun), which starts the ranks itself"
         )
     training = Training(
         config, keys, _options(resume, ranks, hosts, restarts), show=progress is True or (progress and wait),
@@ -174,7 +180,7 @@ class Training(Run):
         return path
 
     def _without_generated(self, text: str) -> str:
-        """Return a message without the places in a generated file, which says nothing to a user."""
+        """Return a message without places in a generated file, which users do not see."""
         if self._generated is None:
             return text
         return re.sub(rf"{re.escape(self._generated.name)}/config\.yaml(:\d+)?: ", "", text)
@@ -203,7 +209,7 @@ class Training(Run):
             while self.is_running and not self._run.is_being_written():
                 self._poll()
                 time.sleep(POLL_EVERY)
-        except KeyboardInterrupt:
+        except BaseException:
             self._end_interrupted()
             raise
         if self._launcher.exit_code is not None:
@@ -224,14 +230,14 @@ class Training(Run):
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            while self.is_running:
-                if deadline is not None and time.monotonic() > deadline:
-                    raise TimeoutError(f"{self.path} still runs after {timeout:g} s")
+            while self.is_running and (deadline is None or time.monotonic() < deadline):
                 self._poll()
                 time.sleep(POLL_EVERY)
-        except KeyboardInterrupt:
+        except BaseException:  # an interrupt, or an error of ``on_progress``
             self._end_interrupted()
             raise
+        if self.is_running:
+            raise TimeoutError(f"{self.path} still runs after {timeout:g} s")
         self._conclude()
         return self
 
@@ -242,7 +248,8 @@ class Training(Run):
         self._poll()
 
     def _end_interrupted(self) -> None:
-        """Stop the run and wait for its end; interrupted again, kill it."""
+        """Stop the run and wait until it has ended; interrupted again, kill it."""
+        self._on_progress = None
         self.stop()
         print(f"stopping {self.path}: it writes a checkpoint; interrupt again to kill it", file=sys.stderr, flush=True)
         while self.is_running:

@@ -18,7 +18,7 @@ from arena.common.errors import ConfigError
 from arena.common.registry import PICKLED, USER_MODULE
 
 CODE_KEYS = ("use", "actor")
-"""Keys whose values may be classes and functions."""
+"""Keys with values that may be classes and functions."""
 
 
 class Written:

@@ -28,7 +28,7 @@ COPIES = 8
 """Largest number of environments at the same time."""
 
 ALIVE_EVERY = 1.0
-"""Seconds between two reports that an evaluation goes on."""
+"""Seconds between two reports of an evaluation in progress."""
 
 POLL_EVERY = 0.1
 """Seconds between two polls of the mailbox of an evaluating rank."""

@@ -42,6 +42,6 @@ class EvaluationSnapshots:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_tensors(path, weights, {"steps": str(steps)})
         except OSError as error:
-            self._member.log_line("WARNING", f"an evaluation of {self._member.player} is left out: {error}")
+            self._member.log_line("WARNING", f"an evaluation of {self._member.player} is skipped: {error}")
             return
         self._member.context.mailbox.post(0, Snapshot(self._member.player, steps, str(path)))

@@ -8,12 +8,12 @@ class Snapshot(NamedTuple):
 
     Attributes:
       player: name of the player.
-      steps: transition steps that they have learned from; None if the sender does not know those of its whole group.
+      steps: transition steps that they have learned from.
       path: path of the weights file.
     """
 
     player: str
-    steps: int | None
+    steps: int
     path: str
 
 
@@ -28,10 +28,10 @@ class EvaluationRequest(NamedTuple):
 
 
 class EvaluationReport(NamedTuple):
-    """Evaluator to root: the result of an evaluation, or that it goes on.
+    """Evaluator to root: the result of an evaluation, or a sign of life during one.
 
     Attributes:
-      returns: player -> return of each of its episodes; None while it goes on.
+      returns: player -> return of each of its episodes; None during the evaluation.
       seconds: duration of the evaluation.
       fault: reason why it has failed; empty otherwise.
     """

@@ -46,8 +46,8 @@ class _Weights(NamedTuple):
 class Evaluations:
     """The root's side of evaluations.
 
-    All learning players of the evaluated rows play in each evaluation, each with its newest weights. A player whose
-    weights are replaced before their turn is evaluated with the newer ones only.
+    All learning players of the evaluated rows play in each evaluation, each with its newest weights. Weights that are
+    replaced before they are evaluated are skipped.
 
     Attributes:
       reached: players with an evaluation of at least ``stop_at``.
@@ -75,9 +75,8 @@ class Evaluations:
 
     def add(self, snapshot: Snapshot) -> None:
         """Accept weights of a player."""
-        steps = self._records.steps(snapshot.player) if snapshot.steps is None else snapshot.steps
         before = self._newest.get(snapshot.player)
-        self._newest[snapshot.player] = _Weights(steps, Path(snapshot.path))
+        self._newest[snapshot.player] = _Weights(snapshot.steps, Path(snapshot.path))
         if before is None:
             return
         if before.steps > self._evaluated.get(snapshot.player, -1) and not self._is_played(before):
@@ -127,7 +126,7 @@ class Evaluations:
             names = ", ".join(f"{name}@{weights.steps}" for name, weights in played.items())
             self._records.evaluation_failed(f"evaluation of {names}: {report.fault}")
             reason = report.fault.partition("\n")[0]
-            self._records.log_line("WARNING", f"the evaluation of {names} has failed, training goes on: {reason}")
+            self._records.log_line("WARNING", f"the evaluation of {names} has failed, training continues: {reason}")
 
     def _record(self, player: str, weights: _Weights, report: EvaluationReport) -> None:
         assert report.returns is not None
@@ -153,7 +152,7 @@ class Evaluations:
             temporary.replace(best)
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            self._records.log_line("WARNING", f"{best} is left out: {error}")
+            self._records.log_line("WARNING", f"{best} cannot be written: {error}")
 
     def end_round(self) -> None:
         """End an evaluation in progress where the evaluator is a rank: it may get another role in the next round."""
@@ -165,7 +164,7 @@ class Evaluations:
         self._process.close()
         for player, count in self._skipped.items():
             if count:
-                text = f"{player}: {count_of(count, 'evaluation')} left out, since training was faster; raise"
+                text = f"{player}: {count_of(count, 'evaluation')} skipped, since training was faster; raise"
                 remedy = "evaluate.every, lower evaluate.episodes, or set evaluate.ranks: 1 where a core is free"
                 self._records.log_line("INFO", f"{text} {remedy}")
         for player in self._players:

@@ -73,7 +73,7 @@ class ChildEvaluator:
             self._child = None
 
     def end_round(self) -> bool:
-        """See ``EvaluatorProcess``; the child goes on."""
+        """See ``EvaluatorProcess``; the child is unaffected."""
         return False
 
     def close(self) -> None:

@@ -84,14 +84,14 @@ def without_mpi(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def outside_of_rank(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables for a launcher, also in a process that itself is a task of an MPI launcher.
+    """Return environment variables for a launcher, also in a process that itself is a task of a launcher.
 
-    A notebook server that ``srun`` has started is no rank of a run, although it has the variables of one.
+    A notebook server that ``srun`` has started is no rank of a run, although it has the variables of one. Its step
+    holds the cores of the job, for which a step of mpirun would wait without end: the run stays on this machine.
     """
-    if started_by_mpi(environ) is None:
+    if started_by_mpi(environ) is None and task_of_step(environ) is None:
         return dict(environ)
-    kept = {name: value for name, value in environ.items() if name.startswith(_SETTINGS)}
-    return without_mpi(environ) | kept
+    return outside_of_job(environ)
 
 
 def outside_of_job(environ: Mapping[str, str]) -> dict[str, str]:

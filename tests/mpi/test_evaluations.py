@@ -105,7 +105,7 @@ def test_an_evaluation_that_fails_is_a_fault_and_training_goes_on(tmp_path):
     outcome = succeed(run_arena(tmp_path, config))
     faults = rows(outcome, "SELECT role, what FROM faults")
     assert faults and {role for role, _ in faults} == {"evaluator"} and "only well in training" in faults[0][1]
-    assert "has failed, training goes on: " in outcome.output and rows(outcome, "SELECT * FROM evaluations") == []
+    assert "has failed, training continues: " in outcome.output and rows(outcome, "SELECT * FROM evaluations") == []
     assert arena.Run(outcome.directory).player().steps >= 3000
 
 

@@ -117,6 +117,17 @@ def test_mappings_keys_and_the_config_of_another_run(capsys):
     assert longer.config == run.config.model_copy(update={"steps": 4000})
 
 
+def test_an_error_of_on_progress_stops_the_run(capfd):
+    def enough(state) -> None:
+        if state.players["solo"].updates:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        arena.train(ENDLESS, progress=False, on_progress=enough)
+    run = arena.Run("runs/endless")
+    assert not run.is_running and run.exit_code == 0 and run.player().steps > 0
+
+
 def test_two_at_a_time_and_a_stop():
     first = arena.train(ENDLESS, wait=False)
     second = arena.train(ENDLESS, name="other", wait=False)
@@ -219,6 +230,14 @@ def test_bad_input_is_one_error_with_the_text_of_the_command_line(config, keys, 
 def test_inside_a_rank_it_is_refused(monkeypatch):
     monkeypatch.setenv("ARENA_INSIDE", "a rank")
     with pytest.raises(arena.ConfigError, match="arena.train was called inside a rank, which imports this file"):
+        arena.train(POLE)
+
+
+def test_several_tasks_of_srun_are_refused(monkeypatch):
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    with pytest.raises(
+        arena.ConfigError, match="srun has started 4 processes that call arena.train; start one of them"
+    ):
         arena.train(POLE)
 
 

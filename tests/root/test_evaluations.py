@@ -120,7 +120,7 @@ def test_only_the_newest_weights_wait_and_files_go_when_they_are_not_needed(worl
     assert world.recorded()["blue"] == [1000, 3000]
     world.evaluations.close()
     assert not third.parent.exists()
-    assert "blue: 1 evaluation left out" in world.run.arena_log.read_text()
+    assert "blue: 1 evaluation skipped" in world.run.arena_log.read_text()
 
 
 def test_the_best_weights_are_kept_and_those_of_earlier_attempts_count(world):
