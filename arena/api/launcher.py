@@ -1,6 +1,6 @@
 """The command line as a child process: the only way in which a run starts, from Python too.
 
-Its output goes to files, which stay open without a reader: a run must write its checkpoint although this process has died.
+Its output goes to files, which need no reader: a run must write its checkpoint although this process has died.
 """
 
 import os
