@@ -33,8 +33,8 @@ ALIVE_EVERY = 1.0
 POLL_EVERY = 0.1
 """Seconds between two polls of the mailbox of an evaluating rank."""
 
-PRIORITY = 10
-"""Niceness of the child process: the ranks on its node come first."""
+PRIORITY = 19
+"""Niceness of the child process: the ranks on its node come first, also where all cores are busy."""
 
 
 class Interrupted(Exception):

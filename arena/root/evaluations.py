@@ -13,8 +13,9 @@ from arena.protocol.evaluation import EvaluationReport, EvaluationRequest, Snaps
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
 
-START_UP = 120.0
-"""Seconds without a sign of life that the first evaluation may take: it imports libraries and builds environments."""
+START_UP = 600.0
+"""Seconds without a sign of life that the first evaluation may take: at low priority, beside busy ranks, it imports
+libraries and builds environments."""
 
 
 class EvaluatorProcess(Protocol):
