@@ -17,6 +17,9 @@ from typing import IO
 from arena.system import launcher_env
 from arena.system.processes import identity
 
+CHUNK = 1 << 20
+"""Bytes that are read at a time; a line that is longer is taken in parts."""
+
 LAST_LINES = 30
 """Number of lines of an output that are kept."""
 
@@ -31,8 +34,8 @@ class _Output:
 
     def new_text(self) -> str:
         """Return what was written since the last call, up to the last whole line."""
-        data = os.pread(self.file.fileno(), 1 << 20, self._read)
-        data = data[: data.rfind(b"\n") + 1]
+        data = os.pread(self.file.fileno(), CHUNK, self._read)
+        data = data[: data.rfind(b"\n") + 1] or (data if len(data) == CHUNK else b"")
         self._read += len(data)
         text = data.decode(errors="replace")
         self._last = (self._last + text.splitlines())[-LAST_LINES:]

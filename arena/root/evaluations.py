@@ -62,6 +62,7 @@ class Evaluations:
         self._players = config.evaluated_players()
         self._newest: dict[str, _Weights] = {}
         self._evaluated: dict[str, int] = {}
+        self._stored: set[str] = set()
         self._current: dict[str, _Weights] | None = None
         self._skipped: dict[str, int] = dict.fromkeys(self._players, 0)
         self._patience = START_UP
@@ -69,9 +70,13 @@ class Evaluations:
         self.reached: set[str] = set()
 
     def resume(self) -> None:
-        """Take over from the records of earlier attempts, which players have reached ``stop_at``."""
+        """Take over from earlier attempts: players that have reached ``stop_at``, and those with weights on disk.
+
+        A player whose budget is spent offers no weights again, and the others of its match need it.
+        """
+        resumed = {name: statistics.steps for name, statistics in self._records.players.items()}
+        self._stored = {name for name, steps in resumed.items() if steps}
         if self._section.stop_at is not None:
-            resumed = {name: statistics.steps for name, statistics in self._records.players.items()}
             self.reached = self._records.evaluations.reached(self._section.stop_at, resumed)
 
     def add(self, snapshot: Snapshot) -> None:
@@ -95,7 +100,7 @@ class Evaluations:
 
     def _can_start(self) -> bool:
         newer = [name for name, each in self._newest.items() if each.steps > self._evaluated.get(name, -1)]
-        return bool(newer) and all(name in self._newest for name in self._players)
+        return bool(newer) and self._newest.keys() | self._stored >= set(self._players)
 
     def poll(self) -> None:
         """Handle reports of the evaluator, and start the next evaluation."""
@@ -115,7 +120,8 @@ class Evaluations:
     def _conclude(self, report: EvaluationReport) -> None:
         assert self._current is not None
         played, self._current = self._current, None
-        self._patience = self._config.waits.warn_after
+        # After a failure the environments, and perhaps the process, are new ones.
+        self._patience = START_UP if report.fault else self._config.waits.warn_after
         for player, weights in played.items():
             is_new = weights.steps > self._evaluated.get(player, -1)
             self._evaluated[player] = weights.steps

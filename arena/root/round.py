@@ -93,6 +93,8 @@ class RoundSupervisor:
         while self._busy - {evaluator}:
             self._step()
         if evaluations is not None:
+            if evaluations.pending and not self._services.is_stopping():
+                self._records.log_line("INFO", "the last weights are being evaluated")
             while evaluations.pending and not self._services.is_stopping():
                 self._step()
             evaluations.end_round()

@@ -99,6 +99,16 @@ def test_all_learning_players_of_the_row_have_weights_before_anything_is_played(
     assert world.records.players["blue"].evaluation.mean == 2.0
 
 
+def test_a_resumed_run_does_not_wait_for_players_that_have_finished(world):
+    world.records.players["red"].steps = 10_000
+    world.evaluations.resume()
+    world.snapshot("blue", 1000)
+    world.evaluations.poll()
+    assert world.process.requests[-1].weights.keys() == {"blue"}
+    world.report(blue=[1.0])
+    assert world.recorded() == {"blue": [1000]}
+
+
 def test_who_has_no_new_weights_is_not_recorded_again(world):
     world.snapshot("blue", 1000), world.snapshot("red", 1000)
     world.evaluations.poll()
@@ -166,16 +176,16 @@ def test_failures_are_recorded_and_the_next_evaluation_starts(world, monkeypatch
     world.snapshot("blue", 2000)
     world.evaluations.poll()
     assert len(world.process.requests) == 2
-    monkeypatch.setattr(module.time, "monotonic", lambda: 1e9 + 59)
+    monkeypatch.setattr(module.time, "monotonic", lambda: 1e9 + 599)
     world.process.reports.append(EvaluationReport(None))
     world.evaluations.poll()
-    monkeypatch.setattr(module.time, "monotonic", lambda: 1e9 + 118)
+    monkeypatch.setattr(module.time, "monotonic", lambda: 1e9 + 1198)
     world.evaluations.poll()
     assert not world.process.given_up, "it has stepped meanwhile"
-    monkeypatch.setattr(module.time, "monotonic", lambda: 1e9 + 120)
+    monkeypatch.setattr(module.time, "monotonic", lambda: 1e9 + 1200)
     world.evaluations.poll()
     assert world.process.given_up == 1 and world.records.faults == 2
-    assert "no environment step within 60 s" in world.run.arena_log.read_text()
+    assert "no environment step within 600 s" in world.run.arena_log.read_text()
 
 
 @pytest.mark.parametrize(
