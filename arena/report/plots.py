@@ -110,7 +110,7 @@ def draw_returns(
         if evaluations is not None and player in evaluations:
             _draw_evaluations(axes, evaluations[player], f"{player}, evaluated", info.color)
     axes.set_title(title, loc="left", fontsize=15, fontweight="bold", color=INK, pad=26)
-    band = "; dashed: evaluations, ± one standard deviation" if evaluations else ""
+    band = "; dashed: evaluations ± deviation" if evaluations else ""
     axes.text(
         0, 1.03, f"return of an episode, mean of the last {RECENT}; dots are single episodes{band}",
         transform=axes.transAxes, fontsize=10, color=FAINT,
