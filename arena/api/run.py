@@ -7,9 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from arena.api.columns import Columns
 from arena.api.player import Player, load
@@ -22,7 +19,14 @@ from arena.evaluation.players import global_generators_kept
 from arena.evaluation.results import Results
 from arena.evaluation.served import all_names
 from arena.records.checkpoints import Checkpoints
-from arena.records.columns import episode_columns, evaluation_columns, metric_columns, select
+from arena.records.columns import (
+    episode_columns,
+    evaluation_columns,
+    metric_columns,
+    payoff_columns,
+    rating_columns,
+    select,
+)
 from arena.records.league_reader import League, has_league, read_league
 from arena.records.lease import holder_of
 from arena.records.player_files import NEWEST
@@ -246,12 +250,7 @@ class Run:
         Raises:
           ConfigError: no two players have met.
         """
-        rows = [
-            (*pair, record.games, record.wins, record.draws, record.losses, _win_rate(record), record.margin)
-            for pair, record in self._league().records.items()
-        ]
-        names = ("player", "against", "games", "wins", "draws", "losses", "win_rate", "mean_return")
-        return Columns(_columns(names, rows))
+        return Columns(payoff_columns(self._league()))
 
     def ratings(self) -> Columns:
         """Return the rating of each player, the best first.
@@ -261,10 +260,7 @@ class Run:
         Raises:
           ConfigError: no two players have met.
         """
-        league = self._league()
-        rated = [name for name in league.by_rating() if name in league.ratings]
-        rows = [(name, *league.ratings[name], league.games[name]) for name in rated]
-        return Columns(_columns(("player", "mu", "sigma", "elo", "games"), rows))
+        return Columns(rating_columns(self._league()))
 
     def _league(self) -> League:
         with open_records(self._run.database) as connection:
@@ -339,14 +335,3 @@ class Players(Mapping[str, Player]):
     def __repr__(self) -> str:
         """Return the names."""
         return f"Players({', '.join(self._names)})"
-
-
-def _win_rate(record: Any) -> float:
-    return (record.wins + record.draws / 2) / record.games if record.games else float("nan")
-
-
-def _columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, np.ndarray]:
-    """Return rows as columns: objects for texts, float64 for numbers, NaN for None."""
-    values = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-    text = ("player", "against")
-    return {n: np.array(column, object if n in text else np.float64) for n, column in zip(names, values, strict=True)}

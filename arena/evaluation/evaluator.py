@@ -46,6 +46,9 @@ class Evaluator:
 
     The environments are kept between evaluations. They are the evaluator's own, so nothing of the training depends on
     whether, or when, an evaluation takes place.
+
+    Attributes:
+      number: number of the current or last request.
     """
 
     def __init__(self, run: RunDirectory, config: RunConfig, on_step: Callable[[], None]) -> None:
@@ -60,17 +63,12 @@ class Evaluator:
         self._run, self._config, self._section = run, config, config.evaluate
         self._seed = derive_seed(config.seed, "evaluate")
         self._on_step = on_step
+        self.number = 0
         self._copies: dict[int, list[Environment]] = {}
 
-    def evaluate(self, weights: Mapping[str, str]) -> EvaluationReport:
-        """Play the configured episodes.
-
-        Args:
-          weights: learning player -> path of its weights file.
-
-        Returns:
-          The returns of these players, or the reason why there are none.
-        """
+    def evaluate(self, request: EvaluationRequest) -> EvaluationReport:
+        """Return the returns of the requested players in the configured episodes, or why there are none."""
+        self.number, weights = request
         began = time.monotonic()
         results: list[Result] = []
         try:
@@ -80,12 +78,12 @@ class Evaluator:
             raise
         except (ConfigError, GivenUpError) as error:
             self.close()
-            return EvaluationReport({}, time.monotonic() - began, str(error))
+            return EvaluationReport(self.number, {}, time.monotonic() - began, str(error))
         except Exception as error:
             self.close()
-            return EvaluationReport({}, time.monotonic() - began, f"{type(error).__name__}: {error}")
+            return EvaluationReport(self.number, {}, time.monotonic() - began, f"{type(error).__name__}: {error}")
         returns = {name: each.returns for name, each in tally(results).items() if name in weights}
-        return EvaluationReport(returns, time.monotonic() - began)
+        return EvaluationReport(self.number, returns, time.monotonic() - began)
 
     def _play(self, number: int, row: TableRow, weights: Mapping[str, str]) -> list[Result]:
         names = seat_names(row, self._section.seats, self._config)
@@ -135,13 +133,13 @@ def main() -> None:
 
     def on_step() -> None:
         if time.monotonic() > last + ALIVE_EVERY:
-            report(EvaluationReport(None))
+            report(EvaluationReport(evaluator.number, None))
 
     run = RunDirectory.existing(sys.argv[1])
     evaluator = Evaluator(run, load_stored_config(run.config), on_step)
     sys.argv = sys.argv[:1]
     for line in sys.stdin:
-        report(evaluator.evaluate(json.loads(line)["weights"]))
+        report(evaluator.evaluate(EvaluationRequest(**json.loads(line))))
     evaluator.close()
 
 
@@ -162,7 +160,7 @@ def serve_requests(run: RunDirectory, config: RunConfig, mailbox: Mailbox, waite
             if mailbox.poll(StopEvaluating) is not None:
                 raise Interrupted
         if alive.due():
-            mailbox.post(0, EvaluationReport(None))
+            mailbox.post(0, EvaluationReport(evaluator.number, None))
 
     evaluator = Evaluator(run, config, on_step)
     with contextlib.suppress(Interrupted):
@@ -174,7 +172,7 @@ def serve_requests(run: RunDirectory, config: RunConfig, mailbox: Mailbox, waite
             elif isinstance(mail[1], StopEvaluating):
                 break
             else:
-                mailbox.post(0, evaluator.evaluate(mail[1].weights))
+                mailbox.post(0, evaluator.evaluate(mail[1]))
     evaluator.close()
 
 

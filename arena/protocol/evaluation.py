@@ -21,9 +21,11 @@ class EvaluationRequest(NamedTuple):
     """Root to evaluator: an evaluation to carry out.
 
     Attributes:
+      number: number of the evaluation, from 1.
       weights: learning player -> path of its weights file.
     """
 
+    number: int
     weights: dict[str, str]
 
 
@@ -31,11 +33,13 @@ class EvaluationReport(NamedTuple):
     """Evaluator to root: the result of an evaluation, or a sign of life during one.
 
     Attributes:
+      number: number of the request.
       returns: player -> return of each of its episodes; None during the evaluation.
       seconds: duration of the evaluation.
       fault: reason why it has failed; empty otherwise.
     """
 
+    number: int
     returns: dict[str, list[float]] | None
     seconds: float = 0.0
     fault: str = ""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from arena.common.text import suggestion
+from arena.records.league_reader import League
 from arena.records.player_statistics import entities_by_player, mean_by_player, mean_metrics, outcomes_of
 from arena.records.reader import NO_FAULT, EvaluationSeries, read_evaluations, stored_outcome, superseded_steps
 
@@ -78,6 +79,26 @@ def evaluation_columns(connection: sqlite3.Connection) -> dict[str, np.ndarray]:
     return _columns(names, rows, {"steps": int, "episodes": int})
 
 
+def payoff_columns(league: League) -> dict[str, np.ndarray]:
+    """Return the results of each two players that have met, from the view of ``player``.
+
+    Returns:
+      ``player``, ``against``, ``games``, ``wins``, ``draws``, ``losses``, ``win_rate``, ``mean_return``.
+    """
+    rows = []
+    for pair, record in league.records.items():
+        win_rate = (record.wins + record.draws / 2) / record.games if record.games else np.nan
+        rows.append((*pair, record.games, record.wins, record.draws, record.losses, win_rate, record.margin))
+    return _columns(("player", "against", "games", "wins", "draws", "losses", "win_rate", "mean_return"), rows, {})
+
+
+def rating_columns(league: League) -> dict[str, np.ndarray]:
+    """Return the ratings, the best first: ``player``, ``mu``, ``sigma``, ``elo``, ``games``."""
+    rated = [name for name in league.by_rating() if name in league.ratings]
+    rows = [(name, *league.ratings[name], league.games[name]) for name in rated]
+    return _columns(("player", "mu", "sigma", "elo", "games"), rows, {})
+
+
 def select(columns: dict[str, np.ndarray], **wanted: str | None) -> dict[str, np.ndarray]:
     """Return the rows in which text columns have the given values; None allows all.
 
@@ -96,7 +117,7 @@ def select(columns: dict[str, np.ndarray], **wanted: str | None) -> dict[str, np
     return columns
 
 
-_TEXT = ("player", "name", "outcome")
+_TEXT = ("player", "against", "name", "outcome")
 
 
 def _columns(names: tuple[str, ...], rows: list[Any], types: dict[str, type]) -> dict[str, np.ndarray]:

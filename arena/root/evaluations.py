@@ -64,6 +64,7 @@ class Evaluations:
         self._evaluated: dict[str, int] = {}
         self._stored: set[str] = set()
         self._current: dict[str, _Weights] | None = None
+        self._number = 0  # of the current evaluation
         self._skipped: dict[str, int] = dict.fromkeys(self._players, 0)
         self._patience = START_UP
         self._last_sign = 0.0
@@ -105,17 +106,21 @@ class Evaluations:
     def poll(self) -> None:
         """Handle reports of the evaluator, and start the next evaluation."""
         while self._current is not None and (report := self._process.poll()) is not None:
+            if report.number != self._number:  # of one that was given up
+                continue
             self._last_sign = time.monotonic()
             if report.returns is not None:
                 self._conclude(report)
         if self._current is not None and time.monotonic() > self._last_sign + self._patience:
             self._process.give_up()
             silent = f"no environment step within {self._patience:g} s"
-            self._conclude(EvaluationReport({}, self._patience, silent))
+            self._conclude(EvaluationReport(self._number, {}, self._patience, silent))
         if self._current is None and self._can_start():
             self._current = dict(self._newest)
             self._last_sign = time.monotonic()
-            self._process.start(EvaluationRequest({name: str(each.path) for name, each in self._current.items()}))
+            self._number += 1
+            weights = {name: str(each.path) for name, each in self._current.items()}
+            self._process.start(EvaluationRequest(self._number, weights))
 
     def _conclude(self, report: EvaluationReport) -> None:
         assert self._current is not None

@@ -26,9 +26,11 @@ class ChildEvaluator:
         self._child: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._unread = b""
+        self._number = 0
 
     def start(self, request: EvaluationRequest) -> None:
         """See ``EvaluatorProcess``."""
+        self._number = request.number
         if self._child is None or self._child.poll() is not None:
             self._child = self._start_child()
         assert self._child.stdin is not None
@@ -63,7 +65,9 @@ class ChildEvaluator:
             return None
         code = self._child.returncode
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return EvaluationReport({}, 0.0, f"the evaluator has ended with {ended}; see {self._run.log / 'evaluator.log'}")
+        return EvaluationReport(
+            self._number, {}, 0.0, f"the evaluator has ended with {ended}; see {self._run.log / 'evaluator.log'}"
+        )
 
     def give_up(self) -> None:
         """See ``EvaluatorProcess``."""
@@ -117,7 +121,7 @@ class RankEvaluator:
     def start(self, request: EvaluationRequest) -> None:
         """See ``EvaluatorProcess``."""
         if self.rank is None:
-            self._reports.append(EvaluationReport({}, 0.0, "no rank is left for it"))
+            self._reports.append(EvaluationReport(request.number, {}, 0.0, "no rank is left for it"))
         else:
             self._mailbox.post(self.rank, request)
 

@@ -66,7 +66,7 @@ class World:
         return path
 
     def report(self, **returns: list[float]) -> None:
-        self.process.reports.append(EvaluationReport(returns, 1.0))
+        self.process.reports.append(EvaluationReport(len(self.process.requests), returns, 1.0))
         self.evaluations.poll()
 
     def recorded(self) -> dict[str, list[float]]:
@@ -169,7 +169,7 @@ def test_a_threshold_is_reached_by_the_mean_and_remembered(tmp_path):
 def test_failures_are_recorded_and_the_next_evaluation_starts(world, monkeypatch):
     world.snapshot("blue", 1000), world.snapshot("red", 1000)
     world.evaluations.poll()
-    world.process.reports.append(EvaluationReport({}, 0.5, "it raised\nat this place"))
+    world.process.reports.append(EvaluationReport(1, {}, 0.5, "it raised\nat this place"))
     world.evaluations.poll()
     assert world.recorded() == {} and world.records.faults == 1 and not world.evaluations.pending
     monkeypatch.setattr(module.time, "monotonic", lambda: 1e9)
@@ -177,7 +177,7 @@ def test_failures_are_recorded_and_the_next_evaluation_starts(world, monkeypatch
     world.evaluations.poll()
     assert len(world.process.requests) == 2
     monkeypatch.setattr(module.time, "monotonic", lambda: 1e9 + 599)
-    world.process.reports.append(EvaluationReport(None))
+    world.process.reports.append(EvaluationReport(2, None))
     world.evaluations.poll()
     monkeypatch.setattr(module.time, "monotonic", lambda: 1e9 + 1198)
     world.evaluations.poll()
@@ -185,6 +185,11 @@ def test_failures_are_recorded_and_the_next_evaluation_starts(world, monkeypatch
     monkeypatch.setattr(module.time, "monotonic", lambda: 1e9 + 1200)
     world.evaluations.poll()
     assert world.process.given_up == 1 and world.records.faults == 2
+    world.snapshot("blue", 3000)
+    world.evaluations.poll()
+    world.process.reports.append(EvaluationReport(2, {"blue": [5.0]}))
+    world.evaluations.poll()
+    assert world.recorded() == {} and world.evaluations.pending, "a late report is not that of the next evaluation"
     assert "no environment step within 600 s" in world.run.arena_log.read_text()
 
 
