@@ -223,6 +223,7 @@ def run(
       parent: path of the socket of the parent process, for forked ranks.
       has_begun: whether the ranks handle signals; before that, the first signal ends them.
     """
+    print("+ " + shlex.join(line), flush=True)
     variables = {} if parent is None else {client.SOCKET: parent}
     if "--host" in line:  # ranks on other machines would not find the folder
         return _run(line, part_of, tries, stuck_after, variables, has_begun)
@@ -258,7 +259,6 @@ def _run(
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, hand_on)
-    print("+ " + shlex.join(line), flush=True)
     child = subprocess.Popen(
         line,
         env={**environment(line[0]), launcher_env.CHECKED: "1", **variables},
@@ -283,8 +283,10 @@ def _run(
     if too_early:
         write_error(b"stopped before the run began\n")
         return Ended(1, True, early=True)
-    if not_started.is_set() and not stop_requests and tries > 1:
-        return _run(line, part_of, tries - 1, stuck_after, variables, has_begun)
+    if not_started.is_set() and not stop_requests:
+        if tries > 1:
+            return _run(line, part_of, tries - 1, stuck_after, variables, has_begun)
+        write_error(b"error: Open MPI's mpirun could not start: each time the listener thread of PMIx failed\n")
     if (stuck.is_set() or code < 0) and VARIABLE in variables:
         wait_until_unused(variables[VARIABLE])
     if stuck.is_set():

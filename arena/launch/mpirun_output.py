@@ -11,7 +11,7 @@ from collections.abc import Callable
 from arena.common.errors import GO_ON
 
 FAILED_TO_START = b"listener thread failed to start"
-"""Messages of Open MPI's mpirun, at times on a busy machine, before it has started any rank."""
+"""Message of Open MPI's mpirun, at times on a busy machine, before it has started any rank; another attempt helps."""
 
 BANNER = re.compile(rb"(?<!-)-{74}\n")
 """Frame of mpirun's own messages; it may follow a line that a rank has not ended yet."""
@@ -52,29 +52,34 @@ def forward_output(
 ) -> None:
     """Copy mpirun's standard error to ours as it arrives, without messages that are only noise.
 
-    Set ``not_started`` on a message that mpirun could not start; copy nothing once ``quiet`` is set.
+    Set ``not_started`` in place of a message that mpirun could not start; copy nothing once ``quiet`` is set.
     """
     held = b""
     while chunk := os.read(source, 65536):
         if quiet is not None and quiet.is_set():
             held = b""
             continue
-        if FAILED_TO_START in chunk:
-            not_started.set()
         # Open MPI ends the text of an aborted job with a zero byte, which makes grep treat a log as binary.
-        held = filter_noise(held + chunk.replace(b"\0", b""), part_of)
+        held = filter_noise(held + chunk.replace(b"\0", b""), part_of, not_started)
     write_error(held)
 
 
-def filter_noise(data: bytes, part_of: Callable[[int], str] = lambda rank: "") -> bytes:
-    """Write the complete part of ``data``; return the rest, the beginning of a framed message."""
+def filter_noise(
+    data: bytes, part_of: Callable[[int], str] = lambda rank: "", not_started: threading.Event | None = None
+) -> bytes:
+    """Write the complete part of ``data``; return the rest, the beginning of a framed message.
+
+    Set ``not_started``, if there is one, in place of a message that mpirun could not start.
+    """
     while opening := BANNER.search(data):
         write_error(data[: opening.start()])
         closing = BANNER.search(data, opening.end())
         if closing is None:
             return data[opening.start() :]
         message, data = data[opening.start() : closing.end()], data[closing.end() :]
-        if not any(noise in message for noise in NOISE):
+        if FAILED_TO_START in message and not_started is not None:
+            not_started.set()
+        elif not any(noise in message for noise in NOISE):
             write_error(of_a_death(message, part_of) or message)
     data = CUT_OFF.sub(b"", data)
     whole = len(data.rstrip(b"-"))  # a banner may be arriving in pieces

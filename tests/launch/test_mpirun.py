@@ -94,16 +94,17 @@ def test_the_stream_is_read_to_its_end():
 
 
 @pytest.mark.parametrize(("failures", "code", "starts"), [(0, 0, 1), (2, 0, 3), (5, 213, 3)])
-def test_an_mpirun_that_cannot_start_is_started_again_but_not_for_ever(tmp_path, failures, code, starts):
-    count = tmp_path / "starts"
-    script = (
-        f"echo x >> {count}; [ $(wc -l < {count}) -gt {failures} ] && exit 0; "
-        'echo "The PMIx server\'s listener thread failed to start. We cannot" >&2; exit 213'
-    )
+def test_an_mpirun_that_cannot_start_is_started_again_silently_but_not_for_ever(tmp_path, failures, code, starts):
+    count, message = tmp_path / "starts", tmp_path / "message"
+    message.write_bytes(BANNER + b"The PMIx server's listener thread failed to start. We cannot\ncontinue.\n" + BANNER)
+    script = f"echo x >> {count}; [ $(wc -l < {count}) -gt {failures} ] && exit 0; cat {message} >&2; exit 213"
     runs = f"import sys; from arena.launch import mpirun; sys.exit(mpirun.run(['sh', '-c', {script!r}]).code)"
     done = subprocess.run([sys.executable, "-c", runs], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code, done.stderr
     assert len(count.read_text("utf-8").split()) == starts
+    errors = done.stderr.splitlines()
+    assert [line[:41] for line in errors] == ["error: Open MPI's mpirun could not start:"] * (code != 0)
+    assert done.stdout.count("+ sh -c") == 1
 
 
 def test_an_mpirun_that_outlives_its_ranks_is_ended():
