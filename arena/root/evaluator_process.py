@@ -31,7 +31,10 @@ class ChildEvaluator:
     def start(self, request: EvaluationRequest) -> None:
         """See ``EvaluatorProcess``."""
         self._number = request.number
-        if self._child is None or self._child.poll() is not None:
+        if self._child is not None and self._child.poll() is not None:
+            self._end(self._child)
+            self._child = None
+        if self._child is None:
             self._child = self._start_child()
         assert self._child.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, which ``poll`` reports
