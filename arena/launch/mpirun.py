@@ -223,7 +223,6 @@ def run(
       parent: path of the socket of the parent process, for forked ranks.
       has_begun: whether the ranks handle signals; before that, the first signal ends them.
     """
-    print("+ " + shlex.join(line), flush=True)
     variables = {} if parent is None else {client.SOCKET: parent}
     if "--host" in line:  # ranks on other machines would not find the folder
         return _run(line, part_of, tries, stuck_after, variables, has_begun)
@@ -238,6 +237,7 @@ def _run(
     stuck_after: float,
     variables: Mapping[str, str],
     has_begun: Callable[[], bool],
+    again: bool = False,
 ) -> Ended:
     not_started, stuck, quiet = threading.Event(), threading.Event(), threading.Event()
     stop_requests, too_early = 0, False
@@ -259,6 +259,8 @@ def _run(
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, hand_on)
+    if not again:  # after the handlers are set: a reader of the line may send a signal at once
+        print("+ " + shlex.join(line), flush=True)
     child = subprocess.Popen(
         line,
         env={**environment(line[0]), launcher_env.CHECKED: "1", **variables},
@@ -285,7 +287,7 @@ def _run(
         return Ended(1, True, early=True)
     if not_started.is_set() and not stop_requests:
         if tries > 1:
-            return _run(line, part_of, tries - 1, stuck_after, variables, has_begun)
+            return _run(line, part_of, tries - 1, stuck_after, variables, has_begun, again=True)
         write_error(b"error: Open MPI's mpirun could not start: each time the listener thread of PMIx failed\n")
     if (stuck.is_set() or code < 0) and VARIABLE in variables:
         wait_until_unused(variables[VARIABLE])
