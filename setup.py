@@ -64,7 +64,6 @@ EXTRAS = {
     "classic": ["pygame-ce>=2.5"],
     "sb3": ["stable-baselines3>=2.6"],
     "serve": [
-        "uvicorn>=0.35",
         "httptools>=0.6.4",
         "uvloop>=0.21",
         "prometheus_client>=0.21",
@@ -93,6 +92,8 @@ EXTRAS["dev"] = [
     "types-PyYAML>=6.0.12",
     "pandas-stubs>=2.1",
     "nbclient>=0.10",  # executes the example notebooks
+    "playwright>=1.49",  # drives the Chromium of the machine, for the page
+    "axe-playwright-python>=0.1.4",  # accessibility of the page
     "mkdocs>=1.6",  # the site of docs/
     "mkdocs-material>=9.6",
     "mkdocstrings[python]>=0.29",
@@ -112,7 +113,11 @@ setup(
     python_requires=">=3.10",
     packages=packages(),
     package_dir={"": ".", **MAPPED},
-    package_data={"arena": ["py.typed"], "arena.envs.ecr": ["topologies/*.yaml"]},
+    package_data={
+        "arena": ["py.typed"],
+        "arena.page": ["static/*", "static/vendor/*"],
+        "arena.envs.ecr": ["topologies/*.yaml"],
+    },
     zip_safe=False,
     install_requires=[
         "numpy>=1.26",
@@ -138,6 +143,8 @@ setup(
         "threadpoolctl>=3.5",
         "setproctitle>=1.3",
         "drawsvg>=2.3",
+        "starlette>=0.45",
+        "uvicorn>=0.35",
     ],
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["arena = arena.launch:main"]},

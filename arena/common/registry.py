@@ -65,7 +65,6 @@ EXTRAS = {
     "stable_baselines3": "sb3",
     "imageio": "video",
     "imageio_ffmpeg": "video",
-    "uvicorn": "serve",
     "httptools": "serve",
     "uvloop": "serve",
     "prometheus_client": "serve",

@@ -16,8 +16,9 @@ from arena.common.errors import ConfigError
 from arena.config.gateway import GatewayConfig
 from arena.gateway.access import Access, serves_loopback_only, token_of
 from arena.gateway.app import Gateway
-from arena.gateway.http import HttpServer, listen, raise_open_file_limit, url_of
+from arena.gateway.http import HttpServer, raise_open_file_limit
 from arena.gateway.workers.peers import WorkerPlace
+from arena.system.listening import listen, url_of
 
 AFTER_A_SECOND_SIGNAL = 130
 GARBAGE = (50_000, 20, 20)

@@ -7,6 +7,7 @@ COMMANDS = {
     "doctor": "arena.commands.doctor.main",
     "slurm": "arena.commands.slurm",
     "plots": "arena.commands.plots",
+    "page": "arena.commands.page",
     "exploitability": "arena.commands.exploitability",
     "schema": "arena.commands.schema",
     "serve": "arena.commands.serve",

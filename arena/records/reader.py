@@ -46,12 +46,14 @@ def open_records(path: Path) -> Iterator[sqlite3.Connection]:
             closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as connection,
             closing(sqlite3.connect(":memory:")) as copy,
         ):
-            if version_of(connection) not in MIGRATIONS:
-                yield connection
-            else:  # a reader does not change the file: an earlier version is upgraded in memory
+            if version_of(connection) in MIGRATIONS:
+                # A reader does not change the file: an earlier version is upgraded in memory.
                 connection.backup(copy)
                 migrate(copy, path)
                 yield copy
+            else:
+                migrate(connection, path)  # refuses an unknown version, and changes nothing in the current one
+                yield connection
     except sqlite3.DatabaseError as error:
         raise ConfigError(f"{path}: expected the records of a run, found: {error}") from error
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import FrameType
 
 from arena.config.gateway import GatewayConfig
-from arena.gateway.http import listen
 from arena.gateway.workers.peers import WorkerPlace
+from arena.system.listening import listen
 
 OPTION = "--as-worker"
 AFTER_A_SECOND_SIGNAL = 130

@@ -1,0 +1,174 @@
+"""Runs that are recorded without being played, a page that serves them, and a browser."""
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from arena.protocol.messages import Episode, Episodes, Progress
+from arena.records.player_statistics import PlayerInfo
+from arena.records.run_directory import RunDirectory
+from arena.records.writer import RecordWriter
+
+CONFIG = "name: {name}\nsteps: 1000\nenv: {{use: touchdown}}\npolicies: {{blue: ppo, red: random}}\n"
+PLAYERS = {
+    "blue": PlayerInfo("ppo", "#3b82f6", budget=10_000),
+    "red": PlayerInfo("random", "#ef4444", learns=False),
+}
+
+
+def episode(blue: float, steps: int, ended_at: float, players: Sequence[str] = ("blue", "red"), **changes) -> Episode:
+    """Return an episode of two players; ``blue`` is the first one's return."""
+    plain = Episode(
+        match=0,
+        copy=0,
+        length=10,
+        seconds=0.5,
+        players=tuple(players),
+        returns=(blue, -blue),
+        lengths=(10, 10),
+        outcomes=("win", "loss") if blue > 0 else ("loss", "win"),
+        truncated=False,
+        cause=None,
+        ended_at=ended_at,
+        steps={players[0]: steps},
+    )
+    return plain._replace(**changes)
+
+
+def record(run: RunDirectory, episodes: int = 400, players: dict[str, PlayerInfo] = PLAYERS) -> RecordWriter:
+    """Record episodes whose returns rise from -1 to 1, 20 steps after each other, and a metric; return the writer."""
+    run.create(CONFIG.format(name=json.dumps(run.name)), {"rounds": [{}]}, resume=False)
+    records = RecordWriter(run, players, host="node1", ranks=6, tensorboard=False)
+    records.begin_round(0)
+    add(records, 0, episodes, tuple(players)[:2])
+    return records
+
+
+def add(records: RecordWriter, first: int, last: int, players: Sequence[str] = ("blue", "red")) -> None:
+    """Record the episodes ``first`` to ``last`` of 400."""
+    began = time.time() - 400
+    for number in range(first, last):
+        records.progress(
+            Progress(players[0], 0, 20 * (number + 1), number + 1, True, {"loss/policy": 1.0 / (number + 1)})
+        )
+        value = -1 + 2 * number / 399
+        records.episodes(Episodes(0, (episode(value, 20 * number, began + number, players),), 10))
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    """A finished run of 400 episodes."""
+    run = RunDirectory(tmp_path, "first")
+    record(run).close(0)
+    return run
+
+
+class Answer(NamedTuple):
+    """Answer of the server.
+
+    Attributes:
+      status: HTTP status.
+      headers: headers, names in lower case.
+      body: text of the body.
+    """
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON, with arrays."""
+        return _decoded(json.loads(self.body))
+
+
+def _decoded(value: Any) -> Any:
+    import base64
+
+    if isinstance(value, dict):
+        if set(value) == {"type", "data"}:
+            return np.frombuffer(base64.b64decode(value["data"]), f"<{value['type']}")
+        return {key: _decoded(item) for key, item in value.items()}
+    return [_decoded(item) for item in value] if isinstance(value, list) else value
+
+
+class Page(NamedTuple):
+    """A running ``arena page``.
+
+    Attributes:
+      link: the printed link.
+      port: its port.
+      process: the server.
+    """
+
+    link: str
+    port: int
+    process: subprocess.Popen
+
+    def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        """Return the answer to a request of exactly this path."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, headers={name.replace("_", "-"): text for name, text in headers.items()})
+            response = connection.getresponse()
+            body = response.read().decode()
+            return Answer(response.status, {name.lower(): text for name, text in response.getheaders()}, body)
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Page]]:
+    """Start pages: ``serve(*arguments of arena page)``."""
+    pages: list[subprocess.Popen] = []
+
+    def start(*arguments: Any) -> Page:
+        line = [sys.executable, "-m", "arena.launch", "page", *map(str, arguments)]
+        process = subprocess.Popen(
+            line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ)
+        )
+        pages.append(process)
+        assert process.stdout is not None
+        printed = process.stdout.readline()
+        assert "http://" in printed, printed + process.stdout.read()
+        link = next(word for word in printed.split() if word.startswith("http://"))
+        return Page(link, int(link.split("/")[2].rpartition(":")[2]), process)
+
+    yield start
+    for process in pages:
+        process.terminate()
+        rest, _ = process.communicate(timeout=10)
+        assert (process.returncode, rest) == (0, ""), "the page ends in order"
+
+
+def chromium() -> Path | None:
+    """Return the browser of this machine."""
+    names = (
+        os.environ.get("ARENA_CHROMIUM", ""),
+        "/usr/bin/chromium",
+        "/usr/bin/chromium-browser",
+        "/usr/bin/google-chrome",
+    )
+    return next((Path(name) for name in names if name and Path(name).is_file()), None)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A real browser, for the tests of one process."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    path = chromium()
+    if path is None:
+        pytest.skip("needs a Chromium: apt install chromium, or ARENA_CHROMIUM=/path/to/it")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(path), args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -1,0 +1,235 @@
+"""The page's server: what it answers, whom it refuses, and that a stranger's run directory can run nothing."""
+
+import json
+import sqlite3
+import stat
+
+import numpy as np
+import pytest
+
+from arena.launch import main
+from arena.protocol.messages import Failure
+from arena.records.player_statistics import PlayerInfo
+from arena.records.reader import open_records, read_returns
+from arena.records.run_directory import RunDirectory
+from arena.records.writer import RecordWriter
+from tests.page.conftest import PLAYERS, add, record
+
+SCRIPT = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"
+
+
+def curves(page, run: str = "first", *players: str, since: str = ""):
+    query = "".join(f"&player={name}" for name in players or ("blue",))
+    answer = page.get(f"/api/curves?run={run}{query}&since={since}")
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def test_a_finished_run_is_listed_with_its_state_and_its_curve(run, serve):
+    page = serve(run.path)
+    (line,) = page.get("/api/runs").json["runs"]
+    assert (line["name"], line["state"], line["ranks"], line["attempts"]) == ("first", "stopped", 6, 1)
+    assert [(player["name"], player["steps"]) for player in line["players"]] == [("blue", 8000), ("red", 4000)]
+    answer = curves(page, "first", "blue", "red")
+    assert answer["progress"] == 1.0
+    series = {(part["player"], part["name"]): part for part in answer["series"]}
+    assert set(series) == {
+        *((player, name) for player in PLAYERS for name in ("return", "length", "win rate")),
+        ("blue", "loss/policy"),
+    }
+    with open_records(run.database) as connection:
+        expected = read_returns(connection)["blue"]
+    blue = series["blue", "return"]
+    index = expected.steps // blue["width"]
+    means = [expected.values[index == bucket].mean() for bucket in blue["index"]]
+    np.testing.assert_allclose(blue["mean"], means, rtol=1e-6)
+    assert blue["count"].sum() == 400 and (blue["low"] <= blue["mean"]).all() and (blue["mean"] <= blue["high"]).all()
+    wins = series["blue", "win rate"]
+    assert (wins["mean"] * wins["count"]).sum() == 200
+
+
+def test_a_poll_brings_what_is_new_and_nothing_else(tmp_path, serve):
+    run = RunDirectory(tmp_path, "first")
+    records = record(run, 110)
+    records.flush(force=True)
+    page = serve(run.path)
+    first = curves(page)
+    assert first["whole"] and {part["name"] for part in first["series"]} == {
+        "return",
+        "length",
+        "win rate",
+        "loss/policy",
+    }
+    again = curves(page, since=first["since"])
+    assert not again["whole"] and again["series"] == []
+    add(records, 110, 113)
+    records.flush(force=True)
+    new = curves(page, since=again["since"])
+    (returns,) = [part for part in new["series"] if part["name"] == "return"]
+    assert not new["whole"] and 1 <= len(returns["index"]) <= 3
+    assert curves(page, since="7.3")["whole"], "another generation: everything is sent again"
+    records.close(0)
+
+
+def test_what_a_resume_has_played_again_is_not_shown_twice(tmp_path, serve):
+    run = RunDirectory(tmp_path, "first")
+    records = record(run, 100)
+    state = records.state()
+    add(records, 100, 200)
+    records.close(1)
+    page = serve(run.path)
+    before = curves(page)
+    again = RecordWriter(run, PLAYERS, host="node2", ranks=6, tensorboard=False)
+    again.restore(state, 1)
+    again.begin_round(0, continues=True)
+    add(again, 100, 120)
+    again.close(0)
+    after = curves(page, since=before["since"])
+    assert after["whole"] and [attempt["number"] for attempt in after["attempts"]] == [1, 2]
+    (returns,) = [part for part in after["series"] if part["name"] == "return"]
+    assert returns["count"].sum() == 120
+
+
+def test_a_failed_run_says_why(tmp_path, serve):
+    run = RunDirectory(tmp_path, "first")
+    records = record(run, 10)
+    records.fault(
+        Failure(3, "node7", "worker of blue", "blue", False, "Traceback:\n  a line\nValueError: the loss is NaN\n")
+    )
+    records.close(1)
+    (line,) = serve(run.path).get("/api/runs").json["runs"]
+    assert (line["state"], line["reason"]) == ("failed", "ValueError: the loss is NaN")
+
+
+def test_runs_below_a_root_appear_by_themselves(tmp_path, serve):
+    page = serve("--root", tmp_path)
+    assert page.get("/api/runs").json == {"runs": []}
+    record(RunDirectory(tmp_path, "one"), 10).close(0)
+    record(RunDirectory(tmp_path / "sweep", "one"), 10).close(0)
+    assert [line["name"] for line in page.get("/api/runs").json["runs"]] == ["one", "one (2)"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "no database", "no records", "other version", "folder"])
+def test_records_that_cannot_be_read_are_said_in_a_sentence(run, serve, damage):
+    content = run.database.read_bytes()
+    run.database.unlink()
+    if damage == "truncated":
+        run.database.write_bytes(content[: len(content) // 2])
+    elif damage == "no database":
+        run.database.write_bytes(b"\0\xff" * 5000)
+    elif damage == "other version":
+        run.database.write_bytes(content)
+        connection = sqlite3.connect(run.database)
+        connection.execute("PRAGMA user_version = 99")
+        connection.close()
+    elif damage == "folder":
+        run.database.mkdir()
+    page = serve(run.path)
+    (line,) = page.get("/api/runs").json["runs"]
+    assert line["state"] == "unreadable" and "arena.sqlite: expected" in line["reason"]
+    answer = page.get("/api/curves?run=first&player=blue")
+    assert answer.status == 409 and "arena.sqlite: expected" in answer.json["error"]
+    assert str(run.path) not in answer.body
+
+
+def test_names_from_a_stranger_stay_text(tmp_path, serve):
+    run = RunDirectory(tmp_path, "<b onload=alert(1)>&amp;")
+    players = {
+        SCRIPT: PlayerInfo(SCRIPT, "#3b82f6"),
+        "red": PlayerInfo("random", "red;}</style>" + SCRIPT, learns=False),
+    }
+    records = record(run, 10, players)
+    records.fault(Failure(0, SCRIPT, SCRIPT, SCRIPT, False, SCRIPT))
+    records.close(1)
+    page = serve(run.path)
+    (line,) = page.get("/api/runs").json["runs"]
+    assert line["players"][0]["name"] == SCRIPT and line["reason"] == SCRIPT
+    for path in ("/", "/api/runs", "/static/app.js"):
+        answer = page.get(path)
+        policy = answer.headers["content-security-policy"]
+        assert "script-src 'self';" in policy and "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["content-type"].split(";")[0] in ("text/html", "application/json", "text/javascript")
+    assert "<script>document" not in page.get("/").body
+
+
+def test_requests_that_are_refused(run, serve, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    page = serve(run.path)
+    assert page.get("/").status == 200
+    for host in ("evil.example", "localhost.evil.example", "", "127.0.0.1.evil.example:80", "[::1"):
+        assert page.get("/api/runs", Host=host).status == 421, host
+    for host in ("localhost", "LOCALHOST:8080", "127.0.0.1", "[::1]:99"):
+        assert page.get("/api/runs", Host=host).status == 200, host
+    for path in (
+        "/static/../app.py",
+        "/static/%2e%2e/app.py",
+        "/static/..%2fapp.py",
+        "/../secret",
+        "//etc/passwd",
+        "/static/",
+    ):
+        assert page.get(path).status == 404, path
+    for name in ("../secret", "..", "", "first/../first", "/etc"):
+        answer = page.get(f"/api/curves?run={name}")
+        assert answer.status == 404 and "there is no run" in answer.json["error"]
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        assert page.get("/api/runs", method).status == 405
+
+
+def test_a_token_is_needed_once_and_no_other_opens_the_page(run, serve, tmp_path):
+    file = tmp_path / "token"
+    page = serve(run.path, "--token-file", file)
+    token = file.read_text().strip()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and page.link.endswith(f"/?token={token}")
+    for path in ("/", "/api/runs", "/static/app.js", "/?token=", f"/?token={token}x", "/?token=%C3%A9"):
+        assert page.get(path).status == 401, path
+    entered = page.get(f"/?token={token}")
+    cookie = entered.headers["set-cookie"]
+    assert entered.status == 307 and entered.headers["location"] == "./"
+    assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower() and "path=" not in cookie.lower()
+    own = cookie.partition(";")[0]
+    assert page.get("/api/runs", Cookie=own).status == 200
+    assert page.get("/api/runs", Cookie=own, Host="portal.example").status == 200, "as behind a proxy"
+    assert page.get("/api/runs", Cookie=own + "x").status == 401
+    assert page.get("/api/runs", Cookie="a=b; =; ;;").status == 401
+
+
+def test_other_hosts_need_a_token_without_being_asked(run, serve):
+    page = serve(run.path, "--host", "0.0.0.0")
+    assert "?token=" in page.link
+    assert page.get("/api/runs").status == 401
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere: expected a run directory, found no config.yaml there"),
+        (["--root", "nowhere"], "--root: expected a directory of runs, found no directory nowhere"),
+        ([], "--root: expected a directory of runs, found no directory runs"),
+        (["first", "--host", "192.0.2.1"], "host: expected an address of this machine"),
+        (["first", "--token-file", "."], "--token-file: . cannot be read or written"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(run, arguments, message, monkeypatch, capsys):
+    monkeypatch.chdir(run.path.parent)
+    assert main(["page", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_answers_are_json_for_every_browser(tmp_path, serve):
+    run = RunDirectory(tmp_path, "first")
+    records = record(run, 3)
+    add(records, 3, 4)
+    records.close(0)
+    connection = sqlite3.connect(run.database)
+    connection.execute("UPDATE episodes SET ended_at = 9e999 WHERE id = 1")
+    connection.commit()
+    connection.close()
+    page = serve(run.path)
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    for path in ("/api/runs", "/api/curves?run=first&player=blue"):
+        json.loads(page.get(path).body, parse_constant=refuse)
