@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +25,9 @@ STATIC = Path(__file__).parent / "static"
 
 MAX_OPEN = 32
 """Runs whose records stay open: of more, each is opened when it is read."""
+
+COMPRESSED = 100_000
+"""Bytes from which a response is compressed: over ``ssh -L`` the transfer of a league would take seconds."""
 
 MAX_PLAYERS = 16
 """Players whose curves one request may name."""
@@ -50,6 +54,7 @@ class Page:
             Route("/", lambda _request: FileResponse(STATIC / "index.html")),
             Route("/api/runs", self._answer(self._runs)),
             Route("/api/curves", self._answer(self._curves)),
+            Route("/api/league", self._answer(self._league)),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
         return Guard(Starlette(routes=routes, lifespan=self._lifespan), token, cookie, hosts)
@@ -73,15 +78,16 @@ class Page:
             def body() -> tuple[bytes, int]:
                 self._sources = dict(self._catalogue.sources())
                 try:
-                    return encode(read(request)), 200
+                    return _compressed(encode(read(request)), request, headers), 200
                 except LookupError as error:
                     return encode({"error": str(error.args[0])}), 404
                 except ConfigError as error:
                     return encode({"error": str(error)}), 409
 
+            headers = {"cache-control": "no-store"}
             content, status = await self._in_thread(body)
             self._read_on(request.query_params.get("run"))
-            return Response(content, status, media_type="application/json", headers={"cache-control": "no-store"})
+            return Response(content, status, media_type="application/json", headers=headers)
 
         return endpoint
 
@@ -139,3 +145,24 @@ class Page:
             "evaluations": {name: series for name, series in source.evaluations().items() if name in chosen},
             "series": series,
         }
+
+    def _league(self, request: Request) -> dict[str, Any]:
+        """Return the league of a run; without it if it has not changed since ``since``."""
+        source = self._source(request)
+        source.read_on()
+        found = source.league()
+        since = f"{source.curves.generation}.{source.leagues.version}"
+        answer = {
+            **self._states.state(source.run, source.attempts(), source.faults()),
+            "since": since,
+            "progress": source.curves.progress,
+        }
+        return answer if since == request.query_params.get("since") else answer | {"league": found}
+
+
+def _compressed(content: bytes, request: Request, headers: dict[str, str]) -> bytes:
+    """Return a large response compressed, with its header added to ``headers``, if the browser accepts that."""
+    if len(content) < COMPRESSED or "gzip" not in request.headers.get("accept-encoding", ""):
+        return content
+    headers["content-encoding"] = "gzip"
+    return gzip.compress(content, 1)

@@ -9,6 +9,7 @@ from typing import Any
 from arena.common.errors import ConfigError
 from arena.page.cache import CurveCache
 from arena.page.curves import Curves
+from arena.page.league import LeagueReader
 from arena.records.reader import Attempt, open_records, read_evaluations, read_players
 from arena.records.run_directory import RunDirectory
 
@@ -22,12 +23,14 @@ class Source:
     Attributes:
       run: the run directory.
       curves: its curves, as far as they have been read.
+      leagues: the reader of its league.
     """
 
     def __init__(self, run: RunDirectory) -> None:
         """Prepare to read; nothing is opened yet."""
         self.run = run
         self.curves = Curves()
+        self.leagues = LeagueReader()
         self._cache = CurveCache(run.database)
         self._open = contextlib.ExitStack()
         self._connection: sqlite3.Connection | None = None
@@ -37,7 +40,7 @@ class Source:
     def records(self) -> Iterator[sqlite3.Connection]:
         """Give the open connection to the records, without a transaction.
 
-        A file that was replaced, or one of an earlier version that has changed, is opened again.
+        A file that was replaced is opened again.
 
         Raises:
           ConfigError: there are none, or they cannot be read; the message is for the page.
@@ -48,6 +51,7 @@ class Source:
                 self.close()
                 if not self._file:
                     self._cache.load(self.curves)
+                self.leagues = LeagueReader()
                 self._connection = self._open.enter_context(open_records(self.run.database))
                 self._connection.execute("SELECT count(*) FROM runs").fetchone()  # detects a damaged file
                 self._file = identity
@@ -115,6 +119,15 @@ class Source:
         with self.records() as connection:
             rows = connection.execute(query, (limit,)).fetchall()
         return [dict(zip(columns, row, strict=True)) for row in reversed(rows)]
+
+    def league(self) -> dict[str, Any] | None:
+        """Return the league, or who beats whom in a table of matches; None if no two players have met.
+
+        Raises:
+          ConfigError: the records cannot be read.
+        """
+        with self.records() as connection:
+            return self.leagues.read(connection, self.curves.pairs)
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
         """Return the evaluations of each player while it trained, as columns.

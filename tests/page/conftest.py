@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from arena.protocol.messages import Episode, Episodes, Progress
+from arena.records.database import Database
 from arena.records.player_statistics import PlayerInfo
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
@@ -33,9 +34,9 @@ def episode(blue: float, steps: int, ended_at: float, players: Sequence[str] = (
         length=10,
         seconds=0.5,
         players=tuple(players),
-        returns=(blue, -blue),
-        lengths=(10, 10),
-        outcomes=("win", "loss") if blue > 0 else ("loss", "win"),
+        returns=(blue, -blue)[: len(players)],
+        lengths=(10, 10)[: len(players)],
+        outcomes=(("win", "loss") if blue > 0 else ("loss", "win"))[: len(players)],
         truncated=False,
         cause=None,
         ended_at=ended_at,
@@ -62,6 +63,37 @@ def add(records: RecordWriter, first: int, last: int, players: Sequence[str] = (
         )
         value = -1 + 2 * number / 399
         records.episodes(Episodes(0, (episode(value, 20 * number, began + number, players),), 10))
+
+
+def record_league(run: RunDirectory) -> None:
+    """Record a league: main learns and beats its snapshots, and rarely the exploiter; its games with that one rise."""
+    players = {"main": PlayerInfo("ppo", "#3b82f6"), "exploiter": PlayerInfo("ppo", "#ef4444")}
+    records = record(run, 0, players)
+    began = time.time() - 400
+    for number in range(400):
+        other = ("exploiter", "main@1000", "main@2000")[number % 3]
+        value = 1.0 if other != "exploiter" or number % 10 == 0 else -1.0
+        records.episodes(Episodes(0, (episode(value, 20 * number, began + number, ("main", other)),), 10))
+    records.close(0)
+    database = Database(run.database)
+    for name, parent, steps in (
+        ("main", None, 8000),
+        ("exploiter", None, 8000),
+        ("main@1000", "main", 1000),
+        ("main@2000", "main", 2000),
+    ):
+        row = (name, "MainPlayer", "default", parent, parent is None, steps, f"players/{name}", began + (steps / 20 if parent else 0))
+        database.add("INSERT INTO league_players VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        row = (began + 300, name, steps, 40, 25.0 + steps / 1000, 2.0, 1000.0)
+        database.add("INSERT INTO ratings VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    for away, wins, losses in (("exploiter", 5.0, 45.0), ("main@1000", 50.0, 0.0)):
+        row = ("main", away, wins, 0.0, losses, 50.0, 0.0)
+        database.add("INSERT INTO payoff VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    for sides in ([["main"], ["exploiter"]], [["main"], ["exploiter"]], [["main"], ["main@1000"]]):
+        job = json.dumps({"launch_player": "main", "sides": sides})
+        database.add("INSERT INTO jobs VALUES (NULL, 1, 0, ?, NULL, ?, NULL)", (began, job))
+    database.flush(force=True)
+    database.close()
 
 
 @pytest.fixture

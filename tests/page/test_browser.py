@@ -6,7 +6,7 @@ import pytest
 
 from arena.records.player_statistics import PlayerInfo
 from arena.records.run_directory import RunDirectory
-from tests.page.conftest import record
+from tests.page.conftest import record, record_league
 from tests.page.test_server import SCRIPT
 
 pytestmark = pytest.mark.xdist_group("browser")  # one browser for all of them
@@ -59,15 +59,38 @@ def test_a_run_directory_from_a_stranger_runs_nothing(tmp_path, serve, tab):
     assert tab.problems == []
 
 
+def test_the_pair_of_a_cell_is_opened_with_the_keyboard_and_the_history_is_played(tmp_path, serve, tab):
+    run = RunDirectory(tmp_path, "family")
+    record_league(run)
+    tab.goto(serve(run.path).link + "#/league?run=family")
+    table = tab.get_by_role("application", name=re.compile("^Win rates of 4 players"))
+    table.focus()
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("ArrowRight")
+    status = tab.locator(".heat .readout")
+    assert status.inner_text() == "exploiter wins 90% against main (79% to 96%; 50 games)"
+    tab.keyboard.press("Enter")
+    assert "home=exploiter&away=main" in tab.url
+    assert tab.locator(".pair").inner_text().startswith("exploiter against main")
+    slider = tab.get_by_role("slider", name="moment of the run")
+    slider.focus()
+    tab.keyboard.press("Home")
+    assert re.search("exploiter wins .* against main .* [12] games", status.inner_text()), status.inner_text()
+    assert "main@1000" in tab.get_by_role("region", name="Phases").inner_text()
+    assert tab.problems == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_serious_finding_of_accessibility_and_nothing_wider_than_a_telephone(run, serve, browser, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    page = serve(run.path)
+    league = RunDirectory(run.path.parent, "family")
+    record_league(league)
+    page = serve(run.path, league.path)
     with browser.new_context(viewport={"width": 400, "height": 800}, color_scheme=scheme) as context:
         tab = context.new_page()
-        for address in ("#/", "#/curves?run=first"):
+        for address in ("#/", "#/curves?run=first", "#/league?run=family"):
             tab.goto(page.link + address)
-            tab.locator(".chart, .wide-table").first.wait_for()
+            tab.locator(".chart, .wide-table, .heat").first.wait_for()
             found = axe.Axe().run(tab).response["violations"]
             assert [
                 (each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")

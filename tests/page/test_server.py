@@ -13,7 +13,7 @@ from arena.records.player_statistics import PlayerInfo
 from arena.records.reader import open_records, read_returns
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
-from tests.page.conftest import PLAYERS, add, record
+from tests.page.conftest import PLAYERS, add, record, record_league
 
 SCRIPT = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"
 
@@ -233,3 +233,32 @@ def test_the_answers_are_json_for_every_browser(tmp_path, serve):
 
     for path in ("/api/runs", "/api/curves?run=first&player=blue"):
         json.loads(page.get(path).body, parse_constant=refuse)
+
+
+def test_a_league_comes_with_who_beats_whom_then_and_now(tmp_path, serve):
+    run = RunDirectory(tmp_path, "family")
+    record_league(run)
+    page = serve(run.path)
+    answer = page.get("/api/league?run=family").json
+    league = answer["league"]
+    names = [player["name"] for player in league["players"]]
+    assert (league["kind"], set(names)) == ("league", {"main", "exploiter", "main@1000", "main@2000"})
+    assert {player["name"]: player["mu"] for player in league["players"]}["main@2000"] == 27.0
+    standing, main, exploiter = league["standing"], names.index("main"), names.index("exploiter")
+    counted = dict(zip(zip(standing["home"], standing["away"], strict=True), standing["won"], strict=True))
+    assert counted == {(main, exploiter): 5.0, (main, names.index("main@1000")): 50.0}
+    history = league["history"]
+    met = (history["home"] == main) & (history["away"] == exploiter)
+    assert (history["games"][met].sum(), history["won"][met].sum()) == (134, 14), (
+        "each of 400 games, not the decayed ones"
+    )
+    assert league["draws"] == [["main", "exploiter", 2], ["main", "main@1000", 1]]
+    assert "league" not in page.get(f"/api/league?run=family&since={answer['since']}").json
+
+
+def test_a_table_has_its_pairs_too_and_a_run_of_one_player_none(tmp_path, serve, run):
+    record(RunDirectory(tmp_path, "alone"), 20, {"blue": PLAYERS["blue"]}).close(0)
+    page = serve(tmp_path)
+    league = page.get("/api/league?run=first").json["league"]
+    assert (league["kind"], [player["name"] for player in league["players"]]) == ("matches", ["blue", "red"])
+    assert page.get("/api/league?run=alone").json["league"] is None

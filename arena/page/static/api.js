@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "./vendor/preact-htm.js";
 
-const TYPES = { f4: Float32Array, f8: Float64Array };
+const TYPES = { f4: Float32Array, f8: Float64Array, u1: Uint8Array, u2: Uint16Array };
 
 /** Replace encoded arrays by typed ones, in place. */
 function decode(value) {
