@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any, NamedTuple
 
+from arena.common.activity import Activity
+
 
 class HangError(RuntimeError):
     """An awaited event did not happen within ``abort_after``."""
@@ -86,6 +88,7 @@ class Waiter:
       on_idle: called before each sleep; may raise to end the wait.
       check: called in every wait; makes MPI progress, which not every test does, and raises if a rank has died.
       current_wait: the event that this rank currently waits for; another thread may read it.
+      activity: seconds that this rank has spent, with waits and otherwise.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class Waiter:
         self.on_idle = on_idle
         self.check = check
         self.current_wait = CurrentWait()
+        self.activity = Activity()
 
     def like(self, **changes: Any) -> "Waiter":
         """Return a copy with these attributes changed."""
@@ -131,15 +135,21 @@ class Waiter:
           HangError: it was false for ``abort_after`` seconds.
         """
         clock = time.perf_counter
-        until = clock() + self.spin
-        while clock() < until:
+        now = began = clock()
+        until = began + self.spin
+        while now < until:
             if test():
+                self.activity.waiting += now - began
                 return
+            now = clock()
         until += max(self.yielding, yielding)
-        while clock() < until:
+        while now < until:
             os.sched_yield()
             if test():
+                self.activity.waiting += clock() - began
                 return
+            now = clock()
+        self.activity.waiting += now - began
         self._sleep_until(test, description, self.max_sleep, self.late)
 
     def until_acquired(self, acquire: Callable[[], bool], description: Callable[[], str]) -> None:
@@ -148,13 +158,16 @@ class Waiter:
         Raises:
           HangError: it was false for ``abort_after`` seconds.
         """
-        if not acquire():
+        began = time.perf_counter()
+        acquired = acquire()
+        self.activity.waiting += time.perf_counter() - began
+        if not acquired:
             self._sleep_until(acquire, description, max_sleep=0.0, late=0.0)
 
     def _sleep_until(
         self, test: Callable[[], bool], description: Callable[[], str], max_sleep: float, late: float
     ) -> None:
-        began = time.monotonic()
+        began, counted = time.monotonic(), 0.0
         warn_at, tell_at = self.warn_after, TELL_AFTER
         pause = min(2e-5, max_sleep)
         while not test():
@@ -162,6 +175,8 @@ class Waiter:
             self.on_idle()
             time.sleep(pause)
             waited = time.monotonic() - began
+            self.activity.waiting += waited - counted  # now: the wait may last minutes
+            counted = waited
             # After a long wait polls become rarer: each takes the core from the ranks that are waited for.
             pause = max(min(pause * 1.2, max_sleep), min(late * waited, LONGEST_SLEEP))
             if waited > tell_at:
@@ -172,6 +187,7 @@ class Waiter:
             if waited > warn_at:
                 self.on_warn(f"has waited {waited:.0f} s for {description()}")
                 warn_at *= 2
+        self.activity.waiting += time.monotonic() - began - counted
         self.current_wait.what = None
 
     @contextlib.contextmanager

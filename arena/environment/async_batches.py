@@ -49,12 +49,18 @@ class AsyncBatches:
         self._away: dict[int, float] = {}  # batch -> start of its step
         self._patience = math.inf if patience is None else patience
         self._found = 0
+        self._stepped = 0.0  # seconds that the steps of that batch have taken
         # Polling without a pause would take a core from the copies.
         self._waiter = waiter.like(spin=0.0, yielding=0.0, on_idle=housekeeping)
 
     def next_batch(self) -> int:
         """Return a batch in which all copies have answered, or that must be served first."""
+        activity = self._waiter.activity
+        waited, self._stepped = activity.waiting, 0.0
         self._waiter.until(self._poll, self._missing)
+        stepping = min(activity.waiting - waited, self._stepped)
+        activity.waiting -= stepping
+        activity.environment += stepping
         return self._found
 
     def _poll(self) -> bool:
@@ -78,7 +84,7 @@ class AsyncBatches:
                 pause = min(1.5 * pause, LONGEST_PAUSE)
             for away in self._away:
                 if self._has_answered(away):
-                    del self._away[away]
+                    self._stepped = time.monotonic() - self._away.pop(away)
                     self._channel.release(away)
                     self._found = away
                     return True

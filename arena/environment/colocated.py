@@ -7,6 +7,7 @@ other, the other runs instead (greenlets): no core to wake, no cache to refill, 
 import contextlib
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -96,9 +97,11 @@ class _Environment:
             text = "env.in_worker: expected a policy that steps in the main thread, found another one"
             raise ConfigError(text) from None
         self.turns += 1
+        began = time.perf_counter()
         try:
             self._greenlet.switch()
         finally:
+            self._waiter.activity.environment += time.perf_counter() - began
             self.turns += 1
         if self._failure is not None:
             raise _EnvironmentFailedError(self._failure)
@@ -130,7 +133,9 @@ class _WorkerWaiter(Waiter):
             self._let_environment()
             return test()
 
+        in_environment = self.activity.environment
         super().until(poll, description, yielding)
+        self.activity.waiting -= self.activity.environment - in_environment
 
 
 class _EnvironmentWaiter(Waiter):

@@ -5,15 +5,20 @@ wait, so does the rank.
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from arena.common.activity import Activity
 from arena.common.waiting import HangError, Waiter
 from arena.environment.watchdog import InterruptedByWatchdog, Watchdog
 
 Play = Callable[[Waiter], None]
+
+ENVIRONMENT = "environment"
+"""Name of the part that steps the environment."""
 
 
 def run_cooperatively(parts: Mapping[str, Play], waiter: Waiter, log: logging.Logger) -> None:
@@ -29,7 +34,7 @@ def run_cooperatively(parts: Mapping[str, Play], waiter: Waiter, log: logging.Lo
       BaseException: a part raised it; the other parts are ended.
     """
     players = [_Part(name, play, waiter) for name, play in parts.items()]
-    turns = _Turns()
+    turns = _Turns(waiter.activity)
     watchdog = Watchdog(waiter.abort_after, turns, waiter.current_wait)
     watchdog.start()
     try:
@@ -57,16 +62,20 @@ def _awaited(parts: list["_Part"]) -> str:
 class _Turns:
     """The part that currently runs; see ``Watchdog``."""
 
-    def __init__(self) -> None:
+    def __init__(self, activity: Activity) -> None:
         self.turns = 0
+        self._activity = activity
         self._part: _Part | None = None
 
     def take(self, part: "_Part") -> None:
         self._part = part
         self.turns += 1
+        began = time.perf_counter()
         try:
             part.resume()
         finally:
+            if part.name == ENVIRONMENT:
+                self._activity.environment += time.perf_counter() - began
             self.turns += 1
 
     def inside(self) -> str:

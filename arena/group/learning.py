@@ -163,7 +163,8 @@ class LearningMember(Member):
         """Learn from a rollout, together with the group."""
         self.policy.set_progress(self.progress())
         self._is_updating = True
-        self.metrics = self.policy.learn(rollout, self.channel)
+        with self.context.waiter.activity.counted_as_learning():
+            self.metrics = self.policy.learn(rollout, self.channel)
         self._is_updating = False
         if self._sample_keeper is not None:
             self._sample_keeper.keep_latest()

@@ -24,6 +24,7 @@ from arena.records.lease import LeaseLostError
 from arena.records.run_directory import RunDirectory
 from arena.root.early_end import ENDED_WITHIN
 from arena.system.cores import pinned_to
+from arena.system.measurements import measure
 from arena.system.stack_dump import StackCollector, StackReporter
 
 ABORT_GRACE = ENDED_WITHIN + 2.0
@@ -86,13 +87,18 @@ class Rank:
 
     def start_stack_reporter(self, waiter: Waiter) -> None:
         """Start a thread that reports this rank's activity on request; on the root, one that collects the reports."""
-        world, current_wait = self.world, self.waiter.current_wait
+        world = self.world
         if world.rank == 0:
             self.stack_collector = StackCollector(socket.gethostname())
             world.bcast(self.stack_collector.address, waiter)
         else:
             address = world.bcast(None, waiter)
-            StackReporter(address, world.rank, world.nodes[world.rank] == world.nodes[0], lambda: str(current_wait))
+            is_near = world.nodes[world.rank] == world.nodes[0]
+            StackReporter(address, world.rank, is_near, lambda: str(self.waiter.current_wait), self._measure)
+
+    def _measure(self) -> dict[str, Any]:
+        """Return the measurements of this rank so far."""
+        return measure(self.waiter.activity, self.waiter.current_wait)
 
     # The root -------------------------------------------------------------------------------------------------
 
@@ -119,7 +125,9 @@ class Rank:
                 deterministic=self.config.deterministic,
             )
             view = ProgressView(records, self.config)
-            root = Root(self.world, self.mailbox, self.config, self.run, records, view, self.stack_collector)
+            root = Root(
+                self.world, self.mailbox, self.config, self.run, records, view, self.stack_collector, self._measure
+            )
             root.listen_to_signals()
             root.progress.stopping = root.progress.stopping or bool(early)
             root.stopped_code = stopped_code

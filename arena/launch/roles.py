@@ -191,7 +191,7 @@ class Roles:
 
     def _serve_runner(self, context: Context) -> None:
         """Run the environment and all seats of a match cooperatively."""
-        from arena.environment.cooperative import run_cooperatively
+        from arena.environment.cooperative import ENVIRONMENT, run_cooperatively
         from arena.experience import rollout  # noqa: F401 (Numba's compilation is no hang)
 
         assert context.me.match is not None
@@ -199,7 +199,7 @@ class Roles:
         def environment(waiter: Waiter) -> None:
             self._serve_environment(context._replace(waiter=waiter), ())
 
-        parts: dict[str, Callable[[Waiter], None]] = {"environment": environment}
+        parts: dict[str, Callable[[Waiter], None]] = {ENVIRONMENT: environment}
         for number, seat in enumerate(context.plan.matches[context.me.match].seats):
             # importing it must not count as a hang of a part
             registry.policy_class(self.config.players[seat.player].use)

@@ -11,7 +11,7 @@ from arena.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 SCHEMA = """
 CREATE TABLE runs (                      -- one row for each attempt: the first start, and every resume
@@ -52,6 +52,13 @@ CREATE TABLE payoff (                    -- as home sees it; counts decay
 CREATE TABLE ratings (                   -- mu and sigma of openskill; the newest row of a player counts
     time REAL NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, games INTEGER NOT NULL, mu REAL NOT NULL,
     sigma REAL NOT NULL, elo REAL NOT NULL);
+CREATE TABLE ranks (                     -- activity of each rank in an interval; shares of its time add up to one
+    attempt INTEGER NOT NULL, sample INTEGER NOT NULL, time REAL NOT NULL, rank INTEGER NOT NULL, host TEXT NOT NULL,
+    role TEXT NOT NULL, match INTEGER, seat INTEGER, player TEXT, environment REAL NOT NULL, policy REAL NOT NULL,
+    learning REAL NOT NULL, other REAL NOT NULL, waiting REAL NOT NULL, megabytes REAL NOT NULL,
+    steps_per_second REAL, waits_for TEXT);
+CREATE TABLE resets (                    -- of league players to their first weights, by mutation or order of the league
+    attempt INTEGER NOT NULL, time REAL NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL);
 """
 
 MIGRATIONS = {
@@ -66,6 +73,12 @@ MIGRATIONS = {
     5: "CREATE TABLE evaluations (attempt INTEGER NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, "
     "time REAL NOT NULL, episodes INTEGER NOT NULL, mean REAL NOT NULL, deviation REAL NOT NULL, least REAL NOT NULL, "
     "greatest REAL NOT NULL, seconds REAL NOT NULL, snapshot TEXT NOT NULL);",
+    6: "CREATE TABLE ranks (attempt INTEGER NOT NULL, sample INTEGER NOT NULL, time REAL NOT NULL, "
+    "rank INTEGER NOT NULL, host TEXT NOT NULL, role TEXT NOT NULL, match INTEGER, seat INTEGER, player TEXT, "
+    "environment REAL NOT NULL, policy REAL NOT NULL, learning REAL NOT NULL, other REAL NOT NULL, "
+    "waiting REAL NOT NULL, megabytes REAL NOT NULL, steps_per_second REAL, waits_for TEXT); "
+    "CREATE TABLE resets (attempt INTEGER NOT NULL, time REAL NOT NULL, player TEXT NOT NULL, "
+    "steps INTEGER NOT NULL);",
 }
 """Version of records -> statements that upgrade it to the next version."""
 

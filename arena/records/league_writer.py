@@ -62,6 +62,10 @@ class LeagueRecords:
         if hasattr(league.payoff, "met"):
             self._pairs.update(_pair(player, other) for other in league.payoff.met(player))
 
+    def restarted(self, player: str, steps: int) -> None:
+        """Record that a player has loaded the weights of its reset, after this many transition steps."""
+        self._database.add("INSERT INTO resets VALUES (?, ?, ?, ?)", (self._attempt, time.time(), player, steps))
+
     def update(self, league: Any, *, force: bool = False) -> None:
         """Write the changes since the last call."""
         if not force and not self._pacer.due():

@@ -26,6 +26,7 @@ from arena.records.player_statistics import (
     mean_metrics,
     outcomes_of,
 )
+from arena.records.rank_rows import RankRows
 from arena.records.run_directory import RunDirectory
 from arena.records.tensorboard import EventFiles
 
@@ -133,6 +134,7 @@ class RecordWriter:
             self._database.add("INSERT OR REPLACE INTO players VALUES (?, ?, ?, ?, ?)", row)
         self._database.flush(force=True)
         self.league = LeagueRecords(self._database, self.attempt)
+        self.ranks = RankRows(self._database, self.attempt)
 
     def restore(self, state: Mapping[str, Any], checkpoint: int | None = None) -> None:
         """Continue from a checkpoint, before any report.

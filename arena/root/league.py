@@ -132,6 +132,7 @@ class LeagueCoordinator:
             self._restarts[player] = message.restarts, message.steps
             self._manager.begin_phase(player, message.steps)
             self._note("INFO", f"{player} is reset after {message.steps:,} steps")
+            self.records.restarted(player, message.steps)
             del self._pending[player]
             for job, episodes in self._waiting.pop(player, ()):
                 self._send(job, episodes)

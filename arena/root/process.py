@@ -4,7 +4,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from arena.common.errors import GO_ON, GivenUpError
@@ -32,6 +32,7 @@ from arena.root.early_end import EarlyEnd
 from arena.root.evaluations import Evaluations
 from arena.root.evaluator_process import ChildEvaluator, RankEvaluator
 from arena.root.league import LeagueCoordinator
+from arena.root.rank_activity import RankActivity
 from arena.root.round import IDLE_PAUSE, RootServices, RoundSupervisor
 from arena.root.run_progress import RunProgress
 from arena.system.stack_dump import StackCollector
@@ -62,6 +63,7 @@ class Root:
         records: RecordWriter,
         view: ProgressView,
         stack_collector: StackCollector,
+        measure: Callable[[], dict[str, Any]],
     ) -> None:
         """Create the root of a run.
 
@@ -72,7 +74,8 @@ class Root:
           run: the run directory.
           records: records of the run.
           view: the live view.
-          stack_collector: queries the ranks' stacks.
+          stack_collector: queries the other ranks' stacks and activity.
+          measure: returns this rank's own activity.
         """
         self.plan: Plan | None = None
         self.world, self.mailbox, self.config, self.run = world, mailbox, config, run
@@ -86,6 +89,7 @@ class Root:
         self._recorded_deaths = 0
         self.given_up: list[str] = []
         self._ending = EarlyEnd(self, stack_collector)
+        self._rank_activity = RankActivity(stack_collector, records.ranks, measure)
         self.evaluations: Evaluations | None = None
         self._evaluator: ChildEvaluator | RankEvaluator | None = None
         if config.evaluate is not None:
@@ -131,6 +135,7 @@ class Root:
                 progress.league_state,
             )
         self.plan, self._gateways = plan, {}
+        self._rank_activity.begin_round(plan, self.world.hosts, self.world.origins)
         origins = self.world.origins
         self._roles = {origins[each.rank]: describe_part(each) for each in plan.assignments}
         if len(plan.matches) == 0:
@@ -210,6 +215,7 @@ class Root:
         """Handle a message that concerns the records."""
         if isinstance(message, Episodes):
             self.records.episodes(message)
+            self._rank_activity.count(message.match, message.environment_steps)
         elif isinstance(message, Progress):
             self.progress.record(message)
         elif isinstance(message, ExperienceTotals):
@@ -262,6 +268,7 @@ class Root:
             self.progress.check_lease()
             self._ending.bound_stop()
             self._next_view = now + VIEW_EVERY
+            self._rank_activity.update(now)
             self.view.update()
             self.records.flush()
 

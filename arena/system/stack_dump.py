@@ -1,4 +1,4 @@
-"""Stack dumps of all ranks on request, when a run hangs: a thread in each rank replies, whatever its main thread does.
+"""Activity and stacks of all ranks on request: a thread in each rank replies, whatever its main thread does.
 
 Only the main thread calls MPI, and it may be stuck: requests and replies therefore use a socket between a thread of
 each rank and a thread of the root. These threads sleep until a request arrives.
@@ -17,7 +17,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import arena
 from arena.common.user_code import source_of_stack
@@ -34,6 +34,9 @@ if the system allows less, some ranks cannot be queried.
 
 LARGEST = 1 << 20
 """Largest size of a reply in bytes."""
+
+STACK, ACTIVITY = b"?", b"a"
+"""Requests of the root."""
 
 
 class Address(NamedTuple):
@@ -92,7 +95,14 @@ _ENVIRONMENTS = tuple(
 class StackReporter:
     """A rank's end: sends a description of the main thread's activity to the root on request."""
 
-    def __init__(self, address: Address, rank: int, same_host: bool, action: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        address: Address,
+        rank: int,
+        same_host: bool,
+        action: Callable[[], str],
+        activity: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
         """Connect, from a thread.
 
         Args:
@@ -100,7 +110,9 @@ class StackReporter:
           rank: this one.
           same_host: whether the root is on this machine.
           action: returns a description of the rank's activity, in a line.
+          activity: returns measurements of the rank as JSON values.
         """
+        self._activity = activity
         self._host = "127.0.0.1" if same_host else address.host
         self._address, self._rank, self._action = address, rank, action
         self._main = threading.main_thread().ident or 0
@@ -113,9 +125,12 @@ class StackReporter:
         ):
             connection.settimeout(None)
             connection.sendall(json.dumps([self._address.secret, self._rank]).encode() + b"\n")
-            while connection.recv(1):
-                call, place = environment_call(self._main)
-                answer = {"action": self._action(), "stack": stack_of(self._main), "call": call, "place": place}
+            while request := connection.recv(1):
+                if request == ACTIVITY:
+                    answer = self._activity()
+                else:
+                    call, place = environment_call(self._main)
+                    answer = {"action": self._action(), "stack": stack_of(self._main), "call": call, "place": place}
                 connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
@@ -145,6 +160,7 @@ class StackCollector:
         self._listener = socket.create_server(("", 0), backlog=1024)
         self.address = Address(host, self._listener.getsockname()[1], secrets.token_hex(16))
         self._ranks: dict[int, socket.socket] = {}
+        self._measuring: set[int] = set()  # ranks that have not replied yet
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = DESCRIPTORS_MOST if hard == resource.RLIM_INFINITY else max(soft, min(hard, DESCRIPTORS_MOST))
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
@@ -170,15 +186,40 @@ class StackCollector:
         requested = {}
         for rank, connection in sorted(self._ranks.items()):
             with contextlib.suppress(OSError):
-                connection.sendall(b"?")
+                connection.sendall(STACK)
                 requested[rank] = connection
         until = time.monotonic() + patience
         reports = {}
         for rank, connection in requested.items():
             with contextlib.suppress(OSError, ValueError, TypeError):
                 connection.settimeout(max(0.05, until - time.monotonic()))
-                reports[rank] = StackReport(**json.loads(_line(connection, LARGEST)))
+                reply = json.loads(_line(connection, LARGEST))
+                if "stack" not in reply:  # to a request for the activity
+                    reply = json.loads(_line(connection, LARGEST))
+                reports[rank] = StackReport(**reply)
         return reports
+
+    def request_activity(self) -> None:
+        """Request the measurements of all ranks, except those that have not replied to the last request."""
+        for rank, connection in sorted(self._ranks.items()):
+            if rank not in self._measuring:
+                with contextlib.suppress(OSError):
+                    connection.sendall(ACTIVITY)
+                    self._measuring.add(rank)
+
+    def received_activity(self) -> dict[int, dict[str, Any]]:
+        """Return the measurements that have arrived since, by rank, without waiting."""
+        replies = {}
+        for rank in sorted(self._measuring):
+            with contextlib.suppress(OSError, ValueError):
+                connection = self._ranks[rank]
+                connection.settimeout(0)
+                if not connection.recv(1, socket.MSG_PEEK):
+                    continue
+                connection.settimeout(CONNECT_TIMEOUT)  # the rest of the line is under way
+                replies[rank] = json.loads(_line(connection, LARGEST))
+                self._measuring.discard(rank)
+        return replies
 
     def close(self) -> None:
         """Close all connections."""

@@ -82,7 +82,8 @@ def record_league(run: RunDirectory) -> None:
         ("main@1000", "main", 1000),
         ("main@2000", "main", 2000),
     ):
-        row = (name, "MainPlayer", "default", parent, parent is None, steps, f"players/{name}", began + (steps / 20 if parent else 0))
+        created = began + (steps / 20 if parent else 0)
+        row = (name, "MainPlayer", "default", parent, parent is None, steps, f"players/{name}", created)
         database.add("INSERT INTO league_players VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         row = (began + 300, name, steps, 40, 25.0 + steps / 1000, 2.0, 1000.0)
         database.add("INSERT INTO ratings VALUES (?, ?, ?, ?, ?, ?, ?)", row)

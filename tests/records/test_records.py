@@ -367,7 +367,7 @@ def test_records_of_another_version_are_refused(run):
     connection = sqlite3.connect(run.database)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(ConfigError, match="expected records of version 6, found version 99"):
+    with pytest.raises(ConfigError, match="expected records of version 7, found version 99"):
         records_of(run)
 
 
@@ -376,7 +376,8 @@ def test_records_of_the_version_before_are_read_and_continued(run):
     records.episode(episode())
     records.close(0)
     with closing(sqlite3.connect(run.database)) as connection:
-        connection.execute("DROP TABLE evaluations")
+        for table in ("evaluations", "ranks", "resets"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX calls")
         connection.execute("ALTER TABLE episode_entities DROP COLUMN metrics")
         for column in ("call", "workers"):

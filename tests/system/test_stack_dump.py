@@ -45,6 +45,20 @@ def test_a_rank_that_is_stopped_costs_its_answer_and_no_more_time_than_given(sta
     assert time.monotonic() - began < 10
 
 
+def test_measurements_do_not_wait_and_do_not_get_between_a_stack_and_its_request(stack_collector):
+    StackReporter(stack_collector.address, 1, True, lambda: "waits", lambda: {"waiting": 0.5})
+    silence = threading.Event()
+    StackReporter(stack_collector.address, 2, True, str, lambda: {"waiting": silence.wait(30)})
+    asked(stack_collector, 2)
+    for _ in range(2):
+        stack_collector.request_activity()
+        time.sleep(0.1)
+        assert stack_collector.received_activity() == {1: {"waiting": 0.5}}
+    stack_collector.request_activity()
+    silence.set()
+    assert stack_collector.ask(5.0)[1].action == "waits", "the measurements before are passed over"
+
+
 def test_a_stranger_is_no_rank(stack_collector):
     with socket.create_connection(("127.0.0.1", stack_collector.address.port)) as stranger:
         stranger.sendall(json.dumps(["guess", 1]).encode() + b"\n")
