@@ -17,6 +17,7 @@ from starlette.staticfiles import StaticFiles
 from arena.common.errors import ConfigError
 from arena.page.access import Guard
 from arena.page.encoding import encode
+from arena.page.machine import read_machine
 from arena.page.runs import Catalogue, StateReader, describe
 from arena.page.source import Source
 
@@ -55,6 +56,7 @@ class Page:
             Route("/api/runs", self._answer(self._runs)),
             Route("/api/curves", self._answer(self._curves)),
             Route("/api/league", self._answer(self._league)),
+            Route("/api/machine", self._answer(self._machine)),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
         return Guard(Starlette(routes=routes, lifespan=self._lifespan), token, cookie, hosts)
@@ -146,6 +148,14 @@ class Page:
             "series": series,
         }
 
+    def _state(self, source: Source) -> dict[str, Any]:
+        return self._states.state(source.run, source.attempts(), source.faults())
+
+    def _machine(self, request: Request) -> dict[str, Any]:
+        source = self._source(request)
+        with source.records() as connection:
+            return {**self._state(source), **read_machine(connection, source.run)}
+
     def _league(self, request: Request) -> dict[str, Any]:
         """Return the league of a run; without it if it has not changed since ``since``."""
         source = self._source(request)
@@ -153,7 +163,7 @@ class Page:
         found = source.league()
         since = f"{source.curves.generation}.{source.leagues.version}"
         answer = {
-            **self._states.state(source.run, source.attempts(), source.faults()),
+            **self._state(source),
             "since": since,
             "progress": source.curves.progress,
         }

@@ -16,6 +16,7 @@ import pytest
 from arena.protocol.messages import Episode, Episodes, Progress
 from arena.records.database import Database
 from arena.records.player_statistics import PlayerInfo
+from arena.records.rank_rows import RankRow
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
 
@@ -65,11 +66,22 @@ def add(records: RecordWriter, first: int, last: int, players: Sequence[str] = (
         records.episodes(Episodes(0, (episode(value, 20 * number, began + number, players),), 10))
 
 
+def ranks() -> list[RankRow]:
+    """Return a measurement of three ranks: the learning worker is the one that waits least."""
+    return [
+        RankRow(0, "node1", "root", None, None, None, 0.0, 0.0, 0.0, 0.1, 0.9, 250.0, None, None),
+        RankRow(1, "node1", "environment", 0, None, None, 0.4, 0.0, 0.0, 0.0, 0.6, 300.0, 5000.0, "seat 0, 3 s"),
+        RankRow(2, "node2", "worker", 0, 0, "main", 0.0, 0.2, 0.7, 0.0, 0.1, 400.0, None, None),
+    ]
+
+
 def record_league(run: RunDirectory) -> None:
     """Record a league: main learns and beats its snapshots, and rarely the exploiter; its games with that one rise."""
     players = {"main": PlayerInfo("ppo", "#3b82f6"), "exploiter": PlayerInfo("ppo", "#ef4444")}
     records = record(run, 0, players)
     began = time.time() - 400
+    for _ in range(3):
+        records.ranks.add(time.time(), ranks())
     for number in range(400):
         other = ("exploiter", "main@1000", "main@2000")[number % 3]
         value = 1.0 if other != "exploiter" or number % 10 == 0 else -1.0
@@ -90,6 +102,7 @@ def record_league(run: RunDirectory) -> None:
     for away, wins, losses in (("exploiter", 5.0, 45.0), ("main@1000", 50.0, 0.0)):
         row = ("main", away, wins, 0.0, losses, 50.0, 0.0)
         database.add("INSERT INTO payoff VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    database.add("INSERT INTO resets VALUES (1, ?, ?, ?)", (began, "exploiter", 4000))
     for sides in ([["main"], ["exploiter"]], [["main"], ["exploiter"]], [["main"], ["main@1000"]]):
         job = json.dumps({"launch_player": "main", "sides": sides})
         database.add("INSERT INTO jobs VALUES (NULL, 1, 0, ?, NULL, ?, NULL)", (began, job))

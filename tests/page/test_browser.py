@@ -77,6 +77,10 @@ def test_the_pair_of_a_cell_is_opened_with_the_keyboard_and_the_history_is_playe
     tab.keyboard.press("Home")
     assert re.search("exploiter wins .* against main .* [12] games", status.inner_text()), status.inner_text()
     assert "main@1000" in tab.get_by_role("region", name="Phases").inner_text()
+    tab.get_by_role("link", name="Machine").click()
+    limits = tab.get_by_text("waits least").inner_text()
+    assert limits.startswith("Rank 2 (worker of main, seat 0 of match 0) waits least, 10% of its time"), limits
+    assert "rank 1 for seat 0, 3 s" in limits
     assert tab.problems == []
 
 
@@ -88,7 +92,7 @@ def test_no_serious_finding_of_accessibility_and_nothing_wider_than_a_telephone(
     page = serve(run.path, league.path)
     with browser.new_context(viewport={"width": 400, "height": 800}, color_scheme=scheme) as context:
         tab = context.new_page()
-        for address in ("#/", "#/curves?run=first", "#/league?run=family"):
+        for address in ("#/", "#/curves?run=first", "#/league?run=family", "#/machine?run=family"):
             tab.goto(page.link + address)
             tab.locator(".chart, .wide-table, .heat").first.wait_for()
             found = axe.Axe().run(tab).response["violations"]

@@ -256,6 +256,31 @@ def test_a_league_comes_with_who_beats_whom_then_and_now(tmp_path, serve):
     assert "league" not in page.get(f"/api/league?run=family&since={answer['since']}").json
 
 
+def test_the_ranks_come_with_their_time_and_before_that_with_their_plan(tmp_path, serve, run):
+    league = RunDirectory(tmp_path, "family")
+    record_league(league)
+    league.log.mkdir(exist_ok=True)
+    league.hang_report.write_bytes(b"rank 2 gave up \xff")
+    page = serve(run.path, league.path)
+    machine = page.get("/api/machine?run=family").json
+    assert [(rank["rank"], rank["host"], rank["role"]) for rank in machine["ranks"]] == [
+        (0, "node1", "root"),
+        (1, "node1", "environment"),
+        (2, "node2", "worker"),
+    ]
+    assert machine["ranks"][2]["now"] == [0.0, 0.2, 0.7, 0.0, 0.1]
+    assert machine["ranks"][2]["mean"] == pytest.approx([0.0, 0.2, 0.7, 0.0, 0.1])
+    assert machine["ranks"][1]["waits_for"] == "seat 0, 3 s"
+    assert {series["role"]: len(series["time"]) for series in machine["history"]} == dict.fromkeys(
+        ("root", "environment", "worker"), 3
+    )
+    assert machine["hang"] == "rank 2 gave up \ufffd"
+    planned = {"hosts": ["node1"], "rounds": [{"assignments": [{"rank": 0, "role": "root", "match": None}]}]}
+    run.plan.write_text(json.dumps(planned))
+    machine = page.get("/api/machine?run=first").json
+    assert (machine["is_measured"], machine["ranks"][0]["host"]) == (False, "node1")
+
+
 def test_a_table_has_its_pairs_too_and_a_run_of_one_player_none(tmp_path, serve, run):
     record(RunDirectory(tmp_path, "alone"), 20, {"blue": PLAYERS["blue"]}).close(0)
     page = serve(tmp_path)

@@ -3,11 +3,12 @@
 import { html, render, useEffect, useState } from "./vendor/preact-htm.js";
 import { CurvesPage } from "./curves.js";
 import { LeaguePage } from "./league.js";
+import { MachinePage } from "./machine.js";
 import { RunsPage } from "./runs.js";
 import { State } from "./state.js";
 
 /** The pages of a run, in the order of the tabs. */
-const PAGES = { curves: ["Curves", CurvesPage], league: ["League", LeaguePage] };
+const PAGES = { curves: ["Curves", CurvesPage], league: ["League", LeaguePage], machine: ["Machine", MachinePage] };
 
 /** Return the address after the # as a page and its parameters, and a function that changes it. */
 function useAddress() {
