@@ -16,10 +16,15 @@ from starlette.staticfiles import StaticFiles
 
 from arena.common.errors import ConfigError
 from arena.page.access import Guard
+from arena.page.configuration import read_configuration
 from arena.page.encoding import encode
+from arena.page.episodes import read_episodes
+from arena.page.logs import read_log
 from arena.page.machine import read_machine
+from arena.page.matches import read_matches
 from arena.page.runs import Catalogue, StateReader, describe
-from arena.page.source import Source
+from arena.page.source import Source, name_of
+from arena.records.reader import Attempt
 
 STATIC = Path(__file__).parent / "static"
 """The front end."""
@@ -54,9 +59,14 @@ class Page:
         routes = [
             Route("/", lambda _request: FileResponse(STATIC / "index.html")),
             Route("/api/runs", self._answer(self._runs)),
+            Route("/api/names", self._answer(self._names)),
             Route("/api/curves", self._answer(self._curves)),
             Route("/api/league", self._answer(self._league)),
             Route("/api/machine", self._answer(self._machine)),
+            Route("/api/matches", self._answer(self._matches)),
+            Route("/api/episodes", self._answer(self._episodes)),
+            Route("/api/log", self._answer(self._log)),
+            Route("/api/configuration", self._answer(self._configuration)),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
         return Guard(Starlette(routes=routes, lifespan=self._lifespan), token, cookie, hosts)
@@ -156,6 +166,39 @@ class Page:
         with source.records() as connection:
             return {**self._state(source), **read_machine(connection, source.run)}
 
+    def _matches(self, request: Request) -> dict[str, Any]:
+        source = self._source(request)
+        source.read_on()
+        with source.records() as connection:
+            matches = read_matches(connection, source.run, source.curves.matches)
+        return {**self._state(source), "progress": source.curves.progress, **matches}
+
+    def _episodes(self, request: Request) -> dict[str, Any]:
+        source, query = self._source(request), request.query_params
+        with source.records() as connection:
+            found = read_episodes(
+                connection, query.get("player", ""), query.get("order", "newest"), _number(query.get("before"))
+            )
+        return {**self._state(source), "players": list(source.players()), **found}
+
+    def _log(self, request: Request) -> dict[str, Any]:
+        source, query = self._source(request), request.query_params
+        start, before = _number(query.get("start")), _number(query.get("before"))
+        return read_log(source.run, query.get("file", ""), start, before)
+
+    def _configuration(self, request: Request) -> dict[str, Any]:
+        source = self._source(request)
+        directory = source.run.path
+        shown = Path(name_of(directory)) if directory.is_absolute() else directory
+        attempts: list[Attempt] = []
+        with contextlib.suppress(ConfigError):  # a run without records has a configuration all the same
+            attempts = source.attempts()
+        ranks = attempts[-1].ranks if attempts else None
+        return {**read_configuration(source.run.config), "path": str(shown / source.run.config.name), "ranks": ranks}
+
+    def _names(self, _request: Request) -> dict[str, Any]:
+        return {"names": list(self._sources)}
+
     def _league(self, request: Request) -> dict[str, Any]:
         """Return the league of a run; without it if it has not changed since ``since``."""
         source = self._source(request)
@@ -168,6 +211,11 @@ class Page:
             "progress": source.curves.progress,
         }
         return answer if since == request.query_params.get("since") else answer | {"league": found}
+
+
+def _number(text: str | None) -> int | None:
+    """Return a whole number of an address; None if it is missing or none."""
+    return int(text) if text is not None and text.isdecimal() and len(text) < 19 else None
 
 
 def _compressed(content: bytes, request: Request, headers: dict[str, str]) -> bytes:

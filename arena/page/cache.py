@@ -15,9 +15,10 @@ import numpy as np
 
 from arena.page.buckets import Buckets
 from arena.page.curves import Curves, State
+from arena.page.matches import MatchCounts
 from arena.page.pairs import Pairs
 
-VERSION = 1
+VERSION = 2
 """Version of the files."""
 
 WORTHWHILE = 200_000
@@ -86,6 +87,7 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
         "backlogs": state.backlogs,
         "series": list(state.series),
         "games": games,
+        "matches": state.matches.state(),
     }
     arrays |= {"text": np.frombuffer(json.dumps(text).encode(), np.uint8)}
     for name in parts[0] if parts else ():
@@ -114,4 +116,4 @@ def _state(file: np.lib.npyio.NpzFile) -> State:
     }
     backlogs = {table: (end, [tuple(rows) for rows in ranges]) for table, (end, ranges) in text["backlogs"].items()}
     pairs = Pairs.restored(text["games"], {name: file[name] for name in ("keys", "sums")})
-    return State(text["attempts"], backlogs, series, pairs)
+    return State(text["attempts"], backlogs, series, pairs, MatchCounts(text["matches"]))

@@ -9,6 +9,7 @@ import numpy as np
 
 from arena.page.backlog import Backlog
 from arena.page.buckets import COUNT, TIME, TOTAL, UPDATES, Buckets, limit_for
+from arena.page.matches import MatchCounts
 from arena.page.pairs import Pairs
 from arena.records.reader import NO_FAULT, superseded_steps
 
@@ -41,12 +42,14 @@ class State(NamedTuple):
       backlogs: table -> number of the last known row, and the ranges that have not been read.
       series: the curves.
       pairs: games of each two players.
+      matches: episodes of each match.
     """
 
     attempts: list[list[Any]]
     backlogs: dict[str, tuple[int, list[tuple[int, int]]]]
     series: dict[tuple[str, str], Buckets]
     pairs: Pairs
+    matches: MatchCounts
 
 
 class Curves:
@@ -56,6 +59,7 @@ class Curves:
       generation: a random word, another one when the reading begins anew: after a resume, and in each process.
       stamp: number of the last change; buckets are marked with it.
       pairs: games of each two players.
+      matches: episodes of each match.
     """
 
     def __init__(self) -> None:
@@ -63,11 +67,13 @@ class Curves:
         self.generation = secrets.token_hex(4)
         self.stamp = 0
         self.pairs = Pairs()
+        self.matches = MatchCounts()
         self._attempts: list[list[Any]] | None = None
         self._superseded: dict[tuple[int, str], int] = {}
         self._learns: dict[str, bool] = {}
         self._backlogs: dict[str, Backlog] = {}
         self._series: dict[tuple[str, str], Buckets] = {}
+        self._names: dict[str, list[str]] = {}  # of the curves of each player
         # (player, name of the metric or None for episodes) -> arrays [M, columns] that are in no curve yet
         self._pending: dict[tuple[str, str | None], list[np.ndarray]] = {}
         self._waiting = 0
@@ -88,13 +94,16 @@ class Curves:
         """Return all that has been read."""
         self._add_pending()
         backlogs = {table: (backlog.end, backlog.ranges()) for table, backlog in self._backlogs.items()}
-        return State(self._attempts or [], backlogs, self._series, self.pairs)
+        return State(self._attempts or [], backlogs, self._series, self.pairs, self.matches)
 
     def restore(self, state: State) -> None:
         """Continue from a result of ``state``; what is not of this run is dropped by the next ``update``."""
         self._attempts = state.attempts
         self._backlogs = {table: Backlog(end, ranges) for table, (end, ranges) in state.backlogs.items()}
-        self._series, self.pairs = dict(state.series), state.pairs
+        self._series, self.pairs, self.matches = dict(state.series), state.pairs, state.matches
+        self._names = {}
+        for player, name in self._series:
+            self._names.setdefault(player, []).append(name)
 
     # Reading the records ------------------------------------------------------------------------------------------
 
@@ -113,7 +122,8 @@ class Curves:
         if attempts != self._attempts or any(ends[table] < self._backlogs[table].end for table in ends):
             self.generation = secrets.token_hex(4)
             self._attempts, self._backlogs = attempts, {table: Backlog() for table in ends}
-            self._series, self._pending, self._waiting, self.pairs = {}, {}, 0, Pairs()
+            self._series, self._names, self._pending, self._waiting = {}, {}, {}, 0
+            self.pairs, self.matches = Pairs(), MatchCounts()
         if not self._superseded or not self.rows:
             self._superseded = superseded_steps(connection)
         for table, end in ends.items():
@@ -126,6 +136,7 @@ class Curves:
         return any(backlog.rows() for backlog in self._backlogs.values())
 
     def _read_episodes(self, connection: sqlite3.Connection, rows: tuple[int, int]) -> None:
+        self.matches.add(connection, rows)
         found = connection.execute(_EPISODES, rows).fetchall()
         if not found:
             return
@@ -193,6 +204,7 @@ class Curves:
         if (player, name) not in self._series:
             limit = limit_for(sum(self._learns.values()) if self._learns.get(player) else len(self._learns))
             self._series[player, name] = Buckets(limit, quantiles=name in (RETURN, LENGTH))
+            self._names.setdefault(player, []).append(name)
         buckets = self._series[player, name]
         buckets.stamp = self.stamp
         return buckets
@@ -214,9 +226,10 @@ class Curves:
           ``updates`` (NaN where unknown), ``count``, ``mean``, and ``low`` and ``high`` where there are quantiles.
         """
         self._add_pending(players)
-        for (player, name), buckets in self._series.items():
+        for player, name in [(each, name) for each in players for name in self._names.get(each, ())]:
+            buckets = self._series[player, name]
             chosen = np.flatnonzero(buckets.changed > since)
-            if player not in players or not len(chosen):
+            if not len(chosen):
                 continue
             steps, columns = buckets.steps()[chosen], buckets.columns[chosen]
             counts = columns[:, COUNT]
@@ -237,8 +250,9 @@ class Curves:
 
     def _updates_at(self, player: str, steps: np.ndarray) -> np.ndarray:
         """Return a player's number of updates at some of its steps, from its metrics; NaN without any."""
-        for (owner, name), buckets in self._series.items():
-            if owner == player and name not in OF_EPISODES:
+        for name in self._names.get(player, ()):
+            if name not in OF_EPISODES:
+                buckets = self._series[player, name]
                 return np.interp(steps, buckets.steps(), buckets.means(UPDATES), left=0.0)
         return np.full(len(steps), np.nan)
 

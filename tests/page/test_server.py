@@ -3,17 +3,18 @@
 import json
 import sqlite3
 import stat
+import time
 
 import numpy as np
 import pytest
 
 from arena.launch import main
-from arena.protocol.messages import Failure
+from arena.protocol.messages import Episodes, Failure
 from arena.records.player_statistics import PlayerInfo
 from arena.records.reader import open_records, read_returns
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
-from tests.page.conftest import PLAYERS, add, record, record_league
+from tests.page.conftest import PLAYERS, add, episode, record, record_league
 
 SCRIPT = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"
 
@@ -279,6 +280,116 @@ def test_the_ranks_come_with_their_time_and_before_that_with_their_plan(tmp_path
     run.plan.write_text(json.dumps(planned))
     machine = page.get("/api/machine?run=first").json
     assert (machine["is_measured"], machine["ranks"][0]["host"]) == (False, "node1")
+
+
+def test_matches_come_with_their_seats_and_episodes(tmp_path, serve):
+    run = RunDirectory(tmp_path, "first")
+    records = record(run, 40)
+    records.episodes(Episodes(0, (episode(1.0, 900, time.time(), cause="fault: it raised"),), 10))
+    records.close(0)
+    seats = [{"player": name, "entities": [number]} for number, name in enumerate(("blue", "red"))]
+    parts = [{"rank": rank, "match": 0} for rank in (1, 2, 3)]
+    planned = {"assignments": parts, "matches": [{"index": 0, "row": 0, "replica": 0, "seats": seats}]}
+    run.plan.write_text(json.dumps({"hosts": ["node1"] * 4, "rounds": [planned]}))
+    page = serve(run.path)
+    (match,) = page.get("/api/matches?run=first").json["matches"]
+    assert (match["episodes"], match["faults"], match["ranks"], match["hosts"]) == (41, 1, [1, 2, 3], ["node1"])
+    assert [seat["player"] for seat in match["seats"]] == ["blue", "red"]
+    run.plan.write_text("{")
+    assert page.get("/api/matches?run=first").json["matches"] == []
+
+
+def test_episodes_are_found_by_age_return_and_fault(tmp_path, serve):
+    run = RunDirectory(tmp_path, "first")
+    records = record(run)
+    late = {"ended_at": time.time(), "metrics": ({"goals": 2.0}, {"goals": 4.0})}
+    records.episodes(Episodes(0, (episode(9.0, 9000, **late), episode(99.0, 9000, **late, cause="fault: NaN")), 10))
+    records.close(0)
+    page = serve(run.path)
+
+    def found(order, **query):
+        rest = "".join(f"&{name}={value}" for name, value in query.items())
+        return page.get(f"/api/episodes?run=first&player=blue&order={order}{rest}").json
+
+    newest = found("newest")
+    assert [each["id"] for each in newest["episodes"][:2]] == [402, 401]
+    assert [each["id"] for each in found("newest", before=3)["episodes"]] == [2, 1]
+    assert [each["id"] for each in found("best")["episodes"][:2]] == [401, 400], "one with a fault has no return"
+    assert found("worst")["episodes"][0]["id"] == 1
+    (faulty,) = found("faulty")["episodes"]
+    assert (faulty["cause"], faulty["entities"][1]["return"]) == ("fault: NaN", -99.0)
+    distribution = newest["distribution"]
+    assert sum(distribution["return"]["counts"]) == distribution["episodes"] == 401
+    assert distribution["metrics"]["goals"]["mean"] == 2.0
+    assert page.get("/api/episodes?run=first&order=other").status == 404
+
+
+def test_logs_are_read_from_their_end_and_followed(run, serve):
+    run.log.mkdir(exist_ok=True)
+    lines = b"".join(b"2026-01-01 00:00:00 INFO line %d\n" % number for number in range(10_000))
+    run.arena_log.write_bytes(lines + b"\xff<script>\nunfinished")
+    (run.log / "rank-00001.log").write_bytes(b"")
+    (run.path / "secret.log").write_bytes(b"not a log of the run")
+    page = serve(run.path)
+    log = page.get("/api/log?run=first").json
+    assert [name for name, _ in log["files"]] == ["arena.log", "rank-00001.log"]
+    assert log["text"].startswith("2026") and log["text"].endswith("line 9999\n\ufffd<script>\n")
+    earlier = page.get(f"/api/log?run=first&before={log['start']}").json
+    assert earlier["end"] == log["start"] and earlier["text"].endswith("\n")
+    with open(run.arena_log, "ab") as file:
+        file.write(b" line\nnext\n")
+    assert page.get(f"/api/log?run=first&start={log['end']}").json["text"] == "unfinished line\nnext\n"
+    for name in ("../secret.log", "secret.log", "/etc/passwd", "..%2Fsecret.log"):
+        assert page.get(f"/api/log?run=first&file={name}").status == 404
+
+
+def test_a_configuration_comes_key_by_key_with_its_defaults(run, serve):
+    run.config.write_text(
+        "name: first\nenv: {use: touchdown, num_envs: 8}\npolicies: {p: {use: ppo, settings: {clip: 0.2}}}\n"
+    )
+    page = serve(run.path)
+    answer = page.get("/api/configuration?run=first").json
+    assert answer["keys"] == [
+        ["name", "first", False],
+        ["env.use", "touchdown", False],
+        ["env.num_envs", "8", False],
+        ["policies.p.use", "ppo", False],
+        ["policies.p.settings.clip", "0.2", True],
+    ]
+    assert (answer["problem"], answer["ranks"], answer["path"]) == (None, 6, "first/config.yaml")
+
+
+BILLIONS = b"a: &a [x, {y: 1}]\n" + b"".join(
+    b"%c: &%c [" % (b, b) + b"*%c, " % (b - 1) * 8 + b"]\n" for b in b"bcdefgh"
+)
+"""A short file with eight times as many keys for each of its lines."""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (b"x" * 5_000_000, "config.yaml is shown as text only: expected at most 1,000,000 bytes, found 5,000,000"),
+        (b"a: [\xff", "config.yaml is shown as text only: expected YAML"),
+        (b"!!python/object/apply:os.system ['touch never']", "could not determine a constructor"),
+        (
+            BILLIONS,
+            "config.yaml has more than 20,000 keys; the first of them are shown",
+        ),
+        (b"a: " + b"[" * 50_000, "config.yaml is shown as text only: expected at most 100 levels"),
+        (None, "config.yaml cannot be read: No such file or directory"),
+    ],
+    ids=["5 MB", "no YAML", "code", "billions of keys", "deep", "missing"],
+)  # fmt: skip
+def test_a_configuration_that_cannot_be_shown_by_key_is_said_in_a_sentence(run, serve, text, sentence):
+    page = serve(run.path)
+    if text is None:
+        run.config.unlink()
+    else:
+        run.config.write_bytes(text)
+    answer = page.get("/api/configuration?run=first")
+    assert answer.status == 200
+    assert sentence in answer.json["problem"]
+    assert len(answer.body) < 3_000_000
 
 
 def test_a_table_has_its_pairs_too_and_a_run_of_one_player_none(tmp_path, serve, run):

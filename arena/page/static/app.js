@@ -1,14 +1,21 @@
 // The shell of the page: the address, the header, and the page that is chosen.
 
 import { html, render, useEffect, useState } from "./vendor/preact-htm.js";
+import { ConfigurationPage } from "./configuration.js";
 import { CurvesPage } from "./curves.js";
+import { EpisodesPage } from "./episodes.js";
 import { LeaguePage } from "./league.js";
+import { LogPage } from "./log.js";
 import { MachinePage } from "./machine.js";
+import { MatchesPage } from "./matches.js";
 import { RunsPage } from "./runs.js";
 import { State } from "./state.js";
 
 /** The pages of a run, in the order of the tabs. */
-const PAGES = { curves: ["Curves", CurvesPage], league: ["League", LeaguePage], machine: ["Machine", MachinePage] };
+const PAGES = {
+  curves: ["Curves", CurvesPage], league: ["League", LeaguePage], matches: ["Matches", MatchesPage], episodes: ["Episodes", EpisodesPage],
+  machine: ["Machine", MachinePage], log: ["Log", LogPage], configuration: ["Configuration", ConfigurationPage],
+};
 
 /** Return the address after the # as a page and its parameters, and a function that changes it. */
 function useAddress() {
