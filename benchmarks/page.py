@@ -190,21 +190,22 @@ def poll(path: Path) -> None:
         while answer["progress"] < 1:
             time.sleep(0.3)
             answer = server.curves(players, answer["since"])
+        database = Database(path / "arena.sqlite")
         for label, news in (("no news", 0), ("400 new episodes", 400)):
             used = []
             for _ in range(10):
                 if news:
-                    _append(path, news)
+                    _append(database, news)
                 before = server.processor_seconds()
                 answer = server.curves(players, answer["since"])
                 time.sleep(0.5)
                 used.append(server.processor_seconds() - before)
             print(f"poll, {label}: {1e3 * statistics.mean(used):.1f} ms of processor time")
+        database.close()
 
 
-def _append(path: Path, episodes: int) -> None:
+def _append(database: Database, episodes: int) -> None:
     """Add episodes to the records, as the root of a run that goes on."""
-    database = Database(path / "arena.sqlite")
     number, steps = database.highest("id", "episodes"), database.highest("steps", "episode_entities")
     for each in range(1, episodes + 1):
         row = (number + each, 1, 0, 0, 0, time.time(), STEPS, 0.2, False, None, None, True)
@@ -212,7 +213,6 @@ def _append(path: Path, episodes: int) -> None:
         row = (number + each, 0, f"main_{each % LEARNING}", 1.0, STEPS, "win", steps + STEPS, None)
         database.add("INSERT INTO episode_entities VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     database.flush(force=True)
-    database.close()
 
 
 def training(steps: int, pairs: int) -> None:

@@ -19,7 +19,6 @@ def main(argv: Sequence[str]) -> int:
     """
     arguments = _parser().parse_args(argv)
     from arena.page.runs import Catalogue
-    from arena.page.server import Server, token_for
 
     root = arguments.root
     if root is None and not arguments.runs:
@@ -28,6 +27,14 @@ def main(argv: Sequence[str]) -> int:
     count = len(catalogue.sources())
     if not count and root is None:
         raise ConfigError("expected a run directory, such as runs/quickstart")
+    if arguments.save is not None:
+        from arena.page.saved import write_saved
+
+        size = write_saved(catalogue, arguments.save)
+        print(f"{arguments.save}: {count} runs, {size / 1e6:.1f} MB; it needs only a browser")
+        return 0
+    from arena.page.server import Server, token_for
+
     server = Server(catalogue, arguments.host, arguments.port, token_for(arguments.host, arguments.token_file))
     shown = ", ".join(catalogue.sources()) if count <= 3 else f"{count} runs"
     print(f"{shown or 'the runs to come'}: {server.link} (Ctrl-C ends the page, not the runs)", flush=True)
@@ -53,6 +60,12 @@ def _parser() -> argparse.ArgumentParser:
         "of the link that is printed",
     )
     parser.add_argument("--port", type=int, default=0, help="port (default: 0, any free one)")
+    parser.add_argument(
+        "--save",
+        type=Path,
+        metavar="FILE.html",
+        help="write the page with its data into one file, for a browser without server and network, and end",
+    )
     parser.add_argument("--open", action="store_true", help="open the page in the browser of this machine")
     parser.add_argument(
         "--token-file",

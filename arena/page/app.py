@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
@@ -16,15 +17,10 @@ from starlette.staticfiles import StaticFiles
 
 from arena.common.errors import ConfigError
 from arena.page.access import Guard
-from arena.page.configuration import read_configuration
+from arena.page.answers import Answers
 from arena.page.encoding import encode
-from arena.page.episodes import read_episodes
-from arena.page.logs import read_log
-from arena.page.machine import read_machine
-from arena.page.matches import read_matches
-from arena.page.runs import Catalogue, StateReader, describe
-from arena.page.source import Source, name_of
-from arena.records.reader import Attempt
+from arena.page.runs import Catalogue
+from arena.page.source import Source
 
 STATIC = Path(__file__).parent / "static"
 """The front end."""
@@ -39,6 +35,26 @@ MAX_PLAYERS = 16
 """Players whose curves one request may name."""
 
 
+REQUESTS: dict[str, Callable[[Answers, QueryParams], Any]] = {
+    "runs": lambda answers, _: answers.runs(),
+    "names": lambda answers, _: answers.names(),
+    "curves": lambda answers, query: answers.curves(
+        _run(query), query.getlist("player")[:MAX_PLAYERS], query.get("since", "")
+    ),
+    "league": lambda answers, query: answers.league(_run(query), query.get("since", "")),
+    "machine": lambda answers, query: answers.machine(_run(query)),
+    "matches": lambda answers, query: answers.matches(_run(query)),
+    "episodes": lambda answers, query: answers.episodes(
+        _run(query), query.get("player", ""), query.get("order", "newest"), _number(query.get("before"))
+    ),
+    "log": lambda answers, query: answers.log(
+        _run(query), query.get("file", ""), _number(query.get("start")), _number(query.get("before"))
+    ),
+    "configuration": lambda answers, query: answers.configuration(_run(query)),
+}
+"""Requests by the last part of their path: functions of the answers and the query."""
+
+
 class Page:
     """Answers the requests of all browsers, with one thread that reads.
 
@@ -48,25 +64,15 @@ class Page:
 
     def __init__(self, catalogue: Catalogue) -> None:
         """Serve the runs of a catalogue."""
-        self._catalogue = catalogue
-        self._states = StateReader()
+        self._answers = Answers(catalogue)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="page-reader")
-        self._sources: dict[str, Source] = {}
         self._reading: dict[str, asyncio.Task] = {}
 
     def app(self, token: str | None, cookie: str, hosts: Sequence[str] = ()) -> Guard:
         """Return the ASGI application; see ``Guard`` for the arguments."""
         routes = [
             Route("/", lambda _request: FileResponse(STATIC / "index.html")),
-            Route("/api/runs", self._answer(self._runs)),
-            Route("/api/names", self._answer(self._names)),
-            Route("/api/curves", self._answer(self._curves)),
-            Route("/api/league", self._answer(self._league)),
-            Route("/api/machine", self._answer(self._machine)),
-            Route("/api/matches", self._answer(self._matches)),
-            Route("/api/episodes", self._answer(self._episodes)),
-            Route("/api/log", self._answer(self._log)),
-            Route("/api/configuration", self._answer(self._configuration)),
+            *(Route(f"/api/{name}", self._answer(read)) for name, read in REQUESTS.items()),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
         return Guard(Starlette(routes=routes, lifespan=self._lifespan), token, cookie, hosts)
@@ -76,21 +82,18 @@ class Page:
         yield
         for task in self._reading.values():
             task.cancel()
-        await self._in_thread(self._close)
+        await self._in_thread(self._answers.close)  # SQLite's connections are closed by the thread that opened them
         self._thread.shutdown()
 
-    def _close(self) -> None:
-        for source in self._sources.values():  # SQLite's connections are closed by the thread that has opened them
-            source.close()
-
-    def _answer(self, read: Callable[[Request], Any]) -> Callable[[Request], Any]:
+    def _answer(self, read: Callable[[Answers, QueryParams], Any]) -> Callable[[Request], Any]:
         """Return an endpoint that calls ``read`` in the thread, and encodes the result there."""
 
         async def endpoint(request: Request) -> Response:
             def body() -> tuple[bytes, int]:
-                self._sources = dict(self._catalogue.sources())
+                self._answers.refresh()
                 try:
-                    return _compressed(encode(read(request)), request, headers), 200
+                    answer = encode(read(self._answers, request.query_params))
+                    return _compressed(answer, request, headers), 200
                 except LookupError as error:
                     return encode({"error": str(error.args[0])}), 404
                 except ConfigError as error:
@@ -110,7 +113,7 @@ class Page:
 
     def _read_on(self, name: str | None) -> None:
         """Begin to read, in the background, what a run has recorded since, or all runs."""
-        for other, source in self._sources.items():
+        for other, source in self._answers.sources.items():
             task = self._reading.get(other)
             if name in (None, other) and (task is None or task.done()):
                 self._reading[other] = asyncio.create_task(self._read_all(source))
@@ -120,97 +123,12 @@ class Page:
         with contextlib.suppress(ConfigError):  # the requests report it
             while await self._in_thread(source.read_on):
                 pass
-        if len(self._sources) > MAX_OPEN:
+        if len(self._answers.sources) > MAX_OPEN:
             await self._in_thread(source.close)
 
-    # Requests -------------------------------------------------------------------------------------------------------
 
-    def _source(self, request: Request) -> Source:
-        """Return the run that a request names."""
-        name = request.query_params.get("run", "")
-        if name not in self._sources:
-            raise LookupError(f"there is no run {name!r}; there are: {', '.join(self._sources) or 'none'}")
-        return self._sources[name]
-
-    def _runs(self, _request: Request) -> dict[str, Any]:
-        return {"runs": [describe(name, source, self._states) for name, source in self._sources.items()]}
-
-    def _curves(self, request: Request) -> dict[str, Any]:
-        """Return the curves of some players, as far as they have changed since ``since`` (generation.stamp)."""
-        source = self._source(request)
-        source.read_on()
-        players = source.players()
-        curves = source.curves
-        generation, _, stamp = request.query_params.get("since", "").partition(".")
-        known = generation == curves.generation and stamp.isdecimal()
-        attempts, faults = source.attempts(), source.faults()
-        chosen = request.query_params.getlist("player")[:MAX_PLAYERS]
-        series = list(curves.changes(chosen, int(stamp) if known else -1))
-        return {
-            **self._states.state(source.run, attempts, faults),
-            "since": f"{curves.generation}.{curves.stamp}",
-            "whole": not known,
-            "progress": curves.progress,
-            "players": [{"name": name, **info} for name, info in players.items()],
-            "attempts": attempts,
-            "faults": faults,
-            "evaluations": {name: series for name, series in source.evaluations().items() if name in chosen},
-            "series": series,
-        }
-
-    def _state(self, source: Source) -> dict[str, Any]:
-        return self._states.state(source.run, source.attempts(), source.faults())
-
-    def _machine(self, request: Request) -> dict[str, Any]:
-        source = self._source(request)
-        with source.records() as connection:
-            return {**self._state(source), **read_machine(connection, source.run)}
-
-    def _matches(self, request: Request) -> dict[str, Any]:
-        source = self._source(request)
-        source.read_on()
-        with source.records() as connection:
-            matches = read_matches(connection, source.run, source.curves.matches)
-        return {**self._state(source), "progress": source.curves.progress, **matches}
-
-    def _episodes(self, request: Request) -> dict[str, Any]:
-        source, query = self._source(request), request.query_params
-        with source.records() as connection:
-            found = read_episodes(
-                connection, query.get("player", ""), query.get("order", "newest"), _number(query.get("before"))
-            )
-        return {**self._state(source), "players": list(source.players()), **found}
-
-    def _log(self, request: Request) -> dict[str, Any]:
-        source, query = self._source(request), request.query_params
-        start, before = _number(query.get("start")), _number(query.get("before"))
-        return read_log(source.run, query.get("file", ""), start, before)
-
-    def _configuration(self, request: Request) -> dict[str, Any]:
-        source = self._source(request)
-        directory = source.run.path
-        shown = Path(name_of(directory)) if directory.is_absolute() else directory
-        attempts: list[Attempt] = []
-        with contextlib.suppress(ConfigError):  # a run without records has a configuration all the same
-            attempts = source.attempts()
-        ranks = attempts[-1].ranks if attempts else None
-        return {**read_configuration(source.run.config), "path": str(shown / source.run.config.name), "ranks": ranks}
-
-    def _names(self, _request: Request) -> dict[str, Any]:
-        return {"names": list(self._sources)}
-
-    def _league(self, request: Request) -> dict[str, Any]:
-        """Return the league of a run; without it if it has not changed since ``since``."""
-        source = self._source(request)
-        source.read_on()
-        found = source.league()
-        since = f"{source.curves.generation}.{source.leagues.version}"
-        answer = {
-            **self._state(source),
-            "since": since,
-            "progress": source.curves.progress,
-        }
-        return answer if since == request.query_params.get("since") else answer | {"league": found}
+def _run(query: QueryParams) -> str:
+    return query.get("run", "")
 
 
 def _number(text: str | None) -> int | None:

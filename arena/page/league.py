@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from arena.common.colors import resolve
-from arena.page.buckets import TIME, Buckets
-from arena.page.pairs import Pairs
+from arena.page.series.buckets import TIME, Buckets
+from arena.page.series.pairs import Pairs
 from arena.records.league_reader import has_league
 from arena.records.reader import read_players
 

@@ -42,8 +42,8 @@ def read_machine(connection: sqlite3.Connection, run: RunDirectory) -> dict[str,
 
 
 def _measured(connection: sqlite3.Connection, attempt: int, sample: int) -> list[dict[str, Any]]:
-    names = ("time", "rank", "host", "role", "match", "seat", "player", *KINDS, "megabytes", "steps_per_second")
-    names += ("waits_for",)
+    place, cost = ("time", "rank", "host", "role", "match", "seat", "player"), ("megabytes", "steps_per_second")
+    names = (*place, *KINDS, *cost, "waits_for")
     query = f"SELECT {', '.join(names)} FROM ranks WHERE attempt = ? AND sample = ? ORDER BY rank"
     ranks = [dict(zip(names, row, strict=True)) for row in connection.execute(query, (attempt, sample)).fetchall()]
     means = ", ".join(f"avg({kind})" for kind in KINDS)

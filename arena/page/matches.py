@@ -44,8 +44,13 @@ class MatchCounts:
         for number, match, *values in connection.execute(_COUNT, rows).fetchall():
             new, old = Count(*values), self._counts.get((number, match))
             if old is not None:
-                sums = [a + b for a, b in zip(old[:3], new[:3], strict=True)]
-                new = Count(*sums, min(old.first, new.first), max(old.last, new.last))
+                new = Count(
+                    old.episodes + new.episodes,
+                    old.faults + new.faults,
+                    old.steps + new.steps,
+                    min(old.first, new.first),
+                    max(old.last, new.last),
+                )
             self._counts[number, match] = new
 
     def of(self, number: int, match: int) -> Count | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from arena.common.errors import ConfigError
-from arena.page.curves import RETURN
+from arena.page.series.curves import RETURN
 from arena.page.source import Source
 from arena.records.checkpoints import Checkpoints
 from arena.records.lease import EXPIRES, Holder, holder_of

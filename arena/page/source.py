@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from arena.common.errors import ConfigError
-from arena.page.cache import CurveCache
-from arena.page.curves import Curves
 from arena.page.league import LeagueReader
-from arena.records.reader import Attempt, open_records, read_evaluations, read_players
+from arena.page.series.cache import CurveCache
+from arena.page.series.curves import Curves
+from arena.records.reader import FIRST_TO_ADD_ONLY, Attempt, open_records, read_evaluations, read_players
 from arena.records.run_directory import RunDirectory
 
 SHOWN_FAULTS = 500
@@ -68,7 +68,11 @@ class Source:
         if not self.run.database.is_file():
             raise ConfigError(f"{self.run.database.name}: expected the records of a run, found no such file")
         stat = self.run.database.stat()
-        return (stat.st_dev, stat.st_ino)
+        with open(self.run.database, "rb") as file:
+            file.seek(60)  # of the version in the header of an SQLite file: a resume upgrades it
+            version = int.from_bytes(file.read(4), "big")
+        changed = stat.st_mtime_ns if version < FIRST_TO_ADD_ONLY else 0  # those are read from a copy
+        return (stat.st_dev, stat.st_ino, version, changed)
 
     def close(self) -> None:
         """Close the records; keep what has been read of them."""

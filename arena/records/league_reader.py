@@ -2,12 +2,14 @@
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from arena.common.errors import ConfigError
-from arena.league.ratings import Rating
+
+if TYPE_CHECKING:
+    from arena.league.ratings import Rating
 
 
 class Member(NamedTuple):
@@ -90,7 +92,7 @@ class League(NamedTuple):
 
     members: dict[str, Member]
     records: dict[tuple[str, str], PairRecord]
-    ratings: dict[str, Rating]
+    ratings: dict[str, "Rating"]
     games: dict[str, int]
     curves: dict[str, RatingCurve]
 
@@ -156,6 +158,8 @@ def read_league(connection: sqlite3.Connection) -> League:
     ):
         records[home, away] = PairRecord(*fields)
         records[away, home] = records[home, away].reversed()
+    from arena.league.ratings import Rating  # slow to import, and rarely needed
+
     ratings: dict[str, Rating] = {}
     games: dict[str, int] = {}
     series: dict[str, list[tuple[float, float, float]]] = {}

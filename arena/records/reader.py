@@ -10,12 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from arena.common.errors import ConfigError
-from arena.plan.layout import Assignment, describe_part
-from arena.records.database import MIGRATIONS, migrate, version_of
+from arena.records.database import MIGRATIONS, SCHEMA_VERSION, migrate, version_of
 from arena.records.player_statistics import PlayerInfo
 from arena.records.run_directory import RunDirectory
 
 NO_FAULT = "(episodes.cause IS NULL OR episodes.cause NOT LIKE 'fault%')"
+
+
+FIRST_TO_ADD_ONLY = 5
+"""Earliest version since which migrations only create tables: a reader creates them for itself, without a copy."""
 
 
 class Series(NamedTuple):
@@ -46,7 +49,12 @@ def open_records(path: Path) -> Iterator[sqlite3.Connection]:
             closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as connection,
             closing(sqlite3.connect(":memory:")) as copy,
         ):
-            if version_of(connection) in MIGRATIONS:
+            version = version_of(connection)
+            if version in range(FIRST_TO_ADD_ONLY, SCHEMA_VERSION):
+                for number in range(version, SCHEMA_VERSION):
+                    connection.executescript(MIGRATIONS[number].replace("CREATE TABLE", "CREATE TEMPORARY TABLE"))
+                yield connection
+            elif version in MIGRATIONS:
                 # A reader does not change the file: an earlier version is upgraded in memory.
                 connection.backup(copy)
                 migrate(copy, path)
@@ -107,6 +115,8 @@ def read_last_attempt(path: Path) -> tuple[int, int | None]:
 
 def part_of_rank(run: RunDirectory, rank: int) -> str:
     """Return a short description of a rank's role in the last round; an empty string if unknown."""
+    from arena.plan.layout import Assignment, describe_part  # slow to import, and rarely needed
+
     try:
         with open_records(run.database) as connection:
             number = connection.execute("SELECT round FROM rounds ORDER BY attempt DESC, round DESC LIMIT 1").fetchone()

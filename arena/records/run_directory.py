@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from arena.common.errors import ConfigError
 from arena.common.files import write_text
-from arena.config.files import CODE
 from arena.records.checkpoints import Checkpoints
 from arena.records.lease import Lease, check_is_free, is_lease
 
@@ -112,6 +111,8 @@ class RunDirectory:
     @property
     def code(self) -> Path:
         """Classes and functions of a notebook that has started the run; they exist before it."""
+        from arena.config.files import CODE  # slow to import, and rarely needed
+
         return self.path / CODE
 
     @property

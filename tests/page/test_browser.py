@@ -45,6 +45,28 @@ def test_a_point_of_a_curve_is_read_with_the_keyboard_and_pinned(run, serve, tab
     assert tab.problems == []
 
 
+def test_runs_are_chosen_and_compared_with_a_band_over_their_seeds(tmp_path, serve, tab):
+    for seed in (1, 2):
+        run = RunDirectory(tmp_path, f"trial-s{seed}")
+        record(run, 400).close(0)
+        run.config.write_text(run.config.read_text() + f"seed: {seed}\n")
+    other = RunDirectory(tmp_path, "other")
+    record(other, 200).close(0)
+    other.config.write_text(other.config.read_text() + "verify_replicas: true\nseed: 1\n")
+    tab.goto(serve(tmp_path).link)
+    for name in ("trial-s1", "trial-s2", "other"):
+        tab.get_by_role("checkbox", name=f"compare {name}").press("Space")
+    tab.get_by_role("link", name="compare 3 runs").click()
+    tab.get_by_role("application", name="return of blue: trial (2 seeds), other").wait_for()
+    values = tab.get_by_role("region", name="Last values").inner_text()
+    assert re.search(r"trial \(2 seeds\)\s+0\.8997 ± 0", values), values
+    differences = tab.get_by_role("region", name="Differences").inner_text()
+    assert re.search(r"verify_replicas\s+–\s+–\s+true", differences) and re.search(r"seed\s+1\s+2\s+1", differences)
+    tab.get_by_label("seeds together").uncheck()
+    tab.get_by_role("application", name="return of blue: trial-s1, trial-s2, other").wait_for()
+    assert tab.problems == []
+
+
 def test_a_run_directory_from_a_stranger_runs_nothing(tmp_path, serve, tab):
     run = RunDirectory(tmp_path, "<img src=x onerror=alert(1)>")
     players = {SCRIPT: PlayerInfo(SCRIPT, "#3b82f6"), "red": PlayerInfo("random", "red;}" + SCRIPT, learns=False)}

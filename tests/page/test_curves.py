@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from arena.page import backlog, cache
-from arena.page.backlog import Backlog, spread
+from arena.page.series import backlog, cache
+from arena.page.series.backlog import Backlog, spread
 from arena.page.source import Source
 from arena.records.reader import open_records, read_returns
 from arena.records.run_directory import RunDirectory

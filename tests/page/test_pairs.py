@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.page import pairs as module
-from arena.page.pairs import Pairs
+from arena.page.series import pairs as module
+from arena.page.series.pairs import Pairs
 
 NAMES = ["a", "b", "c"]
 

@@ -394,6 +394,22 @@ def test_records_of_the_version_before_are_read_and_continued(run):
     assert rows(run, "SELECT attempt, exit FROM runs") == [(1, 0), (2, 0)]
 
 
+def test_records_without_the_newest_tables_are_read_without_a_copy(run):
+    records = records_of(run)
+    records.episode(episode())
+    records.close(0)
+    with closing(sqlite3.connect(run.database)) as connection:
+        for table in ("evaluations", "ranks", "resets"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("PRAGMA user_version = 5")
+    before = run.database.read_bytes()
+    with open_records(run.database) as connection:
+        assert connection.execute("SELECT count(*) FROM ranks").fetchone() == (0,)
+        assert connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
+        assert [len(series.values) for series in read_returns(connection).values()] == [1, 1]
+    assert run.database.read_bytes() == before, "reading changes nothing"
+
+
 def test_what_environments_measure_is_recorded_shown_and_goes_on_after_a_resume(run):
     records = records_of(run)
     measured = ({"shortage": 2.0}, {"shortage": 4.0}, {}, {"shortage": 10.0, "idle": 1.0})

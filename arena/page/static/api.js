@@ -1,6 +1,9 @@
 // Requests to the server, and values that follow it while the page is visible.
 
 import { useEffect, useState } from "./vendor/preact-htm.js";
+import { answerOf, savedData } from "./saved.js";
+
+const saved = savedData();
 
 const TYPES = { f4: Float32Array, f8: Float64Array, u1: Uint8Array, u2: Uint16Array };
 
@@ -17,6 +20,8 @@ function decode(value) {
 
 /** Return the answer to a request; throw an Error with the server's sentence if it is refused. */
 export async function get(path, parameters = {}) {
+  const data = await saved;
+  if (data) return decode(answerOf(data, path, parameters));
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
     for (const item of Array.isArray(value) ? value : [value]) if (item !== undefined) query.append(name, item);
@@ -62,7 +67,7 @@ export function usePolled(load, seconds, keys) {
         if (!ended) setState((old) => ({ ...old, error: error.message, keys }));
       }
       busy = false;
-      if (!ended && !document.hidden) timer = setTimeout(poll, 1000 * wait);
+      if (!ended && !document.hidden && !(await saved)) timer = setTimeout(poll, 1000 * wait);
     }
     const onVisible = () => document.hidden || poll();
     document.addEventListener("visibilitychange", onVisible);

@@ -1,6 +1,7 @@
 // The shell of the page: the address, the header, and the page that is chosen.
 
 import { html, render, useEffect, useState } from "./vendor/preact-htm.js";
+import { ComparePage } from "./compare.js";
 import { ConfigurationPage } from "./configuration.js";
 import { CurvesPage } from "./curves.js";
 import { EpisodesPage } from "./episodes.js";
@@ -63,6 +64,8 @@ function App() {
     <main id="content" tabindex="-1">
       ${isRun
         ? html`<${Chosen} key=${run} run=${run} parameters=${parameters} change=${change} onState=${setState} />`
+        : page === "compare"
+        ? html`<${ComparePage} key="compare" parameters=${parameters} change=${change} />`
         : html`<${RunsPage} parameters=${parameters} change=${change} />`}
     </main>
   `;

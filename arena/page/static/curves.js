@@ -33,7 +33,7 @@ function trainingTime(times, attempts) {
 }
 
 /** Return the x of columns for an axis. */
-function xOf(columns, axis, attempts) {
+export function xOf(columns, axis, attempts) {
   return axis === "time" ? trainingTime(columns.time, attempts) : columns[axis];
 }
 
@@ -48,7 +48,7 @@ function atTimes(times, columns, axis, attempts) {
 }
 
 /** Return a list of names in an address, empty if it is malformed. */
-function listOf(text) {
+export function listOf(text) {
   try {
     const names = JSON.parse(text ?? "[]");
     return Array.isArray(names) ? names.map(String) : [];

@@ -1,6 +1,6 @@
 // The table of all runs.
 
-import { html } from "./vendor/preact-htm.js";
+import { html, useState } from "./vendor/preact-htm.js";
 import { get, usePolled } from "./api.js";
 import { ago, compact, number, percent, when } from "./format.js";
 import { Problem, State } from "./state.js";
@@ -13,6 +13,8 @@ async function loadRuns() {
 
 export function RunsPage({ parameters, change }) {
   const [answer, error] = usePolled(loadRuns, 5, []);
+  const [picked, setPicked] = useState([]);
+  const pick = (name) => setPicked(picked.includes(name) ? picked.filter((other) => other !== name) : [...picked, name]);
   const filter = parameters.get("filter") ?? "";
   const runs = (answer?.runs ?? []).filter((run) =>
     `${run.name} ${run.state} ${run.players.map((player) => `${player.name} ${player.use}`).join(" ")}`
@@ -26,6 +28,10 @@ export function RunsPage({ parameters, change }) {
       <label>Filter <input type="search" value=${filter} placeholder="name, state or policy"
         onInput=${(event) => change({ filter: event.target.value })} /></label>
       <span class="faint">${answer && `${runs.length} of ${answer.runs.length}`}</span>
+      ${answer?.runs.length > 1 &&
+      (picked.length > 1
+        ? html`<a class="button" href=${`#/compare?runs=${encodeURIComponent(JSON.stringify(picked))}`}>compare ${picked.length} runs</a>`
+        : html`<span class="faint">choose two or more to compare them</span>`)}
     </div>
     <${Problem} text=${error} />
     ${answer && !answer.runs.length && html`<p class="note">There are no runs here yet. A run appears when it begins.</p>`}
@@ -33,19 +39,20 @@ export function RunsPage({ parameters, change }) {
     html`<div class="wide-table" tabindex="0" role="region" aria-label="Runs">
       <table>
         <thead><tr>
-          <th scope="col">run</th><th scope="col">state</th><th scope="col">started</th><th scope="col">steps</th>
+          ${answer.runs.length > 1 && html`<th scope="col"><span class="hidden">compare</span></th>`}<th scope="col">run</th><th scope="col">state</th><th scope="col">started</th><th scope="col">steps</th>
           <th scope="col">return</th><th scope="col" class="right">steps/s</th><th scope="col" class="right">ranks</th><th scope="col">host</th>
         </tr></thead>
-        <tbody>${newestFirst.map((run) => html`<${Line} key=${run.name} run=${run} />`)}</tbody>
+        <tbody>${newestFirst.map((run) => html`<${Line} key=${run.name} run=${run} pick=${answer.runs.length > 1 && (() => pick(run.name))} isPicked=${picked.includes(run.name)} />`)}</tbody>
       </table>
     </div>`}
   `;
 }
 
-function Line({ run }) {
+function Line({ run, pick, isPicked }) {
   const unreadable = run.state === "unreadable";
   const learning = run.players.filter((player) => player.learns);
   return html`<tr>
+    ${pick && html`<td><input type="checkbox" checked=${isPicked} onChange=${pick} aria-label=${`compare ${run.name}`} /></td>`}
     <th scope="row"><a href=${`#/curves?run=${encodeURIComponent(run.name)}`}>${run.name}</a></th>
     <td><${State} ...${run} />${run.reason && html`<span class="reason">${run.reason}</span>`}</td>
     ${unreadable

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from arena.page.buckets import Buckets
-from arena.page.curves import Curves, State
 from arena.page.matches import MatchCounts
-from arena.page.pairs import Pairs
+from arena.page.series.buckets import Buckets
+from arena.page.series.curves import Curves, State
+from arena.page.series.pairs import Pairs
 
-VERSION = 2
+VERSION = 3
 """Version of the files."""
 
 WORTHWHILE = 200_000

@@ -57,6 +57,7 @@ class Buckets:
         self.changed = np.empty(0, np.int64)
         self.stamp = 0
         self._samples: list[np.ndarray] | None = [] if quantiles else None
+        self._stored: tuple[np.ndarray, np.ndarray] | None = None  # samples of all buckets, and their numbers
 
     def __len__(self) -> int:
         """Return the number of buckets."""
@@ -86,6 +87,7 @@ class Buckets:
             keys = None if keys is None else keys[finite]
         if not len(steps):
             return
+        self._split_stored()
         highest = max(int(steps.max()), int(self.index[-1]) * self.width if len(self) else 0)
         while highest // self.width >= self.limit:
             self._double()
@@ -104,10 +106,17 @@ class Buckets:
         samples = None
         if self._samples is not None:
             assert keys is not None, "values with quantiles need keys"
-            pairs = np.stack([_hash(keys[order]), values], axis=1)
+            pairs = np.stack([_hash(keys[order]), values], axis=1).astype(np.float32)
             ends = [*starts[1:].tolist(), len(pairs)]
             samples = [pairs[a:b] for a, b in zip(starts.tolist(), ends, strict=True)]
         self._merge(index[starts], columns, samples)
+
+    def _split_stored(self) -> None:
+        """Split the stored samples: most curves of a file are never looked at."""
+        if self._stored is not None:
+            samples, sizes = self._stored
+            self._stored = None
+            self._samples = np.split(samples, np.cumsum(sizes)[:-1]) if len(sizes) else []
 
     def _merge(self, index: np.ndarray, columns: np.ndarray, samples: list[np.ndarray] | None) -> None:
         """Merge buckets of the same width, in the order of ``index``, into these."""
@@ -167,6 +176,7 @@ class Buckets:
 
     def bands(self, places: np.ndarray) -> np.ndarray:
         """Return the quantiles of the values of some buckets, ``[M, 2]``; NaN if they are not computed."""
+        self._split_stored()
         if self._samples is not None:
             for place in places[np.isnan(self.columns[places, LOW])].tolist():
                 values = np.sort(_smallest(self._samples[place])[:, 1])
@@ -180,13 +190,18 @@ class Buckets:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the state as arrays; the samples are empty without quantiles."""
-        samples = self._samples or []
+        if self._stored is None:
+            parts = [_smallest(pairs) for pairs in self._samples or ()]
+            sizes = np.array([len(pairs) for pairs in parts], np.int64)
+            samples = np.concatenate([*parts, np.empty((0, 2), np.float32)])
+        else:
+            samples, sizes = self._stored
         return {
             "shape": np.array([self.limit, self.width, self._samples is not None]),
             "index": self.index,
             "columns": self.columns,
-            "sizes": np.array([len(pairs) for pairs in samples], np.int64),
-            "samples": np.concatenate([*samples, np.empty((0, 2))]),
+            "sizes": sizes,
+            "samples": samples,
         }
 
     @classmethod
@@ -197,7 +212,7 @@ class Buckets:
         buckets.width, buckets.index, buckets.columns = width, state["index"], state["columns"]
         buckets.changed = np.zeros(len(buckets), np.int64)
         if quantiles:
-            buckets._samples = np.split(state["samples"], np.cumsum(state["sizes"])[:-1]) if len(buckets) else []
+            buckets._stored = state["samples"], state["sizes"]
         return buckets
 
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arena.page.backlog import Backlog
-from arena.page.buckets import COUNT, TIME, TOTAL, UPDATES, Buckets, limit_for
 from arena.page.matches import MatchCounts
-from arena.page.pairs import Pairs
+from arena.page.series.backlog import Backlog
+from arena.page.series.buckets import COUNT, TIME, TOTAL, UPDATES, Buckets, limit_for
+from arena.page.series.pairs import Pairs
 from arena.records.reader import NO_FAULT, superseded_steps
 
 RETURN, LENGTH, WINS = "return", "length", "win rate"
