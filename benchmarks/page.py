@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
 import psutil
 
 import arena
@@ -39,6 +39,12 @@ LEARNING = 12
 
 STEPS = 30
 """Steps of an episode."""
+
+TURN = 6.0
+"""Seconds of a turn with the page open or shut."""
+
+WARM_UP = 15.0
+"""Seconds of a training before the first turn."""
 
 METRICS = ("loss/policy", "loss/value", "entropy", "kl", "explained_variance", "clip_fraction", "grad_norm")
 
@@ -215,51 +221,61 @@ def _append(database: Database, episodes: int) -> None:
     database.flush(force=True)
 
 
-def training(steps: int, pairs: int) -> None:
-    """Print the steps per second of trainings, with a page that is looked at and without, in turns."""
-    speeds: dict[bool, list[float]] = {False: [], True: []}
-    for number in range(2 * pairs):
-        is_open = bool((number + number // 2) % 2)  # shut, open, open, shut: a drift of the machine cancels out
-        with tempfile.TemporaryDirectory() as root:
-            speeds[is_open].append(_speed(Path(root), steps, is_open))
-        print(f"{'open' if is_open else 'shut'}: {speeds[is_open][-1]:,.0f} steps/s", flush=True)
-    ratios = [a / b for a, b in zip(speeds[True], speeds[False], strict=True)]
-    print(f"open / shut: median {statistics.median(ratios):.3f} of {', '.join(f'{ratio:.3f}' for ratio in ratios)}")
+def training(pairs: int) -> None:
+    """Print the steps per second of a training while a page of it is polled and while not, in turns of some seconds.
 
-
-def _speed(root: Path, steps: int, is_open: bool) -> float:
-    ended = threading.Event()
-
-    def look() -> None:
-        while not (root / "run" / "arena.sqlite").exists():
-            time.sleep(0.1)
-        with served(root / "run") as server:
-            answer = server.curves(["learner"])
-            while not ended.wait(2.0):  # as often as the page
-                answer = server.curves(["learner"], answer["since"])
-
-    viewer = threading.Thread(target=look)
-    if is_open:
-        viewer.start()
-    arena.train(
-        {
+    Whole trainings differ by a tenth and more; turns within one differ less.
+    """
+    turns = [bool((number + number // 2) % 2) for number in range(2 * pairs)]  # shut, open, open, shut: against drift
+    with tempfile.TemporaryDirectory() as root:
+        run = Path(root) / "run"
+        config = {
             "name": "run",
-            "run_root": str(root),
-            "steps": steps,
+            "run_root": root,
+            "steps": 10**9,
             "env": {"use": "gymnasium:CartPole-v1", "num_envs": 8},
             "policies": {"learner": {"use": "ppo"}},
             "matches": [{"seats": ["learner"]}],
             "records": {"plots": False},
-        },
-        progress=False,
-    )
-    with open_records(root / "run" / "arena.sqlite") as connection:
-        query = "SELECT min(time), max(time), min(steps), max(steps) FROM metrics"
-        began, end, first, last = connection.execute(query).fetchone()
-    ended.set()
-    if is_open:
-        viewer.join()
-    return (last - first) / (end - began)
+        }
+        learning = arena.train(config, progress=False, wait=False)
+        time.sleep(WARM_UP)
+        began, cost = _look(run, turns)
+        time.sleep(2.0)  # until the metrics of the last turn are on record
+        learning.stop()
+        learning.wait()
+        with open_records(run / "arena.sqlite") as connection:
+            query = "SELECT time, max(steps) FROM metrics GROUP BY time ORDER BY time"
+            times, steps = np.array(connection.execute(query).fetchall(), np.float64).T
+    speeds = np.diff(np.interp(began, times, steps)) / np.diff(began)
+    seen, unseen = speeds[np.array(turns)], speeds[~np.array(turns)]
+    ratios = seen / unseen
+    error = ratios.std(ddof=1) / np.sqrt(pairs)
+    print(f"open {np.median(seen):,.0f}, shut {np.median(unseen):,.0f} steps/s: medians of {pairs} turns of {TURN:g} s")
+    print(f"open / shut: mean {ratios.mean():.3f} ± {error:.3f}, median {np.median(ratios):.3f}")
+    print(f"the server: {100 * cost / (TURN * pairs):.2f} % of a core while it is polled")
+
+
+def _look(run: Path, turns: list[bool]) -> tuple[list[float], float]:
+    """Poll the page in every turn that says so, as often as a browser does.
+
+    Returns:
+      Unix times of the beginnings of the turns, and of the end; and the server's processor seconds while it was polled.
+    """
+    began, cost = [], 0.0
+    with served(run) as server:
+        answer = server.curves(["learner"])
+        for is_open in turns:
+            began.append(time.time())
+            before = server.processor_seconds()
+            while (left := began[-1] + TURN - time.time()) > 0:
+                if is_open:
+                    answer = server.curves(["learner"], answer["since"])
+                time.sleep(min(2.0, left))
+            if is_open:
+                cost += server.processor_seconds() - before
+        began.append(time.time())
+    return began, cost
 
 
 def main() -> None:
@@ -269,11 +285,10 @@ def main() -> None:
     parser.add_argument("part", choices=("write", "open", "poll", "training"))
     parser.add_argument("run", type=Path, nargs="?", default=Path("runs/ten_million"))
     parser.add_argument("--episodes", type=int, default=EPISODES)
-    parser.add_argument("--steps", type=int, default=400_000, help="of a training")
-    parser.add_argument("--pairs", type=int, default=5, help="of trainings")
+    parser.add_argument("--pairs", type=int, default=15, help="turns of a training, with the page open and shut")
     arguments = parser.parse_args()
     if arguments.part == "training":
-        training(arguments.steps, arguments.pairs)
+        training(arguments.pairs)
     elif arguments.part == "write":
         write(arguments.run, arguments.episodes)
     else:

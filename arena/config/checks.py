@@ -1,5 +1,6 @@
 """Checks of the configuration file across its sections, as functions of the model; each returns the problems found."""
 
+import importlib.util
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -49,12 +50,34 @@ def run_problems(config: "RunConfig") -> list[Problem]:
     wrong += [problem for round_ in config.round_list() for problem in _learners_problems(config, round_)]
     wrong += _warm_up_problems(config)
     wrong += _evaluate_problems(config)
+    wrong += _film_problems(config)
     if config.deterministic:
         wrong += _deterministic_problems(config)
     if config.spares and config.fault_tolerance == "none":
         text = "expected fault_tolerance: ulfm, without which nobody takes a dead rank's place, found none"
         wrong.append(Problem(("spares",), text, config.spares))
     return wrong
+
+
+def _film_problems(config: "RunConfig") -> list[Problem]:
+    """Return what is impossible about films."""
+    section = config.records.films
+    if section is None:
+        return []
+    place = ("records", "films", "player")
+    if section.player not in config.players:
+        text = f"there is no player {section.player!r}; {did_you_mean(section.player, list(config.players))}"
+        return [Problem(place, text, section.player)]
+    if not config.players[section.player].learns:
+        return [Problem(place, "expected a player that learns", section.player)]
+    try:
+        config.filmed_row()
+    except LookupError:
+        return [Problem(place, "expected a player of a row that can be played here, without external games")]
+    if section.format == "mp4" and importlib.util.find_spec("imageio_ffmpeg") is None:
+        text = "expected gif, since mp4 needs the extra `video`: pip install 'arena-mpi[video]'"
+        return [Problem(("records", "films", "format"), text, section.format)]
+    return []
 
 
 def _evaluate_problems(config: "RunConfig") -> list[Problem]:

@@ -246,6 +246,19 @@ class RunConfig(Model):
             names = [seat.player for row in self.evaluated_rows() for seat in row.seats]
         return [name for name in dict.fromkeys(names) if name in self.players and self.players[name].learns]
 
+    def filmed_row(self) -> tuple[int, list[str]]:
+        """Return the number of the first row in which the filmed player plays, and the players on its seats.
+
+        Raises:
+          LookupError: there is none.
+        """
+        assert self.records.films is not None
+        for number, row in enumerate(self.distinct_rows()):
+            seats = [seat.player for seat in row.seats]
+            if self.records.films.player in seats and not row.outside:
+                return number, seats
+        raise LookupError(self.records.films.player)
+
     def _own_steps(self) -> dict[str, int]:
         """Return the steps of the players that have a number of their own."""
         return {name: policy.steps for name, policy in self.players.items() if policy.steps is not None}

@@ -212,6 +212,17 @@ class WaitConfig(Model):
         return self
 
 
+class FilmsConfig(Model):
+    """Films of a learning player while it trains."""
+
+    every: Annotated[Count, Field(gt=0)] = Field(description="Transition steps of the player between two films.")
+    player: str = Field(description="Player that is filmed; its opponents play with their newest weights.")
+    episodes: Annotated[Count, Field(gt=0)] = Field(1, description="Number of episodes of a film.")
+    format: Literal["gif", "mp4"] = Field(
+        "gif", description="Format of the films; mp4 is smaller, and needs the extra `video`."
+    )
+
+
 class RecordsConfig(Model):
     """Settings of log and scalar files."""
 
@@ -230,4 +241,9 @@ class RecordsConfig(Model):
         le=1024,
         description="Number of observations of each learning player that are kept with its snapshots, at most"
         " 8 MiB. arena export compares an exported file with the player on them. 0 keeps none.",
+    )
+    films: FilmsConfig | None = Field(
+        None,
+        description="Films of a player while it trains, in `films/` and on the page. A process at low priority on the "
+        "root's node makes them one after the other; weights that wait too long are skipped. null makes none.",
     )

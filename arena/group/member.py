@@ -19,6 +19,7 @@ from arena.group.evaluation_snapshots import EvaluationSnapshots
 from arena.plan.layout import Plan
 from arena.protocol.messages import (
     CheckpointPart,
+    FilmRequest,
     Finished,
     Gather,
     LoggedScalar,
@@ -143,7 +144,12 @@ class Member(PlayerProcess, ABC):
         self.metrics: dict[str, float] = {}
         self.logged: list[LoggedScalar] = []
         self._evaluations = None
+        self._next_film: int | None = None
         leads = channel.rank == 0 and context.world.rank == context.plan.leader(self.player)
+        films = context.config.records.films
+        if leads and films is not None and films.player == self.player:
+            begun = self._steps_before + self.steps
+            self._next_film = (begun // films.every + 1) * films.every
         if leads and context.config.evaluate is not None:
             self._evaluations = EvaluationSnapshots(
                 self, context.config.evaluate.every, self._steps_before + self.steps
@@ -267,9 +273,22 @@ class Member(PlayerProcess, ABC):
                 self.context.mailbox.post(0, NotWritten(description, reason(error)))
 
     def offer_evaluation(self, *, at_once: bool = False) -> None:
-        """Write the weights for an evaluation and report them to the root, if they are due or ``at_once`` is set."""
+        """Write the weights for an evaluation and report them to the root, if they are due or ``at_once`` is set.
+
+        The same holds for a film, which is made of a snapshot.
+        """
+        self._offer_film()
         if self._evaluations is not None and self.learns:
             self._evaluations.offer(at_once=at_once)
+
+    def _offer_film(self) -> None:
+        films = self.context.config.records.films
+        steps = self.steps_of_player()
+        if self._next_film is None or films is None or not self.learns or steps < self._next_film:
+            return
+        self._next_film = (steps // films.every + 1) * films.every
+        self.write_snapshot(RunDirectory(self.context.config.run_root, self.context.config.name))
+        self.context.mailbox.post(0, FilmRequest(self.player, steps))
 
     def report_part(self, order: WriteCheckpoint) -> None:
         """Report to the root that the player's part is on disk."""

@@ -139,6 +139,8 @@ class Rank:
             self._run_rounds(root)
             if root.evaluations is not None:
                 root.evaluations.close()
+            if root.films is not None:
+                root.films.close()
             view.close()
             root.describe_ranks()
             errors = root.errors

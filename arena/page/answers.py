@@ -15,6 +15,19 @@ from arena.page.runs import Catalogue, StateReader, describe
 from arena.page.source import Source, name_of
 from arena.records.reader import Attempt
 
+FILMS = {".gif": "image/gif", ".mp4": "video/mp4"}
+"""Suffix of films -> media type."""
+
+
+def films(source: Source) -> list[str]:
+    """Return the names of a run's films, the newest first."""
+    try:
+        found = [path for path in source.run.films.iterdir() if path.suffix in FILMS and not path.is_symlink()]
+        found.sort(key=lambda path: (-path.stat().st_mtime, path.name))
+    except OSError:
+        return []
+    return [path.name for path in found if not path.name.startswith("part-")]
+
 
 class Answers:
     """Answers requests about the runs of a catalogue; all calls come from one thread.
@@ -107,7 +120,7 @@ class Answers:
         source = self.source(run)
         with source.records() as connection:
             found = read_episodes(connection, player, order, before)
-        return {**self._state(source), "players": list(source.players()), **found}
+        return {**self._state(source), "players": list(source.players()), "films": films(source), **found}
 
     def log(self, run: str, file: str = "", start: int | None = None, before: int | None = None) -> dict[str, Any]:
         """Return a piece of a log; see ``read_log``."""

@@ -11,13 +11,13 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from arena.common.errors import ConfigError
 from arena.page.access import Guard
-from arena.page.answers import Answers
+from arena.page.answers import FILMS, Answers, films
 from arena.page.encoding import encode
 from arena.page.runs import Catalogue
 from arena.page.source import Source
@@ -73,6 +73,7 @@ class Page:
         routes = [
             Route("/", lambda _request: FileResponse(STATIC / "index.html")),
             *(Route(f"/api/{name}", self._answer(read)) for name, read in REQUESTS.items()),
+            Route("/films/{run:path}/{name}", self._film),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
         return Guard(Starlette(routes=routes, lifespan=self._lifespan), token, cookie, hosts)
@@ -105,6 +106,20 @@ class Page:
             return Response(content, status, media_type="application/json", headers=headers)
 
         return endpoint
+
+    async def _film(self, request: Request) -> Response:
+        """Return a film; its name is one of those in the directory, and no path."""
+        run, name = request.path_params["run"], request.path_params["name"]
+
+        def path() -> Path | None:
+            self._answers.refresh()
+            source = self._answers.sources.get(run)
+            return source.run.films / name if source is not None and name in films(source) else None
+
+        found = await self._in_thread(path)
+        if found is None:
+            return PlainTextResponse("expected the name of a film of a run\n", 404)
+        return FileResponse(found, media_type=FILMS[found.suffix], headers={"cache-control": "no-store"})
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)

@@ -376,6 +376,18 @@ class Gather(NamedTuple):
     update: int
 
 
+class FilmRequest(NamedTuple):
+    """Group leader to root: a film of this player is due; the weights are its snapshot after these steps.
+
+    Attributes:
+      player: name of the player.
+      steps: transition steps.
+    """
+
+    player: str
+    steps: int
+
+
 class GatewayOpen(NamedTuple):
     """Environment process to root: the gateway accepts external games.
 

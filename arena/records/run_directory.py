@@ -142,6 +142,11 @@ class RunDirectory:
         """Return the path of ``player``'s weights after ``steps`` transition steps; its directory may not exist."""
         return self.players / player / f"{steps}.safetensors"
 
+    @property
+    def films(self) -> Path:
+        """Directory of the films; it may not exist."""
+        return self.path / "films"
+
     def warm_start(self, player: str) -> Path:
         """Return the path of the copy of another run's weights that ``player`` has started from."""
         return self.players / player / "warm_start.safetensors"

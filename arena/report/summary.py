@@ -105,6 +105,7 @@ def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> st
             lag = f"greatest lag {count_of(experience['greatest_lag'], 'update')}"
             console.print(f"  [bold]{name}[/bold]  {dropped:,} of {sent:,} rollouts dropped, {lag}")
     lines = [("run directory", str(run.path))]
+    lines.append(("look", f"arena page {run.path}"))
     if (run.plots / "returns.png").is_file():
         lines.append(("plots", str(run.plots / "returns.png")))
     if any(run.tensorboard.glob("*")):

@@ -18,6 +18,7 @@ from arena.protocol.messages import (
     Episodes,
     ExperienceTotals,
     Failure,
+    FilmRequest,
     GatewayOpen,
     LogLine,
     MatchGivenUp,
@@ -31,6 +32,7 @@ from arena.report.progress import ProgressView
 from arena.root.early_end import EarlyEnd
 from arena.root.evaluations import Evaluations
 from arena.root.evaluator_process import ChildEvaluator, RankEvaluator
+from arena.root.films import Films
 from arena.root.league import LeagueCoordinator
 from arena.root.rank_activity import RankActivity
 from arena.root.round import IDLE_PAUSE, RootServices, RoundSupervisor
@@ -91,6 +93,7 @@ class Root:
         self._ending = EarlyEnd(self, stack_collector)
         self._rank_activity = RankActivity(stack_collector, records.ranks, measure)
         self.evaluations: Evaluations | None = None
+        self.films = None if config.records.films is None else Films(config, run, records)
         self._evaluator: ChildEvaluator | RankEvaluator | None = None
         if config.evaluate is not None:
             self._evaluator = RankEvaluator(mailbox) if config.evaluate.ranks else ChildEvaluator(run)
@@ -230,6 +233,8 @@ class Root:
             self.evaluations.add(message)
         elif isinstance(message, EvaluationReport) and isinstance(self._evaluator, RankEvaluator):
             self._evaluator.receive(message)
+        elif isinstance(message, FilmRequest) and self.films is not None:
+            self.films.add(message)
         elif isinstance(message, Failure):
             self.fail(message)
 
@@ -269,6 +274,8 @@ class Root:
             self._ending.bound_stop()
             self._next_view = now + VIEW_EVERY
             self._rank_activity.update(now)
+            if self.films is not None:
+                self.films.poll()
             self.view.update()
             self.records.flush()
 

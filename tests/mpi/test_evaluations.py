@@ -133,20 +133,26 @@ CUSTOM = """
 """
 
 
-def test_all_learning_players_of_a_row_are_evaluated(tmp_path):
+def test_all_learning_players_of_a_row_are_evaluated_and_one_is_filmed(tmp_path):
     """A policy with a loop of its own, too: its snapshots come from its housekeeping, not from updates."""
     (tmp_path / "mine.py").write_text(textwrap.dedent(CUSTOM))
     config = {
         "steps": 2500,
-        "env": {"use": "matrix_game", "settings": {"rounds": 4}, "num_envs": 4},
+        "env": {"use": "touchdown", "settings": {"team_size": 1, "max_steps": 60}, "num_envs": 4},
         "policies": {
             "blue": {"use": "ppo", "settings": {"hidden": [8]}},
             "red": {"use": f"{tmp_path / 'mine.py'}:Mine"},
         },
         "matches": [{"seats": ["blue", "red"]}],
+        "records": {"films": {"every": 1000, "player": "blue"}},
         **evaluate(),
     }
     outcome = succeed(run_arena(tmp_path, config))
+    films = sorted((Path(outcome.directory) / "films").iterdir())
+    assert films and all(film.read_bytes().startswith(b"GIF8") for film in films), outcome.output
+    assert all(
+        (Path(outcome.directory) / f"players/blue/{film.stem.split('-')[1]}.safetensors").is_file() for film in films
+    )
     run = arena.Run(outcome.directory)
     assert run.evaluations("blue").rows >= 1 and run.evaluations("red").rows >= 1
     assert (Path(outcome.directory) / "players/red/best.safetensors").is_file()

@@ -324,6 +324,24 @@ def test_episodes_are_found_by_age_return_and_fault(tmp_path, serve):
     assert page.get("/api/episodes?run=first&order=other").status == 404
 
 
+def test_films_are_listed_and_only_they_are_served(run, serve):
+    run.films.mkdir()
+    for name in ("blue-100.gif", "part-blue-200.gif", "notes.txt"):
+        (run.films / name).write_bytes(b"GIF89a")
+    page = serve(run.path)
+    assert page.get("/api/episodes?run=first").json["films"] == ["blue-100.gif"]
+    film = page.get("/films/first/blue-100.gif")
+    assert (film.status, film.headers["content-type"], film.body) == (200, "image/gif", "GIF89a")
+    for name in (
+        "notes.txt",
+        "part-blue-200.gif",
+        "..%2Fconfig.yaml",
+        "../config.yaml",
+        "..%2F..%2Ffirst%2Fconfig.yaml",
+    ):
+        assert page.get(f"/films/first/{name}").status == 404
+
+
 def test_logs_are_read_from_their_end_and_followed(run, serve):
     run.log.mkdir(exist_ok=True)
     lines = b"".join(b"2026-01-01 00:00:00 INFO line %d\n" % number for number in range(10_000))

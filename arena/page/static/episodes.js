@@ -45,6 +45,7 @@ export function EpisodesPage({ run, parameters, change, onState }) {
         ${distribution.outcomes.some(([name]) => name !== "none") && html`<${Outcomes} outcomes=${distribution.outcomes} total=${distribution.episodes} />`}
         ${Object.entries(distribution.metrics).map(([name, values]) => html`<${Histogram} key=${name} title=${name} ...${values} />`)}
       </div>`}
+    ${answer?.films?.length > 0 && html`<${Films} run=${run} films=${answer.films} />`}
     ${answer && !episodes.length && html`<p class="note">${order === "faulty" ? "No fault among the newest 100,000 episodes." : "No episode has ended yet."}</p>`}
     ${episodes.length > 0 &&
     html`<div class="wide-table" tabindex="0" role="region" aria-label="Episodes"><table>
@@ -56,6 +57,16 @@ export function EpisodesPage({ run, parameters, change, onState }) {
     </table></div>
     ${order === "newest" && episodes[episodes.length - 1].id > 1 && html`<p><button onClick=${loadMore}>earlier episodes</button></p>`}`}
   `;
+}
+
+/** The films of the run: the chosen one, and a list of all. */
+function Films({ run, films }) {
+  const [chosen, setChosen] = useState(null);
+  const shown = films.includes(chosen) ? chosen : films[0];
+  const source = `films/${encodeURIComponent(run)}/${encodeURIComponent(shown)}`;
+  return html`<section class="card"><div class="bar"><h2>Films</h2>
+      <label>film <select value=${shown} onChange=${(event) => setChosen(event.target.value)}>${films.map((name) => html`<option value=${name}>${name}</option>`)}</select></label></div>
+    ${shown.endsWith(".mp4") ? html`<video key=${source} class="film" src=${source} controls muted loop aria-label=${shown}></video>` : html`<img key=${source} class="film" src=${source} alt=${`film ${shown}`} />`}</section>`;
 }
 
 /** Return entities with equal player, return and outcome as one entry. */

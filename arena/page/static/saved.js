@@ -36,7 +36,7 @@ function find(own, path, parameters) {
     const names = players.map((player) => player.name).filter((name) => `episodes ${name} newest` in own);
     if (!parameters.player) return { state, reason, players: names, newest: 0, episodes: [], distribution: null };
     const found = own[`episodes ${parameters.player} ${parameters.order ?? "newest"}`];
-    return found && { ...found, players: names };
+    return found && { ...found, players: names, films: [] };
   }
   return own[path];
 }
