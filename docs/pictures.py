@@ -69,11 +69,10 @@ def _draw_page(folder: Path) -> None:
             (folder / "trial.yaml").write_text(TRIAL.format(name=names[-1], seed=seed, rate=rate), encoding="utf-8")
             subprocess.run([sys.executable, "-m", "arena.launch", "trial.yaml"], cwd=folder, check=True)
     (folder / "simulator.py").write_text(FAILS, encoding="utf-8")
-    failing = TRIAL.format(name="simulator", seed=1, rate="3.0e-4").replace(
-        "gymnasium:CartPole-v1", "simulator.py:Breaks"
-    )
+    failing = TRIAL.format(name="simulator", seed=1, rate="3.0e-4").replace("gymnasium:CartPole-v1", "simulator:Breaks")
     (folder / "failing.yaml").write_text(failing, encoding="utf-8")
-    subprocess.run([sys.executable, "-m", "arena.launch", "failing.yaml"], cwd=folder, check=False)
+    path = {**os.environ, "PYTHONPATH": str(folder)}
+    subprocess.run([sys.executable, "-m", "arena.launch", "failing.yaml"], cwd=folder, check=False, env=path)
     line = [sys.executable, "-m", "arena.launch", "page"]
     with subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, text=True) as page:
         assert page.stdout is not None

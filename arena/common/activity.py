@@ -1,4 +1,4 @@
-"""How a rank spends its time."""
+"""Counters of the time that a rank spends waiting, in the environment, and learning."""
 
 import contextlib
 import time

@@ -27,8 +27,8 @@ HEADERS = (
 class Guard:
     """Middleware that admits requests, and adds the headers to every response.
 
-    Without a token a request must name this machine in its Host header: else a web page elsewhere, whose name an
-    attacker lets point to 127.0.0.1, could read the runs (DNS rebinding). With a token, which such a page does not
+    Without a token a request must name this machine in its Host header: otherwise a web page elsewhere could read the
+    runs by a name that an attacker points to 127.0.0.1 (DNS rebinding). With a token, which such a page does not
     have, it may have any name, as behind a proxy.
     """
 

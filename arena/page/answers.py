@@ -1,4 +1,4 @@
-"""What the page shows, as JSON values: one method for each request, for a server and for a saved page."""
+"""Answers to the requests of the page as JSON values: one method for each, for a server and for a saved page."""
 
 import contextlib
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ class Answers:
     def curves(self, run: str, players: Sequence[str], since: str = "") -> dict[str, Any]:
         """Return the curves of some players, as far as they have changed since ``since``, that of an earlier answer."""
         source = self.source(run)
-        source.read_on()
+        source.read_next()
         infos, curves = source.players(), source.curves
         generation, _, stamp = since.partition(".")
         known = generation == curves.generation and stamp.isdecimal()
@@ -95,7 +95,7 @@ class Answers:
     def league(self, run: str, since: str = "") -> dict[str, Any]:
         """Return the league of a run; without it if it has not changed since ``since``."""
         source = self.source(run)
-        source.read_on()
+        source.read_next()
         league = source.league()
         version = f"{source.curves.generation}.{source.leagues.version}"
         answer = {**self._state(source), "since": version, "progress": source.curves.progress}
@@ -110,7 +110,7 @@ class Answers:
     def matches(self, run: str) -> dict[str, Any]:
         """Return the matches of a run."""
         source = self.source(run)
-        source.read_on()
+        source.read_next()
         with source.records() as connection:
             matches = read_matches(connection, source.run, source.curves.matches)
         return {**self._state(source), "progress": source.curves.progress, **matches}

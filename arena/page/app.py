@@ -26,13 +26,13 @@ STATIC = Path(__file__).parent / "static"
 """The front end."""
 
 MAX_OPEN = 32
-"""Runs whose records stay open: of more, each is opened when it is read."""
+"""Number of runs with records that stay open: of more, each is opened when it is read."""
 
 COMPRESSED = 100_000
 """Bytes from which a response is compressed: over ``ssh -L`` the transfer of a league would take seconds."""
 
 MAX_PLAYERS = 16
-"""Players whose curves one request may name."""
+"""Number of players that one request for curves may name."""
 
 
 REQUESTS: dict[str, Callable[[Answers, QueryParams], Any]] = {
@@ -102,7 +102,7 @@ class Page:
 
             headers = {"cache-control": "no-store"}
             content, status = await self._in_thread(body)
-            self._read_on(request.query_params.get("run"))
+            self._read_in_background(request.query_params.get("run"))
             return Response(content, status, media_type="application/json", headers=headers)
 
         return endpoint
@@ -126,7 +126,7 @@ class Page:
 
     # Reading in the background --------------------------------------------------------------------------------------
 
-    def _read_on(self, name: str | None) -> None:
+    def _read_in_background(self, name: str | None) -> None:
         """Begin to read, in the background, what a run has recorded since, or all runs."""
         for other, source in self._answers.sources.items():
             task = self._reading.get(other)
@@ -136,7 +136,7 @@ class Page:
     async def _read_all(self, source: Source) -> None:
         """Read all rows of a run, piece by piece, so that requests are answered in between."""
         with contextlib.suppress(ConfigError):  # the requests report it
-            while await self._in_thread(source.read_on):
+            while await self._in_thread(source.read_next):
                 pass
         if len(self._answers.sources) > MAX_OPEN:
             await self._in_thread(source.close)

@@ -1,4 +1,4 @@
-"""A league, or the matches of a table, as the page draws them: players, who beats whom, ratings, and who is drawn."""
+"""A league, or the matches of a table, as the page draws them: players, win rates, ratings and draws."""
 
 import json
 import sqlite3
@@ -25,7 +25,7 @@ RATING_POINTS = 256
 """Points of a player's rating curve."""
 
 RECENT_JOBS = 500
-"""Jobs from which it follows who is drawn against whom now."""
+"""Number of newest jobs that count as the current draws."""
 
 
 class LeagueReader:
@@ -167,7 +167,7 @@ def _standing(connection: sqlite3.Connection, places: dict[str, int]) -> dict[st
 
 
 def _history(pairs: Pairs, places: dict[str, int]) -> dict[str, Any] | None:
-    """Return the games of each pair in each slice of time; games of players that are no longer known are left out."""
+    """Return the games of each pair in each slice of time; games of players that no longer exist are dropped."""
     found = pairs.history()
     if found is None:
         return None
@@ -186,7 +186,7 @@ def _history(pairs: Pairs, places: dict[str, int]) -> dict[str, Any] | None:
 
 
 def _draws(connection: sqlite3.Connection, places: dict[str, int]) -> list[tuple[str, str, int]]:
-    """Return (player, opponent, jobs) of the newest jobs: who is drawn against whom now."""
+    """Return (player, opponent, number of jobs) of the newest jobs."""
     counts: Counter[tuple[str, str]] = Counter()
     rows = connection.execute("SELECT job FROM jobs ORDER BY id DESC LIMIT ?", (RECENT_JOBS,)).fetchall()
     for (text,) in rows:

@@ -12,7 +12,7 @@ KINDS = ("environment", "policy", "learning", "other", "waiting")
 """Kinds of time, in the order of ``arena.records.rank_rows.RankRow``."""
 
 LAG = ("lag/mean", "lag/greatest", "wait/learner", "wait/workers", "versions_per_second")
-"""Metrics of players whose learners are apart."""
+"""Metrics of players with learners apart."""
 
 MAX_REPORT = 200_000
 """Characters of a hang report that are sent."""

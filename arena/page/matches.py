@@ -1,4 +1,4 @@
-"""The matches of a run as the page draws them: who sits where, how fast each is, and what it plays."""
+"""The matches of a run as the page draws them: their seats, ranks, speed, episodes and jobs."""
 
 import json
 import sqlite3

@@ -20,10 +20,10 @@ from arena.page.episodes import ORDERS
 from arena.page.runs import Catalogue
 
 MAX_CURVES = 64
-"""Players of a run whose curves are saved: first those that learn."""
+"""Number of players of a run with saved curves: first those that learn."""
 
 MAX_EPISODES = 12
-"""Players of a run whose episodes are saved."""
+"""Number of players of a run with saved episodes."""
 
 MAX_LOGS = 40
 """Logs of a run that are saved, the newest piece of each."""
@@ -110,7 +110,7 @@ class _Anonymous:
 
     def _readable(self) -> Iterator[tuple[str, Any]]:
         source, run = self._answers.source(self._run), self._run
-        while source.read_on():
+        while source.read_next():
             pass
         players = source.players()
         chosen = sorted(players, key=lambda name: not players[name]["learns"])
@@ -172,7 +172,7 @@ def bundle(name: str) -> str:
     for module in order:
         text = (STATIC / module).read_text("utf-8")
         exported = _EXPORTED.search(text)
-        if exported:  # a library, whose exports have other names inside
+        if exported:  # a library: its exports have other names inside
             names = (pair.split(" as ") for pair in exported[1].split(","))
             returned = ", ".join(f"{pair[-1]}: {pair[0]}" for pair in names)
             body = text[: exported.start()]

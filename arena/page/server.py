@@ -1,4 +1,4 @@
-"""The server of the page: its port, its token, and its end."""
+"""The server of the page: its port, its token, and its shutdown."""
 
 import contextlib
 import logging
@@ -52,7 +52,7 @@ class _Server(uvicorn.Server):
 
 
 class Server:
-    """A server of the page whose port is open, so that its address is known before it serves.
+    """A server of the page with an open port, so that its address is known before it serves.
 
     Attributes:
       link: address for a browser, with the token if there is one.

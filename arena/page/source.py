@@ -81,7 +81,7 @@ class Source:
         with contextlib.suppress(ConfigError, sqlite3.Error):
             self._open.close()
 
-    def read_on(self) -> bool:
+    def read_next(self) -> bool:
         """Read the next rows of the curves; return whether there are more.
 
         Raises:
@@ -125,7 +125,7 @@ class Source:
         return [dict(zip(columns, row, strict=True)) for row in reversed(rows)]
 
     def league(self) -> dict[str, Any] | None:
-        """Return the league, or who beats whom in a table of matches; None if no two players have met.
+        """Return the league, or the pairs of a table of matches; None if no two players have met.
 
         Raises:
           ConfigError: the records cannot be read.

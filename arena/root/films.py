@@ -17,7 +17,7 @@ PATIENCE = 1800.0
 """Seconds that a film may take: its process has what the ranks leave of the cores."""
 
 LAST_WITHIN = 60.0
-"""Seconds that the run waits at its end for the film in progress."""
+"""Seconds that a run which is over waits for the film in progress."""
 
 
 class Films:

@@ -20,7 +20,7 @@ def small(monkeypatch, tmp_path):
 
 
 def read(source: Source) -> dict[tuple[str, str], dict]:
-    while source.read_on():
+    while source.read_next():
         pass
     return {(part["player"], part["name"]): part for part in source.curves.changes(["blue", "red"])}
 
@@ -42,7 +42,7 @@ def test_rows_are_read_once_and_the_newest_ones_first():
 def test_a_curve_shows_its_whole_course_before_all_of_it_is_read(run):
     source = Source(run)
     for _ in range(8):
-        source.read_on()
+        source.read_next()
     (part,) = [part for part in source.curves.changes(["blue"]) if part["name"] == "return"]
     assert source.curves.progress < 0.2 and part["steps"].min() < 200 and part["steps"].max() > 7000
 
@@ -70,7 +70,7 @@ def test_what_was_read_is_kept_for_the_next_page(run, tmp_path):
     (file,) = (tmp_path / "cache").rglob("*.npz")
     before = sorted(run.path.rglob("*"))
     source = Source(run)
-    source.read_on()
+    source.read_next()
     assert source.curves.progress == 1.0, "nothing was left to read"
     again = read(source)
     assert again.keys() == whole.keys() and sorted(run.path.rglob("*")) == before
@@ -89,12 +89,12 @@ def test_kept_curves_continue_with_what_was_recorded_since_and_of_a_resumed_run_
     state = records.state()
     first = Source(run)
     for _ in range(20):
-        first.read_on()
+        first.read_next()
     first.close()
     add(records, 200, 300)
     records.flush(force=True)
     source = Source(run)
-    assert 0.0 < (source.read_on(), source.curves.progress)[1] < 1.0
+    assert 0.0 < (source.read_next(), source.curves.progress)[1] < 1.0
     assert read(source)["blue", "return"]["count"].sum() == 300
     source.close()
     records.close(1)

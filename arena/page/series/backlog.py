@@ -10,7 +10,7 @@ class Backlog:
     """Ranges of row numbers, in the order in which they are to be read.
 
     A range of many rows is read in the order of van der Corput's sequence: after any number of chunks, those that have
-    been read are spread evenly, so that a curve shows its whole course at once and then becomes finer.
+    been read are spread evenly, so that a curve soon shows its whole course, and then becomes finer.
 
     Attributes:
       end: number of the last row that is known.

@@ -75,7 +75,7 @@ class Buckets:
 
         Args:
           steps: transition steps, 0 or more.
-          values: the values; those that are not finite are left out.
+          values: the values; those that are not finite are dropped.
           times: Unix times.
           updates: updates; zeros if None.
           keys: a number of each value, of which no two are equal, for the choice of samples.

@@ -25,7 +25,7 @@ WORTHWHILE = 200_000
 """Rows that must have been read since the last file: fewer are read again in two seconds."""
 
 KEPT = 30 * 86_400
-"""Seconds after which a file that nobody has used is removed."""
+"""Seconds after which an unused file is removed."""
 
 
 class CurveCache:

@@ -19,7 +19,7 @@ RETURN, LENGTH, WINS = "return", "length", "win rate"
 OF_EPISODES = (RETURN, LENGTH, WINS)
 
 MAX_PENDING = 2_000_000
-"""Values that wait in memory for their curves, some 100 MB: adding many at once costs little more than adding few."""
+"""Values that wait in memory for their curves, some 100 MB: adding many together costs little more than adding few."""
 
 _EPISODES = f"""
     SELECT player, id, attempt, steps, ended_at, return, episodes.length,
@@ -35,7 +35,7 @@ the lower one wins, is -1 - rank. Of metrics they are value and updates."""
 
 
 class State(NamedTuple):
-    """What has been read of a run, for a file.
+    """All that has been read of a run, for a file.
 
     Attributes:
       attempts: the attempts of the run.
@@ -56,7 +56,7 @@ class Curves:
     """Curves of all players of a run.
 
     Attributes:
-      generation: a random word, another one when the reading begins anew: after a resume, and in each process.
+      generation: a random word, another one when the reading starts over: after a resume, and in each process.
       stamp: number of the last change; buckets are marked with it.
       pairs: games of each two players.
       matches: episodes of each match.

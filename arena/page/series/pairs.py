@@ -1,4 +1,4 @@
-"""Games of each two players over time: who beats whom, now and at any moment of the run."""
+"""Games of each two players over time: win rates now and at any moment of the run."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -41,7 +41,7 @@ class History(NamedTuple):
 
 
 class Pairs:
-    """Counts games in slices of time, whose width doubles when there would be too many of them.
+    """Counts games in slices of time; their width doubles when there would be too many of them.
 
     Attributes:
       games: number of games that were added.
@@ -67,7 +67,7 @@ class Pairs:
         score: np.ndarray,
         total: np.ndarray,
     ) -> None:
-        """Add the results of some episodes, all of whose rows are here; all arrays are ``[M]``.
+        """Add the results of some episodes, with all of their rows; all arrays are ``[M]``.
 
         Args:
           names: names of players.
