@@ -72,25 +72,30 @@ class Answers:
         return {"names": list(self.sources)}
 
     def curves(self, run: str, players: Sequence[str], since: str = "") -> dict[str, Any]:
-        """Return the curves of some players, as far as they have changed since ``since``, that of an earlier answer."""
+        """Return the curves of some players, as far as they have changed since ``since``, that of an earlier answer.
+
+        ``players`` are all players of the run; they come when they have changed.
+        """
         source = self.source(run)
         source.read_next()
         infos, curves = source.players(), source.curves
-        generation, _, stamp = since.partition(".")
+        generation, stamp, players_stamp = (*since.split("."), "", "")[:3]
         known = generation == curves.generation and stamp.isdecimal()
         attempts, faults = source.attempts(), source.faults()
         series = list(curves.changes(players, int(stamp) if known else -1))
-        return {
+        answer = {
             **self._states.state(source.run, attempts, faults),
-            "since": f"{curves.generation}.{curves.stamp}",
+            "since": f"{curves.generation}.{curves.stamp}.{source.players_stamp}",
             "whole": not known,
             "progress": curves.progress,
-            "players": [{"name": name, **info} for name, info in infos.items()],
             "attempts": attempts,
             "faults": faults,
             "evaluations": {name: found for name, found in source.evaluations().items() if name in players},
             "series": series,
         }
+        if not known or players_stamp != str(source.players_stamp):  # thousands of them cost more than what is new
+            answer["players"] = [{"name": name, **info} for name, info in infos.items()]
+        return answer
 
     def league(self, run: str, since: str = "") -> dict[str, Any]:
         """Return the league of a run; without it if it has not changed since ``since``."""

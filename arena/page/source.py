@@ -23,6 +23,7 @@ class Source:
     Attributes:
       run: the run directory.
       curves: its curves, as far as they have been read.
+      players_stamp: number of the current result of ``players``.
       leagues: the reader of its league.
     """
 
@@ -35,6 +36,9 @@ class Source:
         self._open = contextlib.ExitStack()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, ...] = ()
+        self._players: dict[str, dict[str, Any]] = {}
+        self._players_version: tuple[int, int] | None = None
+        self.players_stamp = 0
 
     @contextlib.contextmanager
     def records(self) -> Iterator[sqlite3.Connection]:
@@ -100,7 +104,13 @@ class Source:
           ConfigError: the records cannot be read.
         """
         with self.records() as connection:
-            return {name: info._asdict() for name, info in read_players(connection).items()}
+            query = "SELECT (SELECT count(*) FROM players), (SELECT count(*) FROM runs)"
+            version = connection.execute(query).fetchone()  # an attempt writes its players when it begins
+            if version != self._players_version:
+                self._players = {name: info._asdict() for name, info in read_players(connection).items()}
+                self._players_version = version
+                self.players_stamp += 1
+        return self._players
 
     def attempts(self) -> list[Attempt]:
         """Return the attempts of the run in order.

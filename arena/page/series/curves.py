@@ -115,7 +115,10 @@ class Curves:
         """
         query = "SELECT attempt, started, resumed FROM runs ORDER BY attempt"
         attempts = [list(row) for row in connection.execute(query).fetchall()]
-        self._learns = {name: bool(learns) for name, learns in connection.execute("SELECT player, learns FROM players")}
+        (players,) = connection.execute("SELECT count(*) FROM players").fetchone()
+        if attempts != self._attempts or players != len(self._learns):
+            rows = connection.execute("SELECT player, learns FROM players").fetchall()
+            self._learns = {name: bool(learns) for name, learns in rows}
         ends = {}
         for table, column in (("episodes", "id"), ("metrics", "rowid")):
             (ends[table],) = connection.execute(f"SELECT coalesce(max({column}), 0) FROM {table}").fetchone()

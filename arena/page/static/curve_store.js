@@ -12,16 +12,18 @@ export class CurveStore {
     this.since = "";
     this.series = new Map(); // "player\nname" -> {player, name, width, buckets: Map(index -> row)}
     this.version = 0;
+    this.all = []; // all players of the run
   }
 
-  /** Ask for what has changed; return the answer, without its series. */
+  /** Request what has changed; return the answer with all players of the run. */
   async update() {
     const answer = await get("curves", { run: this.run, player: this.players, since: this.since });
     if (answer.whole) this.series.clear();
     for (const part of answer.series) this.#merge(part);
     if (answer.whole || answer.series.length) this.version += 1;
     this.since = answer.since;
-    return answer;
+    this.all = answer.players ?? this.all;
+    return { ...answer, players: this.all };
   }
 
   #merge(part) {
