@@ -117,8 +117,8 @@ class Curves:
         attempts = [list(row) for row in connection.execute(query).fetchall()]
         (players,) = connection.execute("SELECT count(*) FROM players").fetchone()
         if attempts != self._attempts or players != len(self._learns):
-            rows = connection.execute("SELECT player, learns FROM players").fetchall()
-            self._learns = {name: bool(learns) for name, learns in rows}
+            learning = connection.execute("SELECT player, learns FROM players").fetchall()
+            self._learns = {name: bool(learns) for name, learns in learning}
         ends = {}
         for table, column in (("episodes", "id"), ("metrics", "rowid")):
             (ends[table],) = connection.execute(f"SELECT coalesce(max({column}), 0) FROM {table}").fetchone()
