@@ -1,9 +1,10 @@
 // A heat map of who beats whom, on a canvas: a thousand players are a million cells.
 
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/preact-htm.js";
 import { number, percent } from "./format.js";
 
 const LETTER = 7.2; // pixels of a letter of a name
+const SMALL = 4; // pixels of a cell below which the cells are drawn as one picture
 const SMALLEST = 13; // pixels of a cell that has room for its name
 
 /** Return the limits of the 95 % Wilson score interval of a share (Wilson, 1927). */
@@ -14,13 +15,28 @@ export function interval(share, count) {
   return [Math.max(middle - half, 0), Math.min(middle + half, 1)];
 }
 
-/** Return the colour of a win rate: blue wins, orange loses; both darker the farther from one half. */
+/** Return red, green and blue of a win rate: blue wins, orange loses; both darker the farther from one half. */
 function colorOf(rate, dark) {
   const strength = Math.min(Math.abs(rate - 0.5) * 2, 1);
   const [far, near] = rate >= 0.5 ? [[37, 99, 235], [219, 234, 254]] : [[194, 65, 12], [255, 237, 213]];
   const base = dark ? [38, 48, 60] : near;
-  const mixed = base.map((value, at) => Math.round(value + (far[at] - value) * strength));
-  return `rgb(${mixed.join(",")})`;
+  return base.map((value, at) => Math.round(value + (far[at] - value) * strength));
+}
+
+/** Return a picture with one pixel for each cell: rectangles of a fraction of a pixel would make patterns. */
+function pictureOf(count, cell, dark) {
+  const picture = document.createElement("canvas");
+  picture.width = picture.height = count;
+  const context = picture.getContext("2d");
+  const pixels = context.createImageData(count, count);
+  for (let row = 0; row < count; row++) {
+    for (let column = 0; column < count; column++) {
+      const found = row === column ? null : cell(row, column);
+      if (found) pixels.data.set([...colorOf(found.rate, dark), 255], 4 * (row * count + column));
+    }
+  }
+  context.putImageData(pixels, 0, 0);
+  return picture;
 }
 
 /**
@@ -43,6 +59,8 @@ export function HeatMap({ names, cell, chosen, choose, version }) {
   const size = Math.max(Math.min((width - label - 2) / Math.max(count, 1), 46), 1);
   const extent = Math.ceil(label + size * count) + 1;
 
+  const isSmall = size < SMALL;
+  const picture = useMemo(() => (isSmall && width ? pictureOf(count, cell, dark) : null), [names, version, dark, isSmall, !width]);
   useLayoutEffect(() => {
     if (!width) return;
     const scale = devicePixelRatio || 1;
@@ -58,11 +76,12 @@ export function HeatMap({ names, cell, chosen, choose, version }) {
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
     const gap = size > 6 ? 1 : 0;
-    for (let row = 0; row < count; row++) {
+    if (picture) context.drawImage(picture, label, label, size * count, size * count);
+    for (let row = 0; row < count && !picture; row++) {
       for (let column = 0; column < count; column++) {
         const found = row === column ? null : cell(row, column);
         if (!found) continue;
-        context.fillStyle = colorOf(found.rate, dark);
+        context.fillStyle = `rgb(${colorOf(found.rate, dark).join(",")})`;
         context.fillRect(label + column * size, label + row * size, size - gap, size - gap);
         if (size >= 32) {
           context.fillStyle = dark || Math.abs(found.rate - 0.5) > 0.3 ? "#fff" : "#111827";

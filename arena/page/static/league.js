@@ -24,12 +24,10 @@ function loader(run) {
 /** Games won (draws count one half) and played of each pair, both directions, up to a slice; null: as the league counts. */
 function counts(league, slice) {
   const size = league.players.length;
-  const found = new Map();
+  const [allWon, allGames] = [new Float32Array(size * size), new Float32Array(size * size)];
   const add = (home, away, won, games) => {
-    const entry = found.get(home * size + away) ?? { won: 0, games: 0 };
-    entry.won += won;
-    entry.games += games;
-    found.set(home * size + away, entry);
+    allWon[home * size + away] += won;
+    allGames[home * size + away] += games;
   };
   const source = slice === null && league.standing ? league.standing : league.history;
   if (!source) return () => null;
@@ -38,7 +36,10 @@ function counts(league, slice) {
     add(source.home[at], source.away[at], source.won[at], source.games[at]);
     add(source.away[at], source.home[at], source.games[at] - source.won[at], source.games[at]);
   }
-  return (home, away) => found.get(home * size + away) ?? null;
+  return (home, away) => {
+    const games = allGames[home * size + away];
+    return games > 0 ? { won: allWon[home * size + away], games } : null;
+  };
 }
 
 export function LeaguePage({ run, parameters, change, onState }) {
