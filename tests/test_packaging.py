@@ -200,7 +200,7 @@ def test_addresses_are_those_of_the_clone(origin: str, address: str | None, tmp_
     url, _, page = said.partition("\n")
     assert url == (address or "")
     assert f"]({address}/blob/HEAD/docs/tutorial.md)" in page if address else "](docs/tutorial.md)" in page
-    assert f"]({address}/raw/HEAD/docs/pictures/terminal.svg)" in page if address else "](docs/pictures/" in page
+    assert f"]({address}/raw/HEAD/docs/pictures/page_league.png)" in page if address else "](docs/pictures/" in page
 
 
 def test_extras_that_errors_suggest_exist_and_bring_the_package(metadata: Message) -> None:
