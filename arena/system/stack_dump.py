@@ -175,7 +175,7 @@ class StackCollector:
                 return
             with contextlib.suppress(OSError, ValueError, TypeError):
                 connection.settimeout(CONNECT_TIMEOUT)
-                secret, rank = json.loads(_line(connection, 256))
+                secret, rank = json.loads(_lines(connection, 256)[-1])
                 if hmac.compare_digest(str(secret), self.address.secret) and len(self._ranks) < self._room:
                     self._ranks[int(rank)] = connection
                     continue
@@ -193,9 +193,9 @@ class StackCollector:
         for rank, connection in requested.items():
             with contextlib.suppress(OSError, ValueError, TypeError):
                 connection.settimeout(max(0.05, until - time.monotonic()))
-                reply = json.loads(_line(connection, LARGEST))
-                if "stack" not in reply:  # to a request for the activity
-                    reply = json.loads(_line(connection, LARGEST))
+                reply: dict[str, Any] = {}
+                while "stack" not in reply:  # one to a request for the activity may come before
+                    reply = json.loads(_lines(connection, LARGEST)[-1])
                 reports[rank] = StackReport(**reply)
         return reports
 
@@ -217,7 +217,7 @@ class StackCollector:
                 if not connection.recv(1, socket.MSG_PEEK):
                     continue
                 connection.settimeout(CONNECT_TIMEOUT)  # the rest of the line is under way
-                replies[rank] = json.loads(_line(connection, LARGEST))
+                replies[rank] = json.loads(_lines(connection, LARGEST)[-1])
                 self._measuring.discard(rank)
         return replies
 
@@ -227,11 +227,12 @@ class StackCollector:
             connection.close()
 
 
-def _line(connection: socket.socket, longest: int) -> bytes:
+def _lines(connection: socket.socket, longest: int) -> list[bytes]:
+    """Return the lines that arrive, at least one, up to the end of the last one."""
     data = b""
     while not data.endswith(b"\n"):
         chunk = connection.recv(65536)
         if not chunk or len(data) > longest:
             raise ValueError("the connection ended in the middle of a line")
         data += chunk
-    return data
+    return data.splitlines()

@@ -13,7 +13,7 @@ from arena.common.registry import make_environment
 from arena.config.run import load_config
 from arena.launch import main
 from arena.policies.loader import build
-from arena.records.database import SCHEMA
+from arena.records.database import SCHEMA, SCHEMA_VERSION
 from arena.records.league_reader import read_league
 from arena.records.run_directory import RunDirectory
 from arena.tensors.weights import write_tensors
@@ -51,7 +51,7 @@ def run(tmp_path: Path) -> RunDirectory:
     rock, paper, scissors = (snapshot(run, 100 * action, action) for action in range(3))
     snapshot(run, 950, 1)  # where the run ended: in no league
     with sqlite3.connect(run.database) as records:
-        records.executescript(SCHEMA)
+        records.executescript(f"{SCHEMA} PRAGMA user_version = {SCHEMA_VERSION};")
         members = [(SOLVER, None, 1, 950, "latest")]
         members += [(f"{SOLVER}_{steps}", SOLVER, 0, steps, steps) for steps in (0, 100, 200)]
         for name, parent, active, steps, file in members:
@@ -182,7 +182,7 @@ def test_a_run_without_a_league_has_no_historical_players(run: RunDirectory, cap
 def test_a_table_of_matches_shows_who_has_won_against_whom(tmp_path, capsys):
     run = make_run(tmp_path, POLE.replace("blue: {", "red: {use: random}, blue: {"))
     with sqlite3.connect(run.database) as records:
-        records.executescript(SCHEMA)
+        records.executescript(f"{SCHEMA} PRAGMA user_version = {SCHEMA_VERSION};")
         for name, learns in (("blue", 1), ("red", 0)):
             records.execute("INSERT INTO players VALUES (?, 'ppo', '#000', ?, 10)", (name, learns))
         for number in range(30):

@@ -207,9 +207,9 @@ def chromium() -> Path | None:
     return next((Path(name) for name in names if name and Path(name).is_file()), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A real browser, for the tests of one process."""
+    """A real browser; for one module, since other tests need an event loop of their own, and playwright keeps one."""
     sync_api = pytest.importorskip("playwright.sync_api")
     path = chromium()
     if path is None:
