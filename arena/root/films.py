@@ -16,6 +16,16 @@ from arena.system.launcher_env import without_mpi
 PATIENCE = 1800.0
 """Seconds that a film may take: its process has what the ranks leave of the cores."""
 
+CHILD = """
+import os, sys
+from arena.system.processes import die_with_parent
+die_with_parent()
+os.nice(19)
+from arena.launch import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""The child: a run that is killed takes it along."""
+
 LAST_WITHIN = 60.0
 """Seconds that a run which is over waits for the film in progress."""
 
@@ -53,14 +63,14 @@ class Films:
         name = f"{request.player}-{request.steps}.{self._section.format}"
         self._made, self._partial = self._run.films / name, self._run.films / f"part-{name}"
         players = [f"{request.player}@{request.steps}" if seat == request.player else seat for seat in seats]
-        line = [sys.executable, "-m", "arena.launch", "eval", str(self._run.path), "--row", str(row)]
+        line = [sys.executable, "-c", CHILD, "eval", str(self._run.path), "--row", str(row)]
         line += ["--seats", ",".join(players), "--copies", "1", "--episodes", str(self._section.episodes)]
         line += ["--video-episodes", str(self._section.episodes), "--video", str(self._partial)]
         try:
             self._run.films.mkdir(exist_ok=True)
             self._log = self._log or open(self._run.log / "films.log", "ab")  # noqa: SIM115 (until ``close``)
             self._child = subprocess.Popen(
-                ["nice", "-n", "19", *line],
+                line,
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
@@ -85,6 +95,15 @@ class Films:
         log = self._run.log / "films.log"
         self._records.log_line("WARNING", f"the film {self._made.name} has failed, training continues; see {log}")
 
+    def give_up(self) -> None:
+        """End the film in progress: the run has failed, and its processes must not outlive it."""
+        self._waiting = None
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._child = None
+            self._partial.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Finish the film in progress and the newest one that waits, within a bound."""
         until = time.monotonic() + LAST_WITHIN
@@ -93,11 +112,8 @@ class Films:
             time.sleep(0.05)
             self.poll()
         if self._child is not None:
-            self._child.kill()
-            self._child.wait()
+            self.give_up()
             self._records.log_line("WARNING", f"the film {self._made.name} is not finished: the run has ended")
-            self._child = None
-            self._partial.unlink(missing_ok=True)
         if self._log is not None:
             self._log.close()
             self._log = None

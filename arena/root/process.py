@@ -250,6 +250,8 @@ class Root:
 
     def fail(self, failure: Failure) -> None:
         """Print the failure of a rank, once, and abort the whole job."""
+        if self.films is not None:
+            self.films.give_up()
         self._ending.fail(failure)
 
     def part_of(self, origin: int) -> str:
