@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arena.common.errors import ConfigError
+from arena.common.text import count_of
 
 ROOT = Path("runs")
 """Directory of runs if neither a run nor a root is named."""
@@ -31,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
         from arena.page.saved import write_saved
 
         size = write_saved(catalogue, arguments.save)
-        print(f"{arguments.save}: {count} runs, {size / 1e6:.1f} MB; it needs only a browser")
+        print(f"{arguments.save}: {count_of(count, 'run')}, {size / 1e6:.1f} MB; it needs only a browser")
         return 0
     from arena.page.server import Server, token_for
 

@@ -20,7 +20,7 @@ from tests.page.test_server import SCRIPT
 def saved(path, capsys, *runs):
     """Return the text of a page that is saved there."""
     assert main(["page", "--save", str(path), *map(str, runs)]) == 0
-    assert capsys.readouterr().out.startswith(f"{path}: {len(runs)} runs, ")
+    assert capsys.readouterr().out.startswith(f"{path}: {len(runs)} run")
     return path.read_text("utf-8")
 
 
