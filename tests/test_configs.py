@@ -13,7 +13,7 @@ import yaml
 from arena.config.run import load_config
 from arena.config.schema import json_schema
 from arena.launch.preflight import inspect_run
-from arena.plan.layout import plan, ranks_of_run
+from arena.plan.layout import plan, ranks_to_start
 
 pytestmark = pytest.mark.usefixtures("forks")
 
@@ -79,14 +79,14 @@ def test_every_promised_configuration_is_there():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_it_loads_and_every_round_has_a_plan_that_its_header_counts_rightly(path):
-    config = load_config(path)
+    config = load_config(path).on_cores(2)
     assert config.name == path.stem  # so that no two of them fight for a run directory
     header = re.match(r"(#.*\n)+", path.read_text("utf-8"))[0]
     assert f"python -m arena.launch configs/{path.name}" in header
     told = re.search(r"\b(\d+) ranks\b", header.replace("151 ranks.", "151 ranks"))
-    assert told is not None and int(told[1]) == ranks_of_run(config)
+    assert told is not None and int(told[1]) == ranks_to_start(config)
     for round_ in config.round_list():
-        planned = plan(round_.rows, [0] * ranks_of_run(config))
+        planned = plan(round_.rows, [0] * ranks_to_start(config))
         assert not [a for a in planned.assignments if a.role == "idle"]
         outside = {seat.player for row in round_.rows for seat in row.external}
         assert set(planned.groups) | outside == set(config.players)  # nobody is configured and never plays
@@ -95,7 +95,7 @@ def test_it_loads_and_every_round_has_a_plan_that_its_header_counts_rightly(path
 def test_the_index_has_a_line_for_each_file_with_its_ranks():
     index = (ROOT / "configs" / "README.md").read_text("utf-8")
     lines = dict(re.findall(r"^\| \[`(\w+)\.yaml`\]\(\1\.yaml\) \| .+? \| (\d+) \| .+ \| .+ \|$", index, re.MULTILINE))
-    assert lines == {path.stem: str(ranks_of_run(load_config(path))) for path in FILES}
+    assert lines == {path.stem: str(ranks_to_start(load_config(path).on_cores(2))) for path in FILES}
 
 
 def test_editors_find_the_schema_of_today():

@@ -50,7 +50,9 @@ def main(argv: Sequence[str]) -> int:
       ConfigError: the configuration is wrong, the requested resources do not suffice, or the script exists already.
     """
     args = parse(argv)
-    config = load_config(args.config, args.set)
+    tasks = args.ntasks_per_node
+    cores = None if tasks is None else (args.nodes or 1) * tasks * (args.cpus_per_task or 1)
+    config = load_config(args.config, args.set).on_cores(cores)
     shape = choose(config, args.nodes, args.ntasks_per_node)
     plans = [(round_, plan(round_.rows, shape.node_of_rank, config.spares)) for round_ in _distinct(config)]
     of_rounds = inspect_run(config)

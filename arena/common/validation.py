@@ -62,6 +62,16 @@ def _one_or_auto(value: Any) -> Any:
 
 CountOrAuto = Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(_one_or_auto)]
 
+
+def _one_or_word(value: Any) -> Any:
+    number = int(value) if is_integral(value) else value
+    if number not in ("auto", "cores") and (type(number) is not int or number < 1):
+        raise ValueError(f"expected a whole number of at least 1, auto or cores, found {describe_value(value)}")
+    return number
+
+
+Replicas = Annotated[Annotated[int, Field(ge=1)] | Literal["auto", "cores"], BeforeValidator(_one_or_word)]
+
 _OURS = "arena"  # type of the errors that are reworded already
 
 

@@ -40,6 +40,7 @@ class World:
       hosts: the name of each rank's node: the scheduler's name for it, else the machine's.
       cores_here: the cores of each rank of this rank's node.
       cores_share: number of cores that this rank has to itself; below 1 if ranks share them.
+      cores: number of cores of all nodes together.
       origins: the number that each rank had at the start: after a death the ranks behind it move up.
       dead: numbers, at the start, of the ranks that have died.
     """
@@ -62,10 +63,12 @@ class World:
         resting = [0] if leader == 0 else []  # the root is idle most of the time
         self.cores_share = cores.core_shares(list(self.cores_here.values()), resting)[shared.rank]
         shared.Free()
-        facts = self.comm.allgather((leader, self.host))
+        here = cores.count_cores(self.cores_here.values()) if leader == self.rank else 0
+        facts = self.comm.allgather((leader, self.host, here))
         number: dict[int, int] = {}
-        self.nodes = [number.setdefault(leader, len(number)) for leader, _ in facts]
-        self.hosts = [host for _, host in facts]
+        self.nodes = [number.setdefault(leader, len(number)) for leader, _, _ in facts]
+        self.hosts = [host for _, host, _ in facts]
+        self.cores = sum(here for _, _, here in facts)
 
     def oversubscribed(self) -> bool:
         """Return whether this node has fewer cores than ranks."""

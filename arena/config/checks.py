@@ -133,6 +133,7 @@ def _playable_problems(config: "RunConfig", table: Table, place: Place) -> list[
             config, match, (*place, *where)
         )
         players = [names[0] for names in match.seats]
+        problems_ = problems_ or _too_few_copies_problems(config, match, (*place, *where))
         wrong.update(dict.fromkeys(problems_ or _in_worker_problems(config, match.env, players, (*place, *where))))
     return list(wrong)
 
@@ -144,6 +145,15 @@ def _override_problems(config: "RunConfig", env: EnvOverride | None, place: Plac
     except ValidationError as error:
         return [Problem((*place, "env", *problem.place), problem.text) for problem in problems(error, EnvConfig)]
     return []
+
+
+def _too_few_copies_problems(config: "RunConfig", match: MatchConfig, place: Place) -> list[Problem]:
+    """Return a problem if a match has more replicas than copies to divide among them."""
+    copies = config.environment_of(match.env).copies
+    if copies is None or not isinstance(match.replicas, int) or match.replicas <= copies:
+        return []
+    text = f"expected at most one replica for each of the {copies} copies (env.copies), found {match.replicas}"
+    return [Problem((*place, "replicas"), text, match.replicas)]
 
 
 def _external_seat_problems(config: "RunConfig", match: MatchConfig, place: Place) -> list[Problem]:
@@ -221,7 +231,7 @@ def _learners_problems(config: "RunConfig", round_: "Round") -> list[Problem]:
     workers: Counter[str] = Counter()
     for row in round_.rows:
         for seat in row.seats:
-            workers[seat.player] += row.replicas if row.replicas != "auto" else MANY
+            workers[seat.player] += row.replicas if isinstance(row.replicas, int) else MANY
             if row.outside and seat.player in row.learners:
                 text = "expected 0 in matches with external games, which are not in lock-step, found"
                 learners_found = row.learners[seat.player]

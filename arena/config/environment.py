@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 
 from arena.common import registry
 from arena.common.text import suggestion
+from arena.common.trees import even_slices
 from arena.common.validation import Count, Model, Problem, refusal
 from arena.config.files import located
 from arena.config.gateway import GatewaySettings
@@ -41,6 +42,11 @@ class EnvironmentKeys(Model):
         1,
         description="Number of copies in each environment process. The default is 1, since most environments "
         "are written for it.",
+    )
+    copies: Count | None = Field(
+        None,
+        description="Instead of num_envs: number of copies of all replicas of a match together, divided evenly among "
+        "them. With replicas: cores, a player learns in the same way on few cores and on many.",
     )
     in_worker: bool = Field(
         False,
@@ -98,22 +104,21 @@ class EnvConfig(FaultSettings, EnvironmentKeys):
     """The environment of a match, and the reaction to its faults."""
 
     @model_validator(mode="after")
-    def _batches_fit(self) -> "EnvConfig":
-        if self.batches is not None and self.batches > self.num_envs:
-            raise refusal(
-                [
-                    Problem(
-                        ("batches",), f"expected at most num_envs ({self.num_envs}), found {self.batches}", self.batches
-                    )
-                ]
-            )
+    def _copies_fit(self) -> "EnvConfig":
+        if self.copies is not None and self.num_envs > 1:
+            text = f"expected either num_envs or copies, found num_envs {self.num_envs} and copies {self.copies}"
+            raise refusal([Problem(("copies",), text, self.copies)])
+        name, most = ("num_envs", self.num_envs) if self.copies is None else ("copies", self.copies)
+        if self.batches is not None and self.batches > most:
+            text = f"expected at most {name} ({most}), found {self.batches}"
+            raise refusal([Problem(("batches",), text, self.batches)])
         return self
 
     @model_validator(mode="after")
     def _outside_is_not_stepped(self) -> "EnvConfig":
         if self.use == OUTSIDE:
             usual = EnvConfig.model_fields
-            stepped = ("in_worker", "batches", "manager", "wrappers", "autoreset", "agent_id", "state")
+            stepped = ("copies", "in_worker", "batches", "manager", "wrappers", "autoreset", "agent_id", "state")
             odd = [
                 name
                 for name in (*stepped, "wait_timeout", "memory_limit")
@@ -155,7 +160,20 @@ class EnvConfig(FaultSettings, EnvironmentKeys):
     @property
     def batch_count(self) -> int:
         """Number of batches, with the default resolved."""
-        return self.batches or (1 if self.in_worker or self.use == OUTSIDE else min(2, self.num_envs))
+        usual = 1 if self.in_worker or self.use == OUTSIDE else 2
+        return min(self.batches or usual, self.num_envs)
+
+    def divided(self, replicas: int) -> list[int]:
+        """Return the number of copies of each replica of a match, the largest first."""
+        if self.copies is None:
+            return [self.num_envs] * replicas
+        return sorted((part.stop - part.start for part in even_slices(self.copies, replicas)), reverse=True)
+
+    def with_num_envs(self, copies: int) -> "EnvConfig":
+        """Return the environment of one replica of a match, with this number of copies."""
+        if self.copies is None:
+            return self
+        return self.model_copy(update={"copies": None, "num_envs": copies})
 
 
 def _checked(model: type[Model], settings: Settings, info: ValidationInfo) -> Settings:
@@ -198,6 +216,10 @@ class _Override(Model):
         """
         own = {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
         base = {name: getattr(env, name) for name in EnvConfig.model_fields}
+        if "num_envs" in own and "copies" not in own:
+            del base["copies"]
+        elif "copies" in own and "num_envs" not in own:
+            del base["num_envs"]
         if self.use not in (None, env.use):
             del base["settings"], base["wrappers"]
         elif self.settings is not None:

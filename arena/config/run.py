@@ -6,9 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 
 from arena.common.errors import ConfigError
+from arena.common.trees import even_slices
 from arena.common.validation import Count, CountOrAuto, Index, Model, Place, Problem, problems, refusal
 from arena.config import checks
 from arena.config.environment import OUTSIDE, EnvConfig, EnvOverride, WrapperConfig
@@ -59,21 +60,23 @@ class TableRow(NamedTuple):
 
     Attributes:
       seats: seats of workers, with their players and entities.
-      replicas: number of such matches.
+      replicas: number of such matches, as written.
       env: its environment: the file's with the match's changes.
       remapped: whether the match has the key ``entities``, which may omit some.
       external: the external seat, if there is one; it has no worker.
       external_port: port of the external seat.
       learners: number of learners of each of its players that has any.
+      limit: largest number of replicas that the cores and ``env.copies`` allow; None for none, or if it is written.
     """
 
     seats: tuple[Seat, ...]
-    replicas: int | Literal["auto"]
+    replicas: int | Literal["auto", "cores"]
     env: EnvConfig
     remapped: bool = False
     external: tuple[Seat, ...] = ()
     external_port: int | None = None
     learners: Mapping[str, int] = {}
+    limit: int | None = None
 
     @property
     def in_worker(self) -> bool:
@@ -185,6 +188,8 @@ class RunConfig(Model):
         "kernel.",
     )
 
+    _cores: int | None = PrivateAttr(None)
+
     @model_validator(mode="after")
     def _consistent(self) -> "RunConfig":
         for problems_of in (checks.structure_problems, checks.run_problems):
@@ -208,14 +213,41 @@ class RunConfig(Model):
     def round_list(self) -> tuple[Round, ...]:
         """Return the rounds in the order they are played; a file without ``rounds`` has one."""
         if self.league is not None:
-            return (Round(0, self.steps, self._league_rows(self.league), {}, self._own_steps()),)
+            return (Round(0, self.steps, self._limited(self._league_rows(self.league)), {}, self._own_steps()),)
         rounds: list[Round] = []
         for each, _ in self.written_rounds():
-            rows = tuple(self._row(match) for match, _ in listed(each))
+            rows = self._limited([self._row(match) for match, _ in listed(each)])
             own = self._own_steps() if each.steps is None else {}
             for _ in range(each.repeat):
                 rounds.append(Round(len(rounds), each.steps or self.steps, rows, dict(each.copy_weights), own))
         return tuple(rounds)
+
+    def on_cores(self, cores: int | None) -> "RunConfig":
+        """Return the configuration for a job with this number of cores, which ``replicas: cores`` refers to.
+
+        Raises:
+          ConfigError: the number is unknown, and a match needs it.
+        """
+        if cores is None and any(row.replicas == "cores" for row in self.distinct_rows()):
+            raise ConfigError(
+                "replicas: cores: expected one machine, or a job of SLURM, whose cores are known before the run "
+                "starts, found several hosts; state the number of ranks (-n N, arena slurm --ntasks-per-node N), or "
+                "set replicas to a number or to auto"
+            )
+        changed = self.model_copy()
+        changed._cores = cores
+        return changed
+
+    def _limited(self, rows: Sequence[TableRow]) -> tuple[TableRow, ...]:
+        """Return the rows of a round with the largest number of replicas of each."""
+        limits: dict[int, int] = {}
+        by_cores = [number for number, row in enumerate(rows) if row.replicas == "cores"]
+        if by_cores and self._cores is not None:
+            learners = {player: count for row in rows for player, count in row.learners.items()}
+            taken = sum(learners.values()) + sum(row.replicas for row in rows if isinstance(row.replicas, int))
+            shares = even_slices(max(self._cores - taken, len(by_cores)), len(by_cores))
+            limits = {number: share.stop - share.start for number, share in zip(by_cores, shares, strict=True)}
+        return tuple(row._replace(limit=_limit(row.env.copies, limits.get(number))) for number, row in enumerate(rows))
 
     @property
     def evaluators(self) -> int:
@@ -298,6 +330,13 @@ class RunConfig(Model):
     def to_yaml(self) -> str:
         """Return the file with all defaults written out; :func:`load_config` reads it back to an equal config."""
         return write(self.model_dump(by_alias=True))
+
+
+def _limit(copies: int | None, cores: int | None) -> int | None:
+    """Return the largest useful number of replicas: of those with equally many copies at most, the smallest."""
+    if copies is None or cores is None:
+        return copies or cores
+    return -(-copies // -(-copies // cores))
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:

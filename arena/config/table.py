@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, field_validator, model_validator
 
-from arena.common.validation import Count, CountOrAuto, Index, Model, Place, Problem, refusal
+from arena.common.validation import Count, Index, Model, Place, Problem, Replicas, refusal
 from arena.config.environment import EnvOverride
 from arena.config.sections import not_empty
 
@@ -32,8 +32,10 @@ class MatchConfig(Model):
         description="The policy on each seat. A nested list [blue, blue] is one worker that plays several entities.",
         json_schema_extra={"items": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}},
     )
-    replicas: CountOrAuto = Field(
-        1, description="Number of such matches at the same time; auto: as many as the ranks allow."
+    replicas: Replicas = Field(
+        1,
+        description="Number of such matches at the same time. auto: as many as the ranks allow. cores: as many as the "
+        "job has cores, less those of learners and of matches with a number, as far as the ranks allow.",
     )
     entities: tuple[Index, ...] | None = Field(
         None,
@@ -86,8 +88,10 @@ class RoundRobinConfig(Model):
     team_size: Count = Field(
         1, description="Number of seats on each side; the first policy of a pair takes the first seats."
     )
-    replicas: CountOrAuto = Field(
-        1, description="Number of matches of each pair at the same time; auto: as many as the ranks allow."
+    replicas: Replicas = Field(
+        1,
+        description="Number of matches of each pair at the same time. auto: as many as the ranks allow. cores: all "
+        "pairs together as many as the job has cores, less those of learners, as far as the ranks allow.",
     )
     env: EnvOverride | None = Field(None, description="Changes of the file's env for these matches.")
 

@@ -306,7 +306,7 @@ def build(process: Any, spaces: EntitySpaces, *, lanes: int, seed: int, device: 
     policy = process.policy_class(spaces, settings, lanes=lanes, seed=seed, device=device)
     if hasattr(policy, "fit_to_group"):
         context = process.context
-        group_lanes, entities = lanes_of_group(context.plan, context.round.rows, process.player)
+        group_lanes, entities = lanes_of_group(context.plan, process.player)
         policy.fit_to_group(group_lanes, entities=entities)
     return policy
 

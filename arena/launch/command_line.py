@@ -22,6 +22,7 @@ from arena.launch.owner import end_with_owner
 from arena.launch.parent.client import SOCKET, START
 from arena.system import aslr, launcher_env
 from arena.system.control_groups import memory_for_job
+from arena.system.cores import cores_of_job
 
 if TYPE_CHECKING:
     from arena.config.run import RunConfig
@@ -175,12 +176,15 @@ def start_run(args: argparse.Namespace, *, own_process: bool) -> int:
 def dry_run(args: argparse.Namespace) -> int:
     """Print (and draw) the plan of every round."""
     from arena.config.run import Round, load_config
+    from arena.launch.notes_on_cores import notes_on_cores
     from arena.launch.preflight import check_memory, inspect_run, notes_on_updates
     from arena.plan.describe import describe
-    from arena.plan.layout import plan, ranks_of_run
+    from arena.plan.layout import plan, ranks_to_start
 
     config = load_config(args.config, args.set)
-    ranks = args.ranks or ranks_of_run(config)
+    # Of other nodes nothing is known: a core for each rank, as batch systems grant by default.
+    config = config.on_cores(cores_of_job() if args.ranks_per_node is None else args.ranks)
+    ranks = args.ranks or ranks_to_start(config, launcher_env.tasks_of_job())
     per_node = args.ranks_per_node or ranks
     needs = inspect_run(config)
     shown: list[Round] = []
@@ -196,6 +200,9 @@ def dry_run(args: argparse.Namespace) -> int:
         print(describe(planned, config, round_, needs=needs[round_.index]))
         for note in notes_on_updates(config, round_, planned):
             print(f"note: {note}\n")
+        if args.ranks_per_node is None and round_.index == 0:
+            for note in notes_on_cores(config, planned, cores_of_job()):
+                print(f"note: {note}\n")
         if args.diagram is not None and round_.index == 0:
             from arena.common.colors import resolve
             from arena.plan.diagram import draw_plan
@@ -221,6 +228,7 @@ def start_under_mpi(args: argparse.Namespace) -> int:
     end_with_owner()
     mpirun.check_srun()
     config = load_config(args.config, args.set)
+    config = config.on_cores(cores_of_job() if args.hosts is None else args.ranks)
     path = mpirun.find_mpirun()
     reason: str | None = ""
     if args.start != "spawn":
@@ -257,10 +265,10 @@ def _check(args: argparse.Namespace, config: "RunConfig") -> int:
       ConfigError: it cannot start.
     """
     from arena.launch.preflight import check_files, check_memory, inspect_run
-    from arena.plan.layout import plan, ranks_of_run
+    from arena.plan.layout import plan, ranks_of_run, ranks_to_start
     from arena.records.run_directory import RunDirectory
 
-    ranks = args.ranks or ranks_of_run(config)
+    ranks = args.ranks or ranks_to_start(config, launcher_env.tasks_of_job())
     mpirun.check_tasks(ranks, ranks_of_run(config))
     for round_ in config.round_list():
         plan(round_.rows, [0] * ranks, config.spares, evaluators=config.evaluators)

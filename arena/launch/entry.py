@@ -19,6 +19,7 @@ from arena.plan.layout import plan
 from arena.protocol.messages import LogLine
 from arena.records.run_directory import Resume, RunDirectory
 from arena.system.control_groups import memory_for_job
+from arena.system.cores import cores_of_job
 from arena.system.launcher_env import CHECKED, INSIDE, ranks_on_machine, started_by_mpi
 from arena.system.processes import die_with_parent
 
@@ -96,7 +97,7 @@ def _check_as_launcher(path: Path, overrides: Sequence[str], started: tuple[int,
     from arena.launch.preflight import check_memory, inspect_run
 
     try:
-        config = load_config(path, overrides)
+        config = load_config(path, overrides).on_cores(cores_of_job())
         needs = inspect_run(config)
         if ranks_on_machine(os.environ) == started[1]:
             check_memory(needs, config, started[1], memory_for_job())
@@ -135,7 +136,7 @@ def _agree_on_config(
                     )
                     config = load_config(path, [*kept, *overrides])
             warm_starts = WarmStarts(config, run)
-            config = warm_starts.config
+            config = warm_starts.config.on_cores(world.cores)
             plans = [
                 plan(round_.rows, world.nodes, config.spares, evaluators=config.evaluators)
                 for round_ in config.round_list()

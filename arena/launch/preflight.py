@@ -84,7 +84,7 @@ class _Inspection:
             listed = [entity for seat in match.all_seats for entity in seat.entities]
             names = [entity.name for entity in entities]
             check_seats(f"match row {match.row}", row.env.use, names, listed, row.remapped)
-            copies[match.row] = bytes_per_copy(row, match.seats, entities) * row.env.num_envs
+            copies[match.row] = bytes_per_copy(row, match.seats, entities)
             self._check_teams(match.row, row, match.seats, entities, turn_based)
             for number, seat in enumerate(match.seats):
                 self._check_seat(f"seat {number} of match row {match.row}", row, seat, entities)
@@ -95,8 +95,7 @@ class _Inspection:
                     )
                     seen = with_global_state(entities, space)
                 size = bytes_per_transition(seen[seat.entities[0]])
-                lanes = row.env.num_envs * len(seat.entities)
-                rollouts[match.row, number] = size * lanes * self._horizon(planned, round_, seat.player)
+                rollouts[match.row, number] = size * len(seat.entities) * self._horizon(planned, seat.player)
                 if (replay := self._replay(seat, seen)) is not None:
                     replays[seat.player] = replay
         return MemoryNeeds(copies, rollouts, replays)
@@ -205,7 +204,7 @@ class _Inspection:
             return None
         return model(**policy.settings).replay_bytes(_first_of(seat, entities))
 
-    def _horizon(self, planned: Plan, round_: Round, player: str) -> int:
+    def _horizon(self, planned: Plan, player: str) -> int:
         """Return the time steps of a player's rollouts; 0 if it has none that are known."""
         policy = self._config.players[player]
         model = registry.policy_settings_model(policy.use)
@@ -213,7 +212,7 @@ class _Inspection:
             return 0
         settings = model(**policy.settings)
         if hasattr(settings, "update_size"):
-            return settings.update_size(*lanes_of_group(planned, round_.rows, player)).horizon
+            return settings.update_size(*lanes_of_group(planned, player)).horizon
         return getattr(settings, "horizon", 0)
 
     def _check_weights(self) -> None:
@@ -264,7 +263,7 @@ def check_files(config: RunConfig) -> None:
       ConfigError: the system does not allow so many.
     """
     rows = [row for round_ in config.round_list() for row in round_.rows]
-    apart = [row.env.num_envs for row in rows if row.env.manager == "subprocess"]
+    apart = [row.env.copies or row.env.num_envs for row in rows if row.env.manager == "subprocess"]
     if apart:
         check_open_files(max(apart))
     elif (hard := make_room(FILES_OF_PROCESS)) is not None:
@@ -317,7 +316,7 @@ def notes_on_updates(config: RunConfig, round_: Round, planned: Plan) -> list[st
         if not policy.learns or model is None or not hasattr(model, "update_size"):
             continue
         settings = model(**policy.settings)
-        lanes, entities = lanes_of_group(planned, round_.rows, player)
+        lanes, entities = lanes_of_group(planned, player)
         size, budget = settings.update_size(lanes, entities), round_.budget(player)
         transitions = size.horizon * lanes
         if 2 * transitions > budget:

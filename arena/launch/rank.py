@@ -3,6 +3,7 @@
 import logging
 import signal
 import socket
+import sqlite3
 import sys
 import time
 import traceback
@@ -17,7 +18,8 @@ from arena.config.run import RunConfig
 from arena.group.context import Context
 from arena.launch.fault_tolerance import FaultTolerance
 from arena.launch.roles import Roles
-from arena.plan.layout import Role, describe_part
+from arena.plan.idle_cores import keys_for_cores
+from arena.plan.layout import Plan, Role, describe_part, row_of
 from arena.plan.pinning import ANYWHERE, place_of
 from arena.protocol.messages import Failure, RoundOver, RoundStart, SaveState, SurvivorState, WriteCheckpoint
 from arena.records.lease import LeaseLostError
@@ -52,7 +54,7 @@ def _part(context: Context) -> str:
     if me.match is None:
         return f"{me.role} on {context.world.host}"
     match = context.plan.matches[me.match]
-    env = context.round.rows[match.row].env
+    env = row_of(match, context.round.rows).env
     if me.seat is None:
         seats = ", ".join(seat.player for seat in match.all_seats)
         return f"{describe_part(me)}: {env.use} x{env.num_envs}, seats {seats}"
@@ -147,7 +149,7 @@ class Rank:
             if not records.close(exit=1 if errors else 0):
                 errors.append(f"{self.run}: the last records could not be written to {self.run.database.name}")
             self.stack_collector.close()
-            self._conclude(records)
+            self._conclude(records, root.plan)
             self.run.release_lease()
             ignore_signals()  # all is written; Python restores default handlers before it ends
             for text in errors:
@@ -192,14 +194,30 @@ class Rank:
         root.progress.end_round(order)
         return True
 
-    def _conclude(self, records: Any) -> None:
+    def _conclude(self, records: Any, planned: Plan | None) -> None:
         from arena.report.summary import write_summary
 
         if self.config.records.plots:
             from arena.report.plots import write_plots
 
             write_plots(self.run)
-        print(write_summary(self.run, records), flush=True)
+        print(write_summary(self.run, records, self._activity(planned)), flush=True)
+
+    def _activity(self, planned: Plan | None) -> Any:
+        """Return how busy the ranks were in this attempt; None if it was too short, or the records cannot be read."""
+        from arena.records.rank_rows import read_busy_ranks
+        from arena.records.reader import open_records
+        from arena.report.summary import Activity
+
+        try:
+            with open_records(self.run.database) as connection:
+                ranks = read_busy_ranks(connection)
+        except (ConfigError, sqlite3.Error):
+            return None
+        if planned is None or not ranks:
+            return None
+        busy, cores = sum(rank.busy for rank in ranks), self.world.cores
+        return Activity(ranks, cores, keys_for_cores(self.config, planned, cores, busy))
 
     # The other ranks -------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from arena.config.gateway import ExternalSettings
 from arena.config.run import RunConfig
 from arena.group.context import Context
 from arena.group.policy_kinds import check_kind
-from arena.plan.layout import Assignment, Match, port_number
+from arena.plan.layout import Assignment, Match, port_number, row_of
 from arena.records.run_directory import RunDirectory
 
 
@@ -63,7 +63,7 @@ class Roles:
         assert context.me.match is not None
         match = context.plan.matches[context.me.match]
         _, workers = context.plan.match_ranks(match.index)
-        row = context.round.rows[match.row]
+        row = row_of(match, context.round.rows)
         if row.outside:
             self._serve_gateway(context, match, workers)
             return
@@ -79,7 +79,7 @@ class Roles:
 
         return MatchSetup(
             match,
-            context.round.rows[match.row],
+            row_of(match, context.round.rows),
             workers,
             context.seed,
             league=self.config.league is not None,
@@ -93,7 +93,7 @@ class Roles:
         return Services(self.world, self.mailbox, context.waiter, self.log)
 
     def _serve_gateway(self, context: Context, match: Match, workers: Sequence[int]) -> None:
-        row = context.round.rows[match.row]
+        row = row_of(match, context.round.rows)
         with registry.packages_for("a match with games outside"):
             from arena.gateway.training.process import GatewayProcess
         external = None
@@ -231,5 +231,5 @@ class Roles:
         """
         assert context.me.match is not None
         player = str(context.me.player)
-        row = context.round.rows[context.plan.matches[context.me.match].row]
+        row = row_of(context.plan.matches[context.me.match], context.round.rows)
         check_kind(self.config, row, player, registry.policy_class(self.config.players[player].use))

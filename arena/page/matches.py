@@ -110,7 +110,10 @@ def _environments(run: RunDirectory) -> dict[int, str]:
         base = config.get("env") or {}
         rows = config.get("matches") or []
         found = {at: base | (row.get("env") or {}) for at, row in enumerate(rows)} | {-1: base}
-        return {at: f"{env['use']} x{env['num_envs']}" for at, env in found.items()}
+        return {
+            at: f"{env['use']} x{env['copies']} in all" if env.get("copies") else f"{env['use']} x{env['num_envs']}"
+            for at, env in found.items()
+        }
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return {}
 

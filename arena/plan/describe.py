@@ -7,7 +7,7 @@ from itertools import groupby
 from arena.common.text import count_of, ranges
 from arena.config.run import Round, RunConfig
 from arena.config.table import Seat
-from arena.plan.layout import Assignment, Plan
+from arena.plan.layout import Assignment, Match, Plan
 from arena.plan.memory import MemoryNeeds
 
 MOST_RANKS = 40  # for more, the description has a line for each row of the table and node, not for each rank
@@ -127,12 +127,12 @@ def _part(assignment: Assignment, plan: Plan, round_: Round) -> tuple[str, str, 
     match = plan.matches[assignment.match]
     if assignment.role == "runner":
         entities = (entity for seat in match.seats for entity in seat.entities)
-        steps = f"{versus(match.seats)}, steps {_environment(round_, match.row)}"
+        steps = f"{versus(match.seats)}, steps {_environment(round_, match)}"
         return str(assignment.match), "all", ranges(entities), steps
     if assignment.seat is None:
         outside = "".join(f", {seat.player} outside" for seat in match.external)
-        return str(assignment.match), "", "", _environment(round_, match.row) + outside
-    steps = f", steps {_environment(round_, match.row)}" if assignment.in_worker else ""
+        return str(assignment.match), "", "", _environment(round_, match) + outside
+    steps = f", steps {_environment(round_, match)}" if assignment.in_worker else ""
     return (
         str(assignment.match),
         str(assignment.seat),
@@ -141,9 +141,11 @@ def _part(assignment: Assignment, plan: Plan, round_: Round) -> tuple[str, str, 
     )
 
 
-def _environment(round_: Round, row: int) -> str:
-    env = round_.rows[row].env
-    return f"{env.use} x{env.num_envs}" if env.num_envs > 1 else env.use
+def _environment(round_: Round, *matches: Match) -> str:
+    """Return the environment of matches of one row, with the number of copies of each."""
+    copies = {match.copies for match in matches}
+    times = f" x{ranges(copies)}" if max(copies) > 1 else ""
+    return round_.rows[matches[0].row].env.use + times
 
 
 def _folded(plan: Plan, round_: Round, nodes: _Nodes) -> list[Sequence[str]]:
@@ -155,9 +157,8 @@ def _folded(plan: Plan, round_: Round, nodes: _Nodes) -> list[Sequence[str]]:
         ranks = [rank for match in group for rank in plan.seating[match.index]]
         numbers = ranges(match.index for match in group)
         times = f"row {row} x{len(group)}" if len(group) > 1 else f"row {row}"
-        lines.append(
-            (numbers, times, versus(group[0].all_seats), _environment(round_, row), _shortened(ranks), nodes.of(ranks))
-        )
+        environment = _environment(round_, *group)
+        lines.append((numbers, times, versus(group[0].all_seats), environment, _shortened(ranks), nodes.of(ranks)))
     if len(rows) > MOST_LINES:
         lines.append((f"and {count_of(len(rows) - MOST_LINES, 'more row')}", "", "", "", "", ""))
     for player, learners in list(plan.learners.items())[:MOST_LINES]:

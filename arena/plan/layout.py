@@ -1,5 +1,6 @@
 """Layout: from the table of matches and the nodes of the ranks to one assignment for each rank; pure."""
 
+import math
 import operator
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -24,6 +25,7 @@ class Match(NamedTuple):
       replica: index among the row's replicas.
       seats: its seats, one worker each.
       external: the external seat, if there is one; it has no worker.
+      copies: number of copies of its environment.
     """
 
     index: int  # type: ignore[assignment]  # shadows tuple.index
@@ -31,6 +33,7 @@ class Match(NamedTuple):
     replica: int
     seats: tuple[Seat, ...]
     external: tuple[Seat, ...] = ()
+    copies: int = 1
 
     @property
     def all_seats(self) -> tuple[Seat, ...]:
@@ -138,14 +141,19 @@ class Plan(NamedTuple):
         return tuple(assignment.rank for assignment in self.assignments if assignment.role == "idle")
 
 
-def shares_of_matches(matches: Sequence[Match], rows: Sequence[TableRow]) -> dict[tuple[str, int], float]:
+def row_of(match: Match, rows: Sequence[TableRow]) -> TableRow:
+    """Return the row of the table for one match: its environment has the copies of this replica only."""
+    row = rows[match.row]
+    return row._replace(env=row.env.with_num_envs(match.copies))
+
+
+def shares_of_matches(matches: Sequence[Match]) -> dict[tuple[str, int], float]:
     """Return the number of a player's transition steps in the run for each one that it takes in one of its matches.
 
     That is the ratio of its entities in all matches, since workers of a group keep pace.
 
     Args:
       matches: matches of the round.
-      rows: rows of the table.
 
     Returns:
       (player, match) -> the factor.
@@ -154,16 +162,16 @@ def shares_of_matches(matches: Sequence[Match], rows: Sequence[TableRow]) -> dic
     totals: Counter[str] = Counter()
     for match in matches:
         for seat in match.seats:
-            own = rows[match.row].env.num_envs * len(seat.entities)
+            own = match.copies * len(seat.entities)
             lanes[seat.player, match.index] += own
             totals[seat.player] += own
     return {(player, match): totals[player] / part for (player, match), part in lanes.items()}
 
 
-def lanes_of_group(plan_: Plan, rows: Sequence[TableRow], player: str) -> tuple[int, int]:
+def lanes_of_group(plan_: Plan, player: str) -> tuple[int, int]:
     """Return the lanes of all workers of a player together, and the largest number of them in one copy."""
-    seats = [(plan_.matches[match].row, plan_.matches[match].seats[seat]) for match, seat in plan_.places[player]]
-    lanes = sum(rows[row].env.num_envs * len(seat.entities) for row, seat in seats)
+    seats = [(plan_.matches[match], plan_.matches[match].seats[seat]) for match, seat in plan_.places[player]]
+    lanes = sum(match.copies * len(seat.entities) for match, seat in seats)
     return lanes, max(len(seat.entities) for _, seat in seats)
 
 
@@ -179,8 +187,15 @@ def port_number(plan_: Plan, rows: Sequence[TableRow], match: int) -> int:
 
 
 def ranks_needed(rows: Sequence[TableRow]) -> int:
-    """Return the smallest number of ranks for the table; ``auto`` counts as one replica."""
+    """Return the smallest number of ranks for the table; ``auto`` and ``cores`` count as one replica."""
     return 1 + sum(_wanted(rows).values()) + sum(_least(row) * ranks_of_match(row) for row in rows)
+
+
+def ranks_for_cores(rows: Sequence[TableRow]) -> int:
+    """Return the number of ranks that the table can use; ``auto`` counts as one replica, ``cores`` as its limit."""
+    more = ((row.limit or 1) - 1 for row in rows if row.replicas == "cores")
+    sizes = (ranks_of_match(row) for row in rows if row.replicas == "cores")
+    return ranks_needed(rows) + sum(map(operator.mul, more, sizes))
 
 
 def _wanted(rows: Sequence[TableRow]) -> dict[str, int]:
@@ -202,6 +217,17 @@ def _learners(rows: Sequence[TableRow], replicas: Sequence[int]) -> dict[str, in
 def ranks_of_run(config: RunConfig) -> int:
     """Return the smallest number of ranks for every round, including spare ones and that of an evaluator."""
     return max(ranks_needed(each.rows) for each in config.round_list()) + config.spares + config.evaluators
+
+
+def ranks_to_start(config: RunConfig, available: int | None = None) -> int:
+    """Return the number of ranks to start if none is given: with ``replicas: cores``, as many as use the cores.
+
+    Args:
+      config: the configuration, with the number of cores (``on_cores``).
+      available: number of ranks that the batch job has; None for no limit.
+    """
+    useful = max(ranks_for_cores(each.rows) for each in config.round_list()) + config.spares + config.evaluators
+    return useful if available is None else max(min(useful, available), ranks_of_run(config))
 
 
 def reduced(rows: Sequence[TableRow], ranks: int) -> list[int]:
@@ -307,7 +333,7 @@ def ranks_of_match(row: TableRow) -> int:
 
 
 def _least(row: TableRow) -> int:
-    return 1 if row.replicas == "auto" else row.replicas
+    return row.replicas if isinstance(row.replicas, int) else 1
 
 
 def _affordable(rows: Sequence[TableRow], ranks: int, spares: int, evaluators: int) -> list[int]:
@@ -343,24 +369,36 @@ def _affordable(rows: Sequence[TableRow], ranks: int, spares: int, evaluators: i
 def _repeated(rows: Sequence[TableRow], replicas: Sequence[int]) -> list[Match]:
     matches: list[Match] = []
     for number, (row, times) in enumerate(zip(rows, replicas, strict=True)):
-        matches += [Match(len(matches) + replica, number, replica, row.seats, row.external) for replica in range(times)]
+        matches += [
+            Match(len(matches) + replica, number, replica, row.seats, row.external, copies)
+            for replica, copies in enumerate(row.env.divided(times) if times else ())
+        ]
     return matches
 
 
 def _replicas(rows: Sequence[TableRow], spare: int) -> list[int]:
-    """Return the replicas of each row: those with ``auto`` take turns at the ``spare`` ranks until none fits."""
+    """Return the replicas of each row: those with ``auto`` or ``cores`` take turns at the ``spare`` ranks.
+
+    The turns end when no match fits, or all rows have as many as their limits allow.
+    """
     replicas = [_least(row) for row in rows]
-    automatic = [number for number, row in enumerate(rows) if row.replicas == "auto"]
-    turn = sum(ranks_of_match(rows[number]) for number in automatic)
-    while automatic:
-        full_turns = spare // turn
-        spare -= full_turns * turn
-        for number in automatic:
-            fits = ranks_of_match(rows[number]) <= spare
-            replicas[number] += full_turns + fits
-            spare -= fits * ranks_of_match(rows[number])
-        automatic = [number for number in automatic if ranks_of_match(rows[number]) <= spare]
-        turn = sum(ranks_of_match(rows[number]) for number in automatic)
+    sizes = [ranks_of_match(row) for row in rows]
+
+    def missing(number: int) -> float:
+        limit = rows[number].limit
+        return math.inf if limit is None else limit - replicas[number]
+
+    growing = [number for number, row in enumerate(rows) if not isinstance(row.replicas, int) and missing(number) > 0]
+    while growing:
+        full_turns = min(spare // sum(sizes[number] for number in growing), *map(missing, growing))
+        for number in growing:
+            replicas[number] += int(full_turns)
+            spare -= int(full_turns) * sizes[number]
+        for number in growing:
+            fits = sizes[number] <= spare and missing(number) > 0
+            replicas[number] += fits
+            spare -= fits * sizes[number]
+        growing = [number for number in growing if sizes[number] <= spare and missing(number) > 0]
     return replicas
 
 

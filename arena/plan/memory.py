@@ -41,8 +41,8 @@ class MemoryNeeds(NamedTuple):
     """Bytes of a round besides its processes.
 
     Attributes:
-      copies: by row of the table: all copies of one of its matches, with their messages.
-      rollouts: by row and seat: the rollouts of one worker.
+      copies: by row of the table: one copy of its environment, with its messages.
+      rollouts: by row and seat: the part of one copy in the rollouts of one worker.
       replays: by player: its full replay buffer, of all its workers together.
     """
 
@@ -67,19 +67,20 @@ class MemoryNeeds(NamedTuple):
                     )
         return need
 
-    def _of_match(self, plan: Plan, match: int, seat: int | None, in_worker: bool) -> int:
-        row = plan.matches[match].row
+    def _of_match(self, plan: Plan, number: int, seat: int | None, in_worker: bool) -> int:
+        match = plan.matches[number]
+        row = match.row
         copies = self.copies.get(row, 0) if seat is None or in_worker else 0
-        seats = (
-            range(len(plan.matches[match].seats)) if in_worker and seat is None else [seat] if seat is not None else []
-        )
-        return copies + sum(self.rollouts.get((row, each), 0) for each in seats)
+        seats = range(len(match.seats)) if in_worker and seat is None else [seat] if seat is not None else []
+        return match.copies * (copies + sum(self.rollouts.get((row, each), 0) for each in seats))
 
     def totals(self, plan: Plan) -> dict[str, int]:
         """Return bytes by purpose, of all nodes together, largest first."""
-        rows = [match.row for match in plan.matches]
-        totals = {"environment copies and their messages": sum(self.copies.get(row, 0) for row in rows)}
-        totals["rollouts"] = sum(self.rollouts.get((m.row, s), 0) for m in plan.matches for s in range(len(m.seats)))
+        matches = plan.matches
+        totals = {"environment copies and their messages": sum(m.copies * self.copies.get(m.row, 0) for m in matches)}
+        totals["rollouts"] = sum(
+            m.copies * self.rollouts.get((m.row, seat), 0) for m in matches for seat in range(len(m.seats))
+        )
         totals |= {f"the full replay of {player}": size for player, size in self.replays.items()}
         totals["processes"] = 1_000_000 * sum(PROCESS[assignment.role] for assignment in plan.assignments)
         return dict(sorted(totals.items(), key=lambda item: -item[1]))

@@ -5,14 +5,15 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from arena.common.files import write_text
 from arena.common.text import compact, count_of, duration, number, percentages
+from arena.plan.idle_cores import BusyRank, describe_busy
 from arena.records.player_statistics import RECENT, Evaluation
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
@@ -27,9 +28,30 @@ WIDE = 116
 """Characters that the whole table needs; narrower terminals get it without policies, updates and speeds."""
 
 
-def write_summary(run: RunDirectory, records: RecordWriter) -> str:
+class Activity(NamedTuple):
+    """How busy the ranks of a run were.
+
+    Attributes:
+      ranks: the ranks.
+      cores: number of cores of the job.
+      advice: the keys that would use idle cores; empty if few were idle.
+    """
+
+    ranks: Sequence[BusyRank]
+    cores: int
+    advice: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values, with a text."""
+        ranks = [rank._asdict() for rank in self.ranks]
+        text = describe_busy(self.ranks, self.cores)
+        return {"cores": self.cores, "text": text, "advice": self.advice, "ranks": ranks}
+
+
+def write_summary(run: RunDirectory, records: RecordWriter, activity: Activity | None = None) -> str:
     """Write ``summary.txt`` and ``summary.json``, and return the text for the terminal, in colours if it has them."""
     summary = summarise(records)
+    summary["activity"] = None if activity is None else activity.as_json()
     try:
         write_text(run.summary, render(run, summary, Terminal(False)))
         write_text(run.summary.with_suffix(".json"), json.dumps(summary, indent=1) + "\n")
@@ -105,6 +127,10 @@ def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> st
             lag = f"greatest lag {count_of(experience['greatest_lag'], 'update')}"
             console.print(f"  [bold]{name}[/bold]  {dropped:,} of {sent:,} rollouts dropped, {lag}")
     lines = [("run directory", str(run.path))]
+    if (activity := summary.get("activity")) is not None:
+        lines.insert(0, ("cores", activity["text"]))
+        if activity["advice"]:
+            lines.insert(1, ("idle cores", activity["advice"]))
     lines.append(("look", f"arena page {run.path}"))
     if (run.plots / "returns.png").is_file():
         lines.append(("plots", str(run.plots / "returns.png")))

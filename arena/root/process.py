@@ -166,7 +166,7 @@ class Root:
         )
         learning = [player for player in plan.groups if self.config.players[player].learns]
         ends = {player: progress.steps_before.get(player, 0) + round_.budget(player) for player in learning}
-        self.records.steps_of_episodes.begin_matches(shares_of_matches(plan.matches, round_.rows), ends)
+        self.records.steps_of_episodes.begin_matches(shares_of_matches(plan.matches), ends)
         supervisor = RoundSupervisor(services, plan, progress.league)
         if isinstance(self._evaluator, RankEvaluator) and self.evaluations is not None:
             self._evaluator.rank = None  # that of another round, which a death may have ended

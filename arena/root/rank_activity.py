@@ -50,12 +50,12 @@ class RankActivity:
         self._origins: Sequence[int] = ()
         self._before: dict[int, dict[str, Any]] = {}
         self._steps: dict[int, int] = {}  # environment steps of each match since the last measurement
-        self._next_request, self._replies_at = 0.0, 0.0
+        self._began, self._next_request, self._replies_at = 0.0, 0.0, 0.0
 
     def begin_round(self, plan: Plan, hosts: Sequence[str], origins: Sequence[int]) -> None:
         """Begin a round, in which ranks have other roles; ``origins`` are the numbers of the ranks at the start."""
         self._plan, self._hosts, self._origins = plan, hosts, list(origins)
-        self._before, self._steps, self._next_request = {}, {}, 0.0
+        self._before, self._steps, self._began, self._next_request = {}, {}, 0.0, 0.0
 
     def count(self, match: int, steps: int) -> None:
         """Count environment steps of a match."""
@@ -69,7 +69,9 @@ class RankActivity:
             self._replies_at = 0.0
             self._record({0: self._own(), **self._collector.received_activity()})
         elif not self._replies_at and now >= self._next_request:
-            self._next_request = now + (self._rows.interval if self._before else REPLY_WITHIN)
+            # At first at short intervals, which grow with the time that has passed: for runs of some seconds.
+            self._began = self._began or now
+            self._next_request = now + min(self._rows.interval, max(now - self._began, REPLY_WITHIN))
             self._replies_at = now + REPLY_WITHIN
             self._collector.request_activity()
 

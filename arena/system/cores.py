@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.system.launcher_env import granted_cores
+from arena.system.launcher_env import cores_of_nodes, granted_cores
 
 
 class Cores(NamedTuple):
@@ -30,6 +30,19 @@ def available_cores(environ: Mapping[str, str] = os.environ, groups: Path = Path
     else:
         allowed = frozenset(range(os.cpu_count() or 1))
     return Cores(allowed, min(_quota(groups), granted_cores(environ)))
+
+
+def count_cores(ranks: Collection[Cores]) -> int:
+    """Return the number of cores that some ranks of one node have together, at least one."""
+    everything = frozenset().union(*(rank.allowed for rank in ranks))
+    return threads_in(min(len(everything), *(rank.limit for rank in ranks)))
+
+
+def cores_of_job(environ: Mapping[str, str] = os.environ) -> int:
+    """Return the number of cores of this batch job on all its nodes; outside of one, those of this process."""
+    on_nodes = cores_of_nodes(environ)
+    here = count_cores([available_cores(environ)])
+    return here if len(on_nodes) < 2 else sum(on_nodes)
 
 
 def core_shares(ranks: Sequence[Cores], resting: Collection[int] = ()) -> list[float]:

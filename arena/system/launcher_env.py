@@ -73,6 +73,21 @@ def granted_cores(environ: Mapping[str, str] = os.environ) -> float:
     return float(granted) if granted.isdecimal() else float("inf")
 
 
+def cores_of_nodes(environ: Mapping[str, str] = os.environ) -> list[int]:
+    """Return the cores that SLURM has granted to the job on each of its nodes; an empty list without SLURM."""
+    counts: list[int] = []
+    for part in filter(None, environ.get("SLURM_JOB_CPUS_PER_NODE", "").split(",")):
+        cores, _, times = part.partition("(x")  # such as 64(x2)
+        counts += [int(cores)] * int(times.rstrip(")") or 1)
+    return counts
+
+
+def tasks_of_job(environ: Mapping[str, str] = os.environ) -> int | None:
+    """Return the number of tasks of SLURM's job; None without one."""
+    tasks = environ.get("SLURM_NTASKS", "")
+    return int(tasks) if tasks.isdecimal() else None
+
+
 def is_fault_tolerant(environ: Mapping[str, str] = os.environ) -> bool:
     """Return whether this job was started with Open MPI's ``--with-ft ulfm``."""
     return environ.get("OMPI_MCA_mpi_ft_enable") == "1"

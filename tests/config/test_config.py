@@ -303,7 +303,7 @@ class TestOverrides:
             ("name.first=a", "--set name.first: name has no keys"),
             (
                 "matches.0.replicas=0",
-                "--set matches.0.replicas: expected a whole number of at least 1, or auto, found 0",
+                "--set matches.0.replicas: expected a whole number of at least 1, auto or cores, found 0",
             ),
             ("matches.0.env.batches=9", "--set matches.0.env.batches: expected at most num_envs (8), found 9"),
             ("seed", "--set seed: expected --set key.key=value"),

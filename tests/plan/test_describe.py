@@ -74,7 +74,7 @@ def test_replays_are_part_of_the_memory_and_divided_among_workers():
 def test_copies_and_rollouts_are_part_of_the_memory_of_the_ranks_that_hold_them():
     config = RunConfig.model_validate(DUEL)
     planned = plan(config.round_list()[0].rows, [0, 0, 1, 2, 3])
-    needs = MemoryNeeds({0: 2_000_000_000}, {(0, 0): 500_000_000, (0, 2): 700_000_000}, {})
+    needs = MemoryNeeds({0: 250_000_000}, {(0, 0): 62_500_000, (0, 2): 87_500_000}, {})  # of each of 8 copies
     more = {node: size - NOTHING.of_nodes(planned)[node] for node, size in needs.of_nodes(planned).items()}
     assert more == {0: 2000, 1: 500, 2: 0, 3: 700}
     assert needs.describe(planned).startswith("2.0 GB for environment copies and their messages, 1.2 GB for rollouts")

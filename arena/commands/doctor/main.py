@@ -13,6 +13,8 @@ from pathlib import Path
 from arena.commands.doctor.finding import Finding, exit_code, ok, problem, show, warning
 from arena.common.errors import ConfigError
 from arena.launch import mpirun, mpirun_probe
+from arena.system.cores import cores_of_job
+from arena.system.launcher_env import started_by_mpi
 
 PATIENCE = 180.0
 """Seconds that a job started by the doctor may take, besides one for each rank."""
@@ -73,10 +75,11 @@ def _wanted(arguments: argparse.Namespace) -> tuple[Path, int | None]:
     if arguments.config is None:
         return arguments.run_root or Path("runs"), None
     from arena.config.run import load_config
-    from arena.plan.layout import ranks_of_run
+    from arena.plan.layout import ranks_of_run, ranks_to_start
 
-    config = load_config(arguments.config, arguments.set)
-    return arguments.run_root or Path(config.run_root), ranks_of_run(config)
+    config = load_config(arguments.config, arguments.set).on_cores(cores_of_job())
+    needed = ranks_to_start(config) if started_by_mpi() is None else ranks_of_run(config)
+    return arguments.run_root or Path(config.run_root), needed
 
 
 def _enough(needed: int, ranks: int) -> Finding:
