@@ -84,4 +84,4 @@ def read_busy_ranks(connection: sqlite3.Connection) -> list[BusyRank]:
         key = latest[rank] = (rank, *place)
         total, whole = sums.get(key, (0.0, 0.0))
         sums[key] = total + busy * seconds, whole + seconds
-    return [BusyRank(*key, sums[key][0] / max(sums[key][1], 1e-9)) for _, key in sorted(latest.items())]
+    return [BusyRank._make((*key, sums[key][0] / max(sums[key][1], 1e-9))) for _, key in sorted(latest.items())]
