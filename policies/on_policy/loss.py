@@ -49,10 +49,22 @@ class Batch(NamedTuple):
         """Return the samples with these indices: an array if the fields are arrays, else a tensor."""
 
         def pick(leaf: Any) -> Any:
-            return leaf.take(chosen, 0) if isinstance(leaf, np.ndarray) else leaf[chosen]  # faster than []
+            return select_rows(leaf, chosen)
 
         # A list: a tuple made of a generator joins Python's list of free tuples without having come from there.
         return Batch(*[None if field is None else map_tree(pick, field) for field in self])
+
+
+def select_rows(array: Any, rows: Any) -> Any:
+    """Return the rows ``[N, ...]`` of an array or tensor with these indices ``[N]``; they keep its order in memory."""
+    if isinstance(array, np.ndarray):
+        return array.take(rows, 0)  # faster than []
+    if array.is_contiguous():
+        return array.index_select(0, rows)  # 30 times as fast as [] for images of bytes
+    strides = array.stride()
+    order = sorted(range(array.dim()), key=lambda axis: -strides[axis])
+    inverse = sorted(range(array.dim()), key=order.__getitem__)
+    return array.permute(order).index_select(0, rows).permute(inverse)
 
 
 def loss(

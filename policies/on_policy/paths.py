@@ -12,7 +12,7 @@ from arena.policies.compiled.actor_critic import CompiledActorCritic
 from arena.policies.compiled.adam import FlatAdam
 from arena.policies.distributions import Distribution
 from arena.policies.networks import ActorCritic, NetworkOutput
-from arena.policies.on_policy.loss import Batch, loss, loss_gradients
+from arena.policies.on_policy.loss import Batch, loss, loss_gradients, select_rows
 from arena.policies.settings import PPOSettings
 from arena.tensors.gradients import FlatGradient
 
@@ -101,6 +101,10 @@ class Path(ABC):
     @abstractmethod
     def batched(self, array: np.ndarray) -> Any:
         """Return an array, or indices of one, in the form that ``loss_gradients`` reads."""
+
+    def arranged(self, observations: Any) -> Any:
+        """Return batched observations in the order in memory in which ``loss_gradients`` reads them fastest."""
+        return observations
 
     @abstractmethod
     def recurrent_inputs(self, rollout: Rollout) -> RecurrentInputs | None:
@@ -199,6 +203,10 @@ class TorchPath(Path):
         """Return the array as a tensor on the networks' device."""
         return torch.from_numpy(array).to(self._networks.free.device)
 
+    def arranged(self, observations: Any) -> Any:
+        """See ``Path``."""
+        return self._networks.encoder.arranged(observations)
+
     def recurrent_inputs(self, rollout: Rollout) -> RecurrentInputs | None:
         """See ``Path``."""
         if "memory" not in rollout.extras:
@@ -230,8 +238,10 @@ class TorchPath(Path):
         else:
             minibatch = batch._replace(observations=(), global_state=None).at(chosen)
             every = rows.flatten()
-            observations = map_tree(lambda leaf: leaf[every], batch.observations)
-            global_state = None if not self._central else map_tree(lambda leaf: leaf[every], batch.global_state)
+            observations = map_tree(lambda leaf: select_rows(leaf, every), batch.observations)
+            global_state = (
+                None if not self._central else map_tree(lambda leaf: select_rows(leaf, every), batch.global_state)
+            )
             output = self._networks(observations, inputs.starts[rows], inputs.states[rows[0]], global_state)
             inside = inputs.valid[rows.flatten()]
             output = NetworkOutput(output.outputs[inside], output.values[inside], None)

@@ -305,7 +305,7 @@ class PPO:
         if scale is not None:
             value, target = scale.outputs(value), scale.outputs(target)
         return Batch(
-            observations=map_tree(rows, rollout.observations),
+            observations=self._path.arranged(map_tree(rows, rollout.observations)),
             mask=None if rollout.action_mask is None else rows(rollout.action_mask),
             choice=rows(extras["choice"]),
             log_prob=rows(extras["log_prob"]),

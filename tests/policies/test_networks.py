@@ -1,5 +1,7 @@
 """If these fail, a policy reads its observations wrongly, or acts by other numbers than it learns from."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from arena.policies.compiled.adam import FlatAdam
 from arena.policies.encoders import Convolution, Encoder, Tanh, Vector
 from arena.policies.local import Alone
 from arena.policies.networks import ActorCritic, copy_tensors
+from arena.policies.on_policy.loss import select_rows
 from arena.policies.recurrent import GRU, LSTM
 from arena.policies.settings import NetworkSettings
 from arena.tensors.gradients import FlatGradient
@@ -74,6 +77,36 @@ def test_channels_first_and_last_are_the_same_image(side):
     first, last = encoder(bytes_box(3, side, side)), encoder(bytes_box(side, side, 3))
     image = torch.randint(0, 256, (2, 3, side, side), dtype=torch.uint8)
     assert torch.allclose(first(image), last(image.permute(0, 2, 3, 1)), atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(4, 40, 40), (40, 40, 3), (2, 40, 40, 3), (2, 3, 40, 40), (40, 40)])
+@pytest.mark.parametrize("floats", [False, True])
+def test_the_order_in_memory_changes_neither_features_nor_gradients(shape, floats):
+    """Images are reordered once for each update; a sum that were of other numbers would be another network."""
+    space = gym_spaces.Box(-1, 1, shape) if floats else bytes_box(*shape)
+    encoder_ = encoder(space)
+    leaf = encoder_.leaves[0]
+    image = torch.rand(6, *shape) * 2 - 1 if floats else torch.randint(0, 256, (6, *shape), dtype=torch.uint8)
+    rows = torch.tensor([4, 1, 5])
+
+    def by_definition():
+        x = image[rows].double() / (1 if floats else 255)
+        x = (x.unsqueeze(1) if x.dim() == 3 else x).permute(0, *leaf.order)
+        return copy.deepcopy(leaf.layers).double()(x.reshape(3, -1, *x.shape[-2:]).contiguous())
+
+    expected = by_definition()
+    arranged = select_rows(encoder_.arranged(image), rows)
+    assert arranged.shape == image[rows].shape and torch.equal(arranged, image[rows])
+    for found in (encoder_(arranged), encoder_(image[rows])):
+        assert torch.allclose(found.double(), expected, atol=1e-5)
+    image_before = image.clone()
+    gradients = []
+    for inputs in (arranged, image[rows]):
+        encoder_.zero_grad()
+        encoder_(inputs).square().sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in encoder_.parameters()])
+    assert torch.equal(image, image_before), "scaled in place"
+    assert all(torch.allclose(a, b, rtol=1e-5, atol=1e-5) for a, b in zip(*gradients, strict=True))
 
 
 def test_stacked_frames_become_channels():
