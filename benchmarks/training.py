@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.ours.local_training import SETTINGS
 from benchmarks.peers.games import EPISODES
+from benchmarks.peers.settings import COPIES, NAMED
 from benchmarks.tools.measuring import (
     ROOT,
     Contestant,
@@ -36,7 +37,12 @@ WINDOW = 100
 """Episodes that a mean return is taken over."""
 
 NEVER = float("inf")
-GAMES = {"CartPole-v1": (150_000, 475.0), "pong": (20_000, 0.0)}
+GAMES = {
+    "CartPole-v1": (150_000, 475.0),
+    "LunarLander-v3": (150_000, 200.0),
+    "HalfCheetah-v5": (150_000, 1000.0),
+    "pong": (20_000, 0.0),
+}
 """Steps and the mean return to reach; Pong's budget shows speed, not play."""
 
 PEERS = {
@@ -99,7 +105,7 @@ def noted(work: Callable[[int], Any], threshold: float) -> Contestant:
     return turn
 
 
-def arena(game: str, steps: int, matches: int, *, in_worker: bool = False) -> Callable[[int], Any]:
+def arena(game: str, steps: int, matches: int | str, *, in_worker: bool = False) -> Callable[[int], Any]:
     """Return what trains by the arena: a root and, for each match, a worker and its environment process, or its own.
 
     Workers share the copies and every minibatch: together they do what one does.
@@ -109,7 +115,7 @@ def arena(game: str, steps: int, matches: int, *, in_worker: bool = False) -> Ca
         "env": {
             "use": f"{ROOT / 'benchmarks' / 'peers' / 'games.py'}:training_game",
             "settings": {"name": game},
-            "num_envs": 8 // matches,
+            "copies": COPIES,
             "in_worker": in_worker,
         },
         "policies": {"learner": {"use": "ppo", "settings": SETTINGS}},
@@ -121,21 +127,28 @@ def arena(game: str, steps: int, matches: int, *, in_worker: bool = False) -> Ca
 def training(game: str, steps: int, threshold: float, args: Any) -> list[Table]:
     """Compare speed, return, and time until the threshold; all come from the same runs."""
     works: dict[str, Callable[[int], Any]] = {
+        "arena: replicas: cores, in_worker": arena(game, steps, "cores", in_worker=True),
         "arena: 1 environment process, 1 worker": arena(game, steps, 1),
         "arena: 2 environment processes, 2 workers": arena(game, steps, 2),
-        "arena: environments in 2 workers": arena(game, steps, 2, in_worker=True),
         "arena: one process": lambda seed: run(
             [sys.executable, "-m", "benchmarks.ours.local_training", game, str(steps), str(seed)]
         ),
     }
     for name, peer in PEERS.items():
+        if args.defaults and not peer.startswith("sb3"):
+            continue
         if peer != "cleanrl" or game != "pong":  # its loop for screens is another file
             works[name] = lambda seed, peer=peer: run_peer(
                 args.peer_python, "training", peer, game, steps, seed, timeout=args.patience
             )
-    contestants = {name: noted(work, threshold) for name, work in works.items()}
+    chosen = args.only.split(",") if args.only else []
+    contestants = {
+        name: noted(work, threshold)
+        for name, work in works.items()
+        if not chosen or any(part.strip() in name for part in chosen)
+    }
     measured = measure(contestants, turns=args.turns, until=args.until, same_work=True)
-    title = f"PPO on {game}, {steps:,} steps"
+    title = f"PPO on {game}, {steps:,} steps{', the defaults of Stable-Baselines3' if args.defaults else ''}"
     tables = [
         compare(f"{title}: speed", measured, figure="steps/s", unit="transition steps per second"),
         compare(f"{title}: mean return of the last {WINDOW} episodes", measured, figure="last return", unit="return"),
@@ -154,8 +167,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run and return the exit code."""
     parser = options("training", __doc__)
     parser.add_argument("--games", help="comma-separated, of " + ", ".join(GAMES))
+    parser.add_argument("--only", help="comma-separated parts of contestants' names (default: all)")
+    parser.add_argument(
+        "--defaults",
+        action="store_true",
+        help="train with the defaults of Stable-Baselines3: 2,048 steps of eight copies, minibatches of 64, ten epochs",
+    )
     parser.add_argument("--steps", type=int, help="instead of each game's own budget")
     args = parse(parser, argv)
+    if args.defaults and os.environ.get(NAMED) != "sb3":
+        os.environ[NAMED] = "sb3"  # read when the settings are imported
+        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.training", *(argv or sys.argv[1:])])
     tables: list[Table] = []
     for game in (args.games or ("CartPole-v1" if args.quick else ",".join(GAMES))).split(","):
         steps, threshold = GAMES[game]

@@ -148,10 +148,13 @@ class Convolution(nn.Module):
             layers = [(16, 4, 2, 0), (32, 4, 2, 0), (32, 3, 1, 0)]
         modules: list[nn.Module] = []
         for filters, kernel, stride, padding in layers:
-            modules += [orthogonal(nn.Conv2d(channels, filters, kernel, stride, padding), SQRT_2), nn.ReLU()]
+            modules += [
+                orthogonal(nn.Conv2d(channels, filters, kernel, stride, padding), SQRT_2),
+                nn.ReLU(inplace=True),
+            ]
             height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
             channels = filters
-        modules += [nn.Flatten(), linear(channels * height * width, features, SQRT_2), nn.ReLU()]
+        modules += [nn.Flatten(), linear(channels * height * width, features, SQRT_2), nn.ReLU(inplace=True)]
         self.layers = nn.Sequential(*modules)
         self.width = features
 

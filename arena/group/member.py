@@ -34,6 +34,7 @@ from arena.protocol.messages import (
     WriteCheckpoint,
 )
 from arena.records.run_directory import RunDirectory
+from arena.system.allocator import keep_freed_memory
 from arena.tensors.weights import read_state, write_tensors
 
 HOUSEKEEPING_EVERY = 0.2
@@ -84,6 +85,7 @@ class PlayerProcess:
 
         self._torch_is_set_up = True
         torch.set_num_threads(_threads(self.context))
+        keep_freed_memory()
         torch.manual_seed(self.seed)
 
     def stored(self, name: str) -> Path | None:

@@ -15,7 +15,7 @@ from benchmarks.peers.output import run_as_program, write_figures
 
 SETTINGS = {
     "learning_rate": settings.RATE,
-    "learning_rate_schedule": "linear",
+    "learning_rate_schedule": "linear" if settings.FALLING else "constant",
     "horizon": settings.HORIZON,
     "minibatches": settings.COPIES * settings.HORIZON // settings.BATCH,
     "epochs": settings.EPOCHS,

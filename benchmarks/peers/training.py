@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.peers.games import training_game
 from benchmarks.peers.output import run_as_program, write_figures
-from benchmarks.peers.settings import BATCH, CLIP, COPIES, CUT, EPOCHS, GAMMA, HORIZON, LAMBDA, RATE, VALUE
+from benchmarks.peers.settings import BATCH, CLIP, COPIES, CUT, EPOCHS, FALLING, GAMMA, HORIZON, LAMBDA, RATE, VALUE
 
 
 def _stable_baselines(game: str, steps: int, seed: int, subprocesses: bool) -> None:
@@ -28,7 +28,7 @@ def _stable_baselines(game: str, steps: int, seed: int, subprocesses: bool) -> N
     PPO(
         "CnnPolicy" if game == "pong" else "MlpPolicy",
         envs,
-        learning_rate=lambda left: RATE * left,
+        learning_rate=(lambda left: RATE * left) if FALLING else RATE,
         n_steps=HORIZON,
         batch_size=BATCH,
         n_epochs=EPOCHS,
