@@ -6,7 +6,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt``."""
 
 LARGEST = 128 << 20
-"""Bytes of an array that is allocated from the heap; larger ones, such as replay buffers, have mappings of their own."""
+"""Bytes of the largest array that is allocated from the heap: replay buffers may have mappings of their own."""
 
 KEPT = 1 << 30
 """Bytes at the end of the heap that are kept although they are free."""
