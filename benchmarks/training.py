@@ -48,6 +48,7 @@ GAMES = {
 PEERS = {
     "Stable-Baselines3, in process": "sb3",
     "Stable-Baselines3, subprocesses": "sb3_subproc",
+    "Stable-Baselines3, two threads": "sb3_threads",
     "CleanRL's algorithm": "cleanrl",
     "Sample Factory": "sample_factory",
     "RLlib": "rllib",
@@ -137,6 +138,8 @@ def training(game: str, steps: int, threshold: float, args: Any) -> list[Table]:
     for name, peer in PEERS.items():
         if args.defaults and not peer.startswith("sb3"):
             continue
+        if peer == "sb3_threads" and game != "pong":
+            continue  # small networks are faster with one thread
         if peer != "cleanrl" or game != "pong":  # its loop for screens is another file
             works[name] = lambda seed, peer=peer: run_peer(
                 args.peer_python, "training", peer, game, steps, seed, timeout=args.patience

@@ -17,12 +17,12 @@ from benchmarks.peers.output import run_as_program, write_figures
 from benchmarks.peers.settings import BATCH, CLIP, COPIES, CUT, EPOCHS, FALLING, GAMMA, HORIZON, LAMBDA, RATE, VALUE
 
 
-def _stable_baselines(game: str, steps: int, seed: int, subprocesses: bool) -> None:
+def _stable_baselines(game: str, steps: int, seed: int, subprocesses: bool = False, threads: int = 1) -> None:
     import torch
     from stable_baselines3 import PPO
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     makers = [partial(training_game, game)] * COPIES
     envs = SubprocVecEnv(makers, start_method="fork") if subprocesses else DummyVecEnv(makers)
     PPO(
@@ -138,7 +138,8 @@ def _rllib(game: str, steps: int, seed: int) -> None:
 
 
 PEERS: dict[str, Callable[[str, int, int], None]] = {
-    "sb3": partial(_stable_baselines, subprocesses=False),
+    "sb3": _stable_baselines,
+    "sb3_threads": partial(_stable_baselines, threads=2),
     "sb3_subproc": partial(_stable_baselines, subprocesses=True),
     "cleanrl": _cleanrl,
     "sample_factory": _sample_factory,
