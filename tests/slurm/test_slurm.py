@@ -41,7 +41,7 @@ def cluster():
 
 @pytest.fixture
 def config(tmp_path):
-    """Two matches of one worker each: on two nodes of three tasks, one match on each."""
+    """As many matches of one worker each as the tasks allow: on two nodes of three tasks, one on each."""
     path = tmp_path / "pole.yaml"
     content = {
         "name": "pole",
@@ -50,7 +50,7 @@ def config(tmp_path):
         "checkpoint": {"every": 0.5},
         "env": {"use": "gymnasium:CartPole-v1", "num_envs": 8},
         "policies": {"p": {"use": "ppo", "settings": {"horizon": 64, "epochs": 2}}},
-        "matches": [{"seats": ["p"], "replicas": 2}],
+        "matches": [{"seats": ["p"], "replicas": "cores"}],
     }
     path.write_text(yaml.safe_dump(content))
     return path
