@@ -41,6 +41,8 @@ def run_problems(config: "RunConfig") -> list[Problem]:
     if config.league is not None:
         config.league.check(config.seed, config.policies)
         wrong = _override_problems(config, config.league.env, ("league",))
+        copies = None if wrong else config.environment_of(config.league.env).copies
+        wrong += _too_few_copies_problems(copies, config.league.matches, ("league", "matches"))
         sides = config.league.sides(config.seed)
         for player in config.players:
             seats = [seat.player for seat in config.league.seats(player, sides)]
@@ -133,7 +135,9 @@ def _playable_problems(config: "RunConfig", table: Table, place: Place) -> list[
             config, match, (*place, *where)
         )
         players = [names[0] for names in match.seats]
-        problems_ = problems_ or _too_few_copies_problems(config, match, (*place, *where))
+        if not problems_:
+            copies = config.environment_of(match.env).copies
+            problems_ = _too_few_copies_problems(copies, match.replicas, (*place, *where, "replicas"))
         wrong.update(dict.fromkeys(problems_ or _in_worker_problems(config, match.env, players, (*place, *where))))
     return list(wrong)
 
@@ -147,13 +151,12 @@ def _override_problems(config: "RunConfig", env: EnvOverride | None, place: Plac
     return []
 
 
-def _too_few_copies_problems(config: "RunConfig", match: MatchConfig, place: Place) -> list[Problem]:
+def _too_few_copies_problems(copies: int | None, replicas: int | str, place: Place) -> list[Problem]:
     """Return a problem if a match has more replicas than copies to divide among them."""
-    copies = config.environment_of(match.env).copies
-    if copies is None or not isinstance(match.replicas, int) or match.replicas <= copies:
+    if copies is None or not isinstance(replicas, int) or replicas <= copies:
         return []
-    text = f"expected at most one replica for each of the {copies} copies (env.copies), found {match.replicas}"
-    return [Problem((*place, "replicas"), text, match.replicas)]
+    text = f"expected at most one for each of the {copies} copies (env.copies), found {replicas}"
+    return [Problem(place, text, replicas)]
 
 
 def _external_seat_problems(config: "RunConfig", match: MatchConfig, place: Place) -> list[Problem]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from arena.common import registry
 from arena.common.text import count_of
 from arena.common.validation import Place
 from arena.config.run import RunConfig, TableRow
@@ -99,8 +100,14 @@ def _improvable(config: RunConfig) -> list[tuple[Place, int, TableRow]]:
         for number, (place, row) in enumerate(zip(places, rows, strict=True))
         if not row.outside
         and row.env.manager == "serial"  # with subprocesses, each copy has a core
-        and any(config.players[seat.player].learns for seat in row.seats)
+        and any(_averages_gradients(config, seat.player) for seat in row.seats)
     ]
+
+
+def _averages_gradients(config: RunConfig, player: str) -> bool:
+    """Return whether more workers of a player learn as one does: of classes of users nothing is known."""
+    policy = config.players[player]
+    return policy.learns and policy.use in registry.POLICIES and policy.use != "sb3"
 
 
 def slow_row(config: RunConfig) -> TableRow | None:

@@ -87,7 +87,7 @@ def test_automatic_replicas_are_no_more_than_their_copies():
     [
         (["env.num_envs=2"], r"env.copies: expected either num_envs or copies, found num_envs 2 and copies 8"),
         (["env.batches=9", "env.in_worker=false"], r"env.batches: expected at most copies \(8\), found 9"),
-        (["matches.0.replicas=9"], r"matches.0.replicas: expected at most one replica for each of the 8 copies .* 9"),
+        (["matches.0.replicas=9"], r"matches.0.replicas: expected at most one for each of the 8 copies .* 9"),
         (["matches.0.replicas=core"], r"matches.0.replicas: expected a whole number .*, auto or cores, found 'core'"),
     ],
 )

@@ -46,6 +46,7 @@ ENV = "gymnasium:CartPole-v1"
         ("", {"busy": 60.0, "cores": 64}, ""),
         (f"env: {{use: '{ENV}', num_envs: 8, manager: subprocess}}", {}, ""),
         ("policies: {lander: {use: random}}", {}, ""),
+        ("policies: {lander: {use: 'package.module:Own'}}", {}, ""),  # it may learn by itself
     ],
 )
 def test_the_keys_fit_the_configuration(changes, options, expected):
