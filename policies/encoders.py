@@ -168,7 +168,7 @@ class Convolution(nn.Module):
         # The order in which convolutions are fastest; bytes take it before they become floats of four times the size.
         x = x.contiguous(memory_format=torch.channels_last)
         if self.scale is not None:
-            return self.layers(x.float().mul_(self.scale))
+            return self.layers(x.to(torch.float32, copy=True).mul_(self.scale))
         return self.layers(x.float())
 
     def arranged(self, x: torch.Tensor) -> torch.Tensor:

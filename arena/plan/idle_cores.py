@@ -111,12 +111,12 @@ def _averages_gradients(config: RunConfig, player: str) -> bool:
 
 
 def slow_row(config: RunConfig) -> TableRow | None:
-    """Return the row whose environment's speed decides whether more replicas help; None if no row is of this kind."""
+    """Return the first row of one seat that more replicas may make faster; None if there is none."""
     if config.league is not None:
         return None
     return next((row for _, _, row in _improvable(config) if len(row.seats) == 1 and row.replicas != "cores"), None)
 
 
 def cores_of_plan(plan: Plan) -> int:
-    """Return about how many cores a plan keeps busy: one for each learner and match, whose ranks take turns."""
+    """Return the number of cores that a plan keeps busy, about: one for each learner, and one for each match."""
     return len(plan.matches) + sum(map(len, plan.learners.values()))

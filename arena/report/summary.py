@@ -29,7 +29,7 @@ WIDE = 116
 
 
 class Activity(NamedTuple):
-    """How busy the ranks of a run were.
+    """Shares of time in which the ranks of a run were busy.
 
     Attributes:
       ranks: the ranks.

@@ -15,7 +15,7 @@ KEPT = 1 << 30
 def keep_freed_memory() -> bool:
     """Let this process keep the memory that it frees; return False if its C library is not glibc.
 
-    By default glibc returns large arrays to the kernel at once; when the next is written, every page is a fault, and
+    By default glibc returns a large array to the kernel when it is freed. In the next one, every page is a fault, and
     zeroed: a tenth of the time of training from pictures (benchmarks/NOTES.md).
     """
     try:
