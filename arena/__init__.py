@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from arena.api.compare import compare
     from arena.api.player import Player, load
     from arena.api.run import Run
     from arena.api.train import RunFailed, train
@@ -11,13 +12,14 @@ if TYPE_CHECKING:
     from arena.common.registry import make_environment
 
 __version__ = "0.1.0"
-__all__ = ["ConfigError", "Player", "Run", "RunFailed", "load", "make_environment", "train"]
+__all__ = ["ConfigError", "Player", "Run", "RunFailed", "compare", "load", "make_environment", "train"]
 
 _PLACES = {
     "ConfigError": "arena.common.errors",
     "Player": "arena.api.player",
     "Run": "arena.api.run",
     "RunFailed": "arena.api.train",
+    "compare": "arena.api.compare",
     "load": "arena.api.player",
     "make_environment": "arena.common.registry",
     "train": "arena.api.train",

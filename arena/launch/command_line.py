@@ -36,6 +36,7 @@ other commands (each has its own --help):
   arena league RUN             show the players of a league and the win rate of each pair
   arena exploitability RUN     measure the distance of players from a Nash equilibrium
   arena page RUN...            look at runs in a browser, while they go on and afterwards
+  arena compare RUN...         compare runs: seeds, settings, algorithms
   arena plots RUN              draw the plots of a run again
   arena serve RUN              serve the players of a run over HTTP
   arena export RUN PLAYER      write a player to a file for other programs (ONNX)

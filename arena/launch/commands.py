@@ -7,6 +7,7 @@ COMMANDS = {
     "doctor": "arena.commands.doctor.main",
     "slurm": "arena.commands.slurm",
     "plots": "arena.commands.plots",
+    "compare": "arena.commands.compare",
     "page": "arena.commands.page",
     "exploitability": "arena.commands.exploitability",
     "schema": "arena.commands.schema",
