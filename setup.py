@@ -70,9 +70,17 @@ EXTRAS = {
     ],
     "export": ["onnx>=1.18", "onnxruntime>=1.20", "onnxscript>=0.5"],
     "notebook": ["pandas>=2.1", "ipython>=8.18", "ipykernel>=6.29"],
+    "search": ["optuna>=4.2"],
+    "wandb": ["wandb>=0.19"],
+    "mlflow": ["mlflow-skinny>=2.20"],
+    "trackio": ["trackio>=0.20"],
     "video": ["imageio>=2.34", "imageio-ffmpeg>=0.5", "pygame-ce>=2.5"],
 }
-EXTRAS["all"] = sorted({requirement for listed in EXTRAS.values() for requirement in listed} - set(EXTRAS["mpi"]))
+TRACKERS = [requirement for name in ("wandb", "mlflow", "trackio") for requirement in EXTRAS[name]]
+# A site has one tracker, if any, and each brings some twenty packages: "all" has none of them.
+EXTRAS["all"] = sorted(
+    {requirement for listed in EXTRAS.values() for requirement in listed} - {*EXTRAS["mpi"], *TRACKERS}
+)
 # Box2D has wheels up to Python 3.13 and needs swig and a compiler beyond: not a price for having everything else.
 EXTRAS["all"] = [f"{entry}; python_version < '3.14'" if entry.startswith("Box2D") else entry for entry in EXTRAS["all"]]
 # What benchmarks/ measures beside the arena, as far as it gets along with the arena's Gymnasium. RLlib, Sample Factory
@@ -80,6 +88,7 @@ EXTRAS["all"] = [f"{entry}; python_version < '3.14'" if entry.startswith("Box2D"
 EXTRAS["bench"] = ["stable-baselines3>=2.6", "envpool>=1.1", "ray>=2.40"]
 EXTRAS["dev"] = [
     "setuptools>=70.1",  # builds the wheel that is type-checked
+    *TRACKERS,  # their clients work without a network
     "pytest>=8,<9.2",  # pytest-xdist 3.8 keeps no groups together with 9.2
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",

@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from arena.api.train import RunFailed, train
     from arena.common.errors import ConfigError
     from arena.common.registry import make_environment
+    from arena.sweeps.sweep import sweep
 
 __version__ = "0.1.0"
-__all__ = ["ConfigError", "Player", "Run", "RunFailed", "compare", "load", "make_environment", "train"]
+__all__ = ["ConfigError", "Player", "Run", "RunFailed", "compare", "load", "make_environment", "sweep", "train"]
 
 _PLACES = {
     "ConfigError": "arena.common.errors",
@@ -22,6 +23,7 @@ _PLACES = {
     "compare": "arena.api.compare",
     "load": "arena.api.player",
     "make_environment": "arena.common.registry",
+    "sweep": "arena.sweeps.sweep",
     "train": "arena.api.train",
 }
 

@@ -29,6 +29,7 @@ FLOORS = [
     {"root", "evaluation", "page"},
     {"launch"},
     {"api"},
+    {"sweeps"},
     {"commands"},
 ]
 """The rooms (folders of ``arena/``), lowest floor first: a room imports only rooms on lower floors, lazily too."""

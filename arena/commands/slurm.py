@@ -50,9 +50,7 @@ def main(argv: Sequence[str]) -> int:
       ConfigError: the configuration is wrong, the requested resources do not suffice, or the script exists already.
     """
     args = parse(argv)
-    tasks = args.ntasks_per_node
-    cores = None if tasks is None else (args.nodes or 1) * tasks * (args.cpus_per_task or 1)
-    config = load_config(args.config, args.set).on_cores(cores)
+    config = load_config(args.config, args.set).on_cores(cores_of(args))
     shape = choose(config, args.nodes, args.ntasks_per_node)
     plans = [(round_, plan(round_.rows, shape.node_of_rank, config.spares)) for round_ in _distinct(config)]
     of_rounds = inspect_run(config)
@@ -78,6 +76,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("config", type=Path, help="the YAML file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key, as in a run")
+    add_job_options(parser)
+    return parser.parse_args(argv)
+
+
+def add_job_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add the options that choose the resources of a job and the place of its script."""
     parser.add_argument(
         "--nodes",
         type=positive,
@@ -105,7 +109,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--output", type=Path, metavar="FILE", help="path of the script (default: <name>.sbatch)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
-    return parser.parse_args(argv)
+
+
+def cores_of(args: argparse.Namespace) -> int | None:
+    """Return the cores of the requested job, None if the options do not determine them."""
+    tasks = args.ntasks_per_node
+    return None if tasks is None else (args.nodes or 1) * tasks * (args.cpus_per_task or 1)
 
 
 def choose(config: RunConfig, nodes: int | None, tasks: int | None) -> Shape:
@@ -211,26 +220,51 @@ def write(args: argparse.Namespace, config: RunConfig, shape: Shape, memory: int
     Raises:
       ConfigError: the file is there already, or cannot be written.
     """
-    path = args.output or _default_name(config)
-    if path.exists() and not args.force:
-        raise ConfigError(f"{path} exists; choose another place with --output, or --force to write over it")
+    options = job_options(args, config.name, shape, memory)
+    options += [
+        "--output=%x-%j.out",
+        "--dependency=singleton  # two jobs of one name would write into one run directory",
+    ]
+    arguments = [str(args.config), *(part for setting in args.set for part in ("--set", setting))]
+    title = f"{config.name}: {shape.ranks} ranks. Written by `arena slurm`; submit it from where you are now."
+    write_script(args, _default_name(config), slurm_script.ready(title, options, arguments))
+
+
+def job_options(args: argparse.Namespace, name: str, shape: Shape, memory: int) -> list[str]:
+    """Return the options of sbatch for the resources of a job.
+
+    Args:
+      args: the parsed options of ``add_job_options``.
+      name: name of the job.
+      shape: its nodes and tasks.
+      memory: the estimate in MB for the fullest node.
+    """
     options = [
-        f"--job-name={config.name}",
+        f"--job-name={name}",
         f"--nodes={shape.nodes}",
         f"--ntasks-per-node={shape.tasks}",
         f"--time={args.time}",
         f"--mem={args.mem or _comfortable(memory)}G",
-        "--output=%x-%j.out",
-        "--dependency=singleton  # two jobs of one name would write into one run directory",
     ]
     chosen = {name: getattr(args, name) for name in ("partition", "account", "gpus_per_node", "cpus_per_task")}
     options += [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items() if value is not None]
-    arguments = [str(args.config), *(part for setting in args.set for part in ("--set", setting))]
-    title = f"{config.name}: {shape.ranks} ranks. Written by `arena slurm`; submit it from where you are now."
+    return [*options, *args.sbatch]
+
+
+def write_script(args: argparse.Namespace, default: Path, text: str) -> Path:
+    """Write a script to the place that the options state, else to ``default``; return the place.
+
+    Raises:
+      ConfigError: the file is there already, or cannot be written.
+    """
+    path: Path = args.output or default
+    if path.exists() and not args.force:
+        raise ConfigError(f"{path} exists; choose another place with --output, or --force to write over it")
     try:
-        path.write_text(slurm_script.ready(title, [*options, *args.sbatch], arguments), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: expected a file that can be written, found: {error.strerror or error}") from error
+    return path
 
 
 def _distinct(config: RunConfig) -> list[Round]:

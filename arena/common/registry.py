@@ -73,6 +73,10 @@ EXTRAS = {
     "onnx": "export",
     "onnxruntime": "export",
     "onnxscript": "export",
+    "optuna": "search",
+    "wandb": "wandb",
+    "mlflow": "mlflow",
+    "trackio": "trackio",
 }
 
 

@@ -36,6 +36,7 @@ other commands (each has its own --help):
   arena league RUN             show the players of a league and the win rate of each pair
   arena exploitability RUN     measure the distance of players from a Nash equilibrium
   arena page RUN...            look at runs in a browser, while they go on and afterwards
+  arena sweep FILE             run a configuration with several seeds and values
   arena compare RUN...         compare runs: seeds, settings, algorithms
   arena plots RUN              draw the plots of a run again
   arena serve RUN              serve the players of a run over HTTP

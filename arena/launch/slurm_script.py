@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,13 @@ MODULES = "# What this cluster needs before Python and MPI are there, for exampl
 ACTIVATE = "if [ -f .venv/bin/activate ]; then . .venv/bin/activate; fi"
 
 
+RUN = f'python -m arena.launch "${{arguments[@]}}" -n "$SLURM_NTASKS" --resume-or-start --stopped-code {STOPPED}'
+"""The command of a run."""
+
+SWEEP = f'python -m arena.launch sweep "${{arguments[@]}}" --stopped-code {STOPPED}'
+"""The command of a part of a sweep, which starts the ranks of its runs itself."""
+
+
 class Script(NamedTuple):
     """Differences between scripts.
 
@@ -28,12 +35,14 @@ class Script(NamedTuple):
       options: options of sbatch, without ``#SBATCH``, besides those of every script.
       prepare: shell lines that set ``arguments``, an array: the configuration, and further arguments of the arena.
       activate: the line that selects the right ``python``.
+      command: the command that takes ``arguments``.
     """
 
     head: Sequence[str]
     options: Sequence[str]
     prepare: Sequence[str]
     activate: str = ACTIVATE
+    command: str = RUN
 
 
 ALWAYS = (
@@ -48,7 +57,7 @@ ATTEMPT = f"""\
 # on from there.
 failures=arena-$SLURM_JOB_ID.failures # how many attempts have failed, while there are any
 
-python -m arena.launch "${{arguments[@]}}" -n "$SLURM_NTASKS" --resume-or-start --stopped-code {STOPPED} &
+@COMMAND@ &
 arena=$!
 trap 'kill -USR1 $arena' USR1
 trap 'ended=yes' TERM # cancelled, or requeued from outside: this script does not requeue it then
@@ -79,7 +88,9 @@ def text(script: Script) -> str:
     """Return the whole script."""
     lines = ["#!/bin/bash", *(f"# {line}".rstrip() for line in script.head)]
     lines += [f"#SBATCH {option}" for option in (*script.options, *ALWAYS)]
-    return "\n".join([*lines, "", MODULES, script.activate, "", *script.prepare, "", ATTEMPT])
+    return "\n".join(
+        [*lines, "", MODULES, script.activate, "", *script.prepare, "", ATTEMPT.replace("@COMMAND@", script.command)]
+    )
 
 
 ANY = Script(
@@ -140,10 +151,25 @@ ARRAY = Script(
 )
 
 
-def ready(title: str, options: Sequence[str], arguments: Sequence[str]) -> str:
+def array(title: str, options: Sequence[str], runs: Mapping[str, Sequence[str]]) -> str:
+    """Return a script for a job array with a task for each run: name -> arguments of the arena."""
+    cases = [
+        f"    {number}) arguments=({shlex.join(arguments)}) ;; # {name}"
+        for number, (name, arguments) in enumerate(runs.items())
+    ]
+    unknown = '    *) echo "error: there is no run for task $SLURM_ARRAY_TASK_ID of the array" && exit 2 ;;'
+    prepare = ("case $SLURM_ARRAY_TASK_ID in", *cases, unknown, "esac")
+    return text(Script((title,), options, prepare, _activate()))
+
+
+def ready(title: str, options: Sequence[str], arguments: Sequence[str], command: str = RUN) -> str:
     """Return a script for one configuration, with all arguments of sbatch and the arena."""
-    activate = ACTIVATE if sys.prefix == sys.base_prefix else f". {shlex.quote(f'{sys.prefix}/bin/activate')}"
-    return text(Script((title,), options, (f"arguments=({shlex.join(arguments)})",), activate))
+    return text(Script((title,), options, (f"arguments=({shlex.join(arguments)})",), _activate(), command))
+
+
+def _activate() -> str:
+    """Return the line that selects the Python of this process."""
+    return ACTIVATE if sys.prefix == sys.base_prefix else f". {shlex.quote(f'{sys.prefix}/bin/activate')}"
 
 
 def write_launch_scripts(directory: Path) -> None:

@@ -83,7 +83,7 @@ def read_run(run: RunDirectory) -> ComparedRun:
     return ComparedRun(
         run,
         int(data.get("seed", 1)),
-        dict(_leaves({key: value for key, value in data.items() if key not in WITHIN_GROUP}, "")),
+        dict(leaves({key: value for key, value in data.items() if key not in WITHIN_GROUP})),
         learning,
         evaluations,
         returns,
@@ -100,23 +100,23 @@ def _binned(steps: np.ndarray, values: np.ndarray) -> Curve:
     return Curve(*means)
 
 
-def _leaves(value: Any, place: str) -> Iterator[tuple[str, str]]:
+def leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
     """Yield dotted keys of nested mappings and lists, with their values as texts."""
     items: list[tuple[Any, Any]] = []
     if isinstance(value, Mapping):
         items = list(value.items())
-    elif isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value):
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in value):
         items = list(enumerate(value))
     if not items and place:
         yield place, _text(value)
     for key, item in items:
-        yield from _leaves(item, f"{place}.{key}" if place else str(key))
+        yield from leaves(item, f"{place}.{key}" if place else str(key))
 
 
 def _text(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return ", ".join(_text(item) for item in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 

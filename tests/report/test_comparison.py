@@ -20,7 +20,7 @@ PLAYERS = {"blue": PlayerInfo("ppo", "#3b82f6", budget=1000)}
 
 def evaluated_run(root: Path, name: str, scores: list[float], *, every: int = 100, **keys: object) -> RunDirectory:
     """Make the directory of a run with an evaluation of ``blue`` for each score."""
-    root.mkdir(exist_ok=True)
+    root.mkdir(parents=True, exist_ok=True)
     text = POLE.replace("name: pole", f"name: {name}").replace("hidden: [8]", keys.pop("settings", "hidden: [8]"))
     run = make_run(root, text + "".join(f"{key}: {value}\n" for key, value in keys.items()))
     (root / "config.yaml").unlink()  # with it, the folder would be a run itself

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import sqlite3
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -167,6 +168,34 @@ def test_an_array_of_three_seeds_leaves_three_runs(cluster: Cluster, tmp_path, c
         run = tmp_path / f"runs/pole-seed{seed}"
         assert yaml.safe_load((run / "config.yaml").read_text())["seed"] == seed
         assert newest(run)["finished"]
+
+
+def arena(place, *arguments):
+    """Run a command of the arena in a folder; return what it prints."""
+    command = [sys.executable, "-m", "arena.launch", *arguments]
+    return subprocess.run(command, cwd=place, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.rooms("sweeps", "launch")
+def test_a_sweep_and_a_search_are_arrays(cluster: Cluster, tmp_path, config):
+    """Both at once: each task of the one is a run, the tasks of the other share the trials of a study."""
+    shared = {"run": config.name, "set": {"steps": 2000, "matches.0.replicas": 1}}
+    space = {"policies.p.settings.learning_rate": {"choice": [1e-3, 1e-4]}}
+    search = {"trials": 2, "space": space}
+    evaluated = {"evaluate.every": 1000, "evaluate.episodes": 2}
+    (tmp_path / "seeds.yaml").write_text(yaml.safe_dump({**shared, "seeds": [1, 2]}))
+    shared["set"] = {**shared["set"], **evaluated}
+    (tmp_path / "find.yaml").write_text(yaml.safe_dump({**shared, "search": search, "parallel": 2}))
+    for name in ("seeds", "find"):
+        assert f"written to {name}.sbatch" in arena(tmp_path, "sweep", f"{name}.yaml", "--slurm", "--mem", "2G")
+    numbers = [cluster.submit(tmp_path, f"{name}.sbatch") for name in ("seeds", "find")]
+    for number in numbers:
+        for task in (0, 1):
+            assert cluster.wait(f"{number}_{task}").state == "COMPLETED", output(tmp_path, number)
+    for run in ("seeds/seed-1", "seeds/seed-2", "find/trial-0000", "find/trial-0001"):
+        assert newest(tmp_path / "runs" / run)["finished"]
+    assert not (tmp_path / "runs/find/trial-0002").exists()
+    assert "all 2 runs are finished" in arena(tmp_path, "sweep", "seeds.yaml", "--slurm", "--force")
 
 
 def test_a_wrong_configuration_fails_once(cluster: Cluster, tmp_path, config):

@@ -1,0 +1,85 @@
+"""Sweeps under real mpirun: several runs at a time, each once, whatever ends the sweep."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+import arena
+
+pytestmark = pytest.mark.rooms("sweeps")
+
+POLE = {
+    "steps": 3000,
+    "env": {"use": "gymnasium:CartPole-v1", "num_envs": 2, "in_worker": True},
+    "policies": {"solo": {"use": "ppo", "settings": {"hidden": [8], "horizon": 64}}},
+    "matches": [{"seats": ["solo"]}],
+    "records": {"plots": False, "tensorboard": False},
+}
+
+
+def start(folder, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "arena.launch", "sweep", "sweep.yaml", *arguments],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def wait_for(process, text):
+    """Read lines of output until one has this text."""
+    for line in process.stdout:
+        if text in line:
+            return line
+    raise AssertionError(process.stderr.read())
+
+
+def test_a_killed_sweep_runs_what_is_missing_once(tmp_path):
+    """A grid of 2 x 3 runs; SIGKILL meets one that has finished and others that run: no cheaper way to have both."""
+    (tmp_path / "pole.yaml").write_text(yaml.safe_dump({"name": "pole", **POLE}))
+    sweep = {"run": "pole.yaml", "seeds": [1, 2, 3], "grid": {"policies.solo.settings.gamma": [0.9, 0.99]}}
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+    with start(tmp_path, "--parallel", "2") as process:
+        wait_for(process, "finished in")
+        time.sleep(0.5)
+        process.send_signal(signal.SIGKILL)
+    root = tmp_path / "runs" / "sweep"
+    with start(tmp_path, "--parallel", "2") as process:
+        output, errors = process.communicate(timeout=150)
+    assert process.returncode == 0, output + errors
+    runs = [arena.Run(path.parent) for path in sorted(root.glob("*/config.yaml"))]
+    assert len(runs) == 6 and all(run.finished for run in runs), output
+    attempts = [[attempt.exit_code for attempt in run.attempts] for run in runs]
+    assert all(codes[-1] == 0 and len(codes) <= 2 for codes in attempts), attempts
+    assert sum(len(codes) == 1 for codes in attempts) >= 4, "at most the two that ran were started again"
+    assert "finished in" in output and f"compare them: arena compare {root.relative_to(tmp_path)}" in output
+    with start(tmp_path) as process:
+        output, _ = process.communicate(timeout=60)
+    assert "6 runs, 0 to run" in output and process.returncode == 0
+
+
+def test_a_failed_run_does_not_end_the_others_and_an_interrupt_stops_in_order(tmp_path):
+    """From Python: the failure of one run, then the stop of the other, which leaves a checkpoint."""
+    (tmp_path / "broken.py").write_text(
+        "from arena.policies.on_policy.ppo import PPO\n"
+        "class Broken(PPO):\n    def learn(self, *_, **__):\n        raise RuntimeError('it broke')\n"
+    )
+    policy = {"use": "ppo", "settings": {"hidden": [8], "horizon": 64}}
+    config = {"name": "pole", **POLE, "steps": 10**8, "policies": {"solo": policy}}
+    (tmp_path / "pole.yaml").write_text(yaml.safe_dump(config))
+    grid = {"policies.solo.use": ["broken.py:Broken", "ppo"]}
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump({"run": "pole.yaml", "grid": grid}))
+    with start(tmp_path, "--parallel", "2") as process:
+        assert "use-broken.py-Broken: failed with exit code 1: " in wait_for(process, "failed")
+        run = tmp_path / "runs" / "sweep" / "use-ppo"
+        until = time.monotonic() + 60
+        while not (run / "log").exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        time.sleep(1.0)
+        os.kill(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "it continues with what is missing: arena sweep sweep.yaml" in errors
+    assert arena.Run(run).exit_code == 0 and list((run / "checkpoints").glob("*/manifest.json"))
