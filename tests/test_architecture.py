@@ -26,7 +26,7 @@ FLOORS = [
     {"records", "environment", "export"},
     {"group"},
     {"worker", "learner", "report", "gateway"},
-    {"root", "evaluation", "page"},
+    {"root", "evaluation", "page", "trackers"},
     {"launch"},
     {"api"},
     {"sweeps"},

@@ -4,6 +4,7 @@ import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     Field,
     ValidationInfo,
     field_validator,
@@ -223,6 +224,12 @@ class FilmsConfig(Model):
     )
 
 
+def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError(f"expected each tracker once, found {', '.join(names)}")
+    return names
+
+
 class RecordsConfig(Model):
     """Settings of log and scalar files."""
 
@@ -241,6 +248,11 @@ class RecordsConfig(Model):
         le=1024,
         description="Number of observations of each learning player that are kept with its snapshots, at most"
         " 8 MiB. arena export compares an exported file with the player on them. 0 keeps none.",
+    )
+    trackers: Annotated[tuple[Literal["wandb", "mlflow", "trackio"], ...], AfterValidator(_each_once)] = Field(
+        (),
+        description="Experiment trackers that receive the curves of the run, each by its own library, which is an "
+        "extra of the same name. Environment variables of the library choose server and project.",
     )
     films: FilmsConfig | None = Field(
         None,

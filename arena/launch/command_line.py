@@ -38,6 +38,7 @@ other commands (each has its own --help):
   arena page RUN...            look at runs in a browser, while they go on and afterwards
   arena sweep FILE             run a configuration with several seeds and values
   arena compare RUN...         compare runs: seeds, settings, algorithms
+  arena track RUN --to NAME    send the curves of runs to wandb, MLflow or trackio
   arena plots RUN              draw the plots of a run again
   arena serve RUN              serve the players of a run over HTTP
   arena export RUN PLAYER      write a player to a file for other programs (ONNX)
@@ -266,7 +267,7 @@ def _check(args: argparse.Namespace, config: "RunConfig") -> int:
     Raises:
       ConfigError: it cannot start.
     """
-    from arena.launch.preflight import check_files, check_memory, inspect_run
+    from arena.launch.preflight import check_files, check_memory, check_trackers, inspect_run
     from arena.plan.layout import plan, ranks_of_run, ranks_to_start
     from arena.records.run_directory import RunDirectory
 
@@ -275,6 +276,7 @@ def _check(args: argparse.Namespace, config: "RunConfig") -> int:
     for round_ in config.round_list():
         plan(round_.rows, [0] * ranks, config.spares, evaluators=config.evaluators)
     check_files(config)
+    check_trackers(config)
     needs = inspect_run(config)
     if args.hosts is None:
         check_memory(needs, config, ranks, memory_for_job())

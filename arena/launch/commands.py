@@ -8,6 +8,7 @@ COMMANDS = {
     "slurm": "arena.commands.slurm",
     "plots": "arena.commands.plots",
     "compare": "arena.commands.compare",
+    "track": "arena.commands.track",
     "sweep": "arena.commands.sweep",
     "page": "arena.commands.page",
     "exploitability": "arena.commands.exploitability",

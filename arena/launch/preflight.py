@@ -1,5 +1,6 @@
 """Checks before any rank starts: environments, policies and weights, in a child process."""
 
+import importlib.util
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ from gymnasium.spaces import Space
 
 from arena.common import registry
 from arena.common.errors import ConfigError
+from arena.common.registry import missing_package
 from arena.common.text import count_of
 from arena.config.run import EnvConfig, Round, RunConfig, TableRow
 from arena.config.table import Seat
@@ -254,6 +256,17 @@ def _check_global_state(place: str, row: TableRow, player: str, space: Space | N
             f"player {player!r} has a central critic, which reads the global state of a copy, and {place} has none "
             f"{why}; {remedy}"
         )
+
+
+def check_trackers(config: RunConfig) -> None:
+    """Check that the libraries of the trackers are installed.
+
+    Raises:
+      ConfigError: one is not.
+    """
+    for tracker in config.records.trackers:
+        if importlib.util.find_spec(tracker) is None:
+            raise missing_package(ImportError(name=tracker), f"records.trackers: {tracker}")
 
 
 def check_files(config: RunConfig) -> None:

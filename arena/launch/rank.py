@@ -150,6 +150,8 @@ class Rank:
                 errors.append(f"{self.run}: the last records could not be written to {self.run.database.name}")
             self.stack_collector.close()
             self._conclude(records, root.plan)
+            for text in root.trackers.close():  # they end when the records are closed
+                print(f"warning: {text}", file=sys.stderr, flush=True)
             self.run.release_lease()
             ignore_signals()  # all is written; Python restores default handlers before it ends
             for text in errors:

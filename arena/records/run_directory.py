@@ -116,6 +116,11 @@ class RunDirectory:
         return self.path / CODE
 
     @property
+    def trackers(self) -> Path:
+        """What was sent to experiment trackers, a file for each; it may not exist."""
+        return self.path / "trackers"
+
+    @property
     def plots(self) -> Path:
         """Pictures."""
         return self.path / "plots"
@@ -227,7 +232,7 @@ class RunDirectory:
         if self._has_checkpoint():
             return True
         if self.config.is_file():
-            self.forget()
+            self.forget(or_killed=True)
         return False
 
     def check(self, resume: bool) -> None:
@@ -253,20 +258,34 @@ class RunDirectory:
                 f"{self}: expected a run to resume, found none there; start it without --resume{_others(self.path)}"
             )
 
-    def forget(self) -> None:
+    def forget(self, *, or_killed: bool = False) -> None:
         """Remove the files of a run that ended with a user error before anything was learned.
 
         So the corrected configuration can be started under the same name. Checkpoints and snapshots are never removed,
         nor are files that do not belong to the run.
+
+        Args:
+          or_killed: whether also to remove a run that was killed while it wrote its first checkpoint, with the one
+            snapshot of each player that belongs to that.
         """
-        if self._has_checkpoint() or any(file.name != "warm_start.safetensors" for file in self.players.glob("*/*")):
+        if self._has_checkpoint():
             return
-        for directory in (self.tensorboard, self.players, self.checkpoints, self.log, self.plots):
+        has_players = any(file.name != "warm_start.safetensors" for file in self.players.glob("*/*"))
+        if has_players and not (or_killed and self._was_killed_early()):
+            return
+        for directory in (self.tensorboard, self.players, self.checkpoints, self.log, self.plots, self.trackers):
             shutil.rmtree(directory, ignore_errors=True)
-        for file in (self.config, self.plan, self.progress, *self.path.glob(f"{self.database.name}*")):
+        # A run that was stopped in order before its first checkpoint has a summary.
+        summaries = (self.summary, self.summary.with_suffix(".json"))
+        own = (self.config, self.plan, self.progress, self.gateways, *summaries)
+        for file in (*own, *self.path.glob(f"{self.database.name}*")):
             file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.path.rmdir()
+
+    def _was_killed_early(self) -> bool:
+        """Return whether a run without checkpoints has no summary, and at most one snapshot of each player."""
+        return not self.summary.is_file() and all(len(self.snapshots(path.name)) < 2 for path in self.players.glob("*"))
 
     def _has_checkpoint(self) -> bool:
         """Return whether there is a complete checkpoint, whole or damaged."""

@@ -37,6 +37,7 @@ from arena.root.league import LeagueCoordinator
 from arena.root.rank_activity import RankActivity
 from arena.root.round import IDLE_PAUSE, RootServices, RoundSupervisor
 from arena.root.run_progress import RunProgress
+from arena.root.trackers import Trackers
 from arena.system.stack_dump import StackCollector
 
 VIEW_EVERY = 0.25
@@ -94,6 +95,7 @@ class Root:
         self._rank_activity = RankActivity(stack_collector, records.ranks, measure)
         self.evaluations: Evaluations | None = None
         self.films = None if config.records.films is None else Films(config, run, records)
+        self.trackers = Trackers(config.records.trackers, run, records)
         self._evaluator: ChildEvaluator | RankEvaluator | None = None
         if config.evaluate is not None:
             self._evaluator = RankEvaluator(mailbox) if config.evaluate.ranks else ChildEvaluator(run)
@@ -278,6 +280,7 @@ class Root:
             self._rank_activity.update(now)
             if self.films is not None:
                 self.films.poll()
+            self.trackers.poll()
             self.view.update()
             self.records.flush()
 

@@ -89,11 +89,31 @@ def test_a_batch_job_goes_on_where_it_can_and_begins_where_it_must(tmp_path):
     (run.checkpoints / "1.partial").mkdir()
     write_text(run.checkpoints / "1.partial/manifest.json", "{}")  # killed while it wrote its first one
     assert not run.continues("if possible")
+    started(tmp_path, checkpoint=False)
+    run.summary.touch()  # stopped in order before anything was learned
+    assert not run.continues("if possible")
+    run.check(False)
+    started(tmp_path, checkpoint=False)
+    (run.players / "p").mkdir()
+    write_text(run.snapshot("p", 200), "")  # killed between this snapshot and the checkpoint that it belongs to
+    assert not run.continues("if possible")
+    run.check(False)
     started(tmp_path)
     assert run.continues("if possible")
     assert Checkpoints(run.checkpoints).newest() is not None, "what can be resumed was removed"
     assert run.continues("always")
     assert not run.continues("never")
+
+
+def test_a_batch_job_keeps_the_players_of_a_run_whose_checkpoints_are_gone(tmp_path):
+    run = RunDirectory(tmp_path, "quickstart")
+    started(tmp_path, checkpoint=False)
+    (run.players / "p").mkdir()
+    for steps in (200, 400):
+        write_text(run.snapshot("p", steps), "")
+    with pytest.raises(ConfigError, match="has no checkpoint to resume from"):
+        run.check(run.continues("if possible"))
+    assert len(run.snapshots("p")) == 2
 
 
 def test_a_batch_job_leaves_alone_what_is_not_a_run(tmp_path):

@@ -67,7 +67,7 @@ def test_names_are_those_of_directories():
         ({"grid": {RATE: 1e-3}}, "grid.policies"),
         ({}, "expected seeds, grid or search, found none of them"),
         ({"seeds": [1], "run": "poel.yaml"}, "there is no file 'poel.yaml'"),
-        ({"seeds": [1], "paralel": 2}, "did you mean 'parallel'?"),
+        ({"seeds": [1], "parallell": 2}, "did you mean 'parallel'?"),
         ({"search": {"trials": 2, "space": {RATE: {"log": [1e-5, 1]}}}}, "search: expected runs with evaluations"),
         ({"search": {"trials": 2, "space": {RATE: {"log": [1, 1e-5]}}}}, "in ascending order, found 1 and 1e-05"),
         (
