@@ -17,7 +17,7 @@ COMMANDS = {
     "export": "arena.commands.export",
     "check-export": "arena.commands.check_export",
     "parent": "arena.commands.parent",
-    "fake-actor": "arena.commands.fake_actor",
-    "fake-gamecore": "arena.commands.fake_gamecore",
+    "fake-actor": "arena.commands.fakes.actor",
+    "fake-gamecore": "arena.commands.fakes.gamecore",
 }
 """Name of a command -> module with its ``main``, which returns an exit code or raises ``ConfigError``."""

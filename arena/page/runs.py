@@ -46,7 +46,7 @@ class Catalogue:
             if not found:
                 RunDirectory.existing(path)  # raises the error that names the runs beside it
             for run in found:
-                self._add(run)
+                self._add(run, path)
         if root is not None and not root.is_dir():
             raise ConfigError(f"--root: expected a directory of runs, found no directory {root}")
 
@@ -56,14 +56,17 @@ class Catalogue:
             known = {source.run.path.resolve() for source in self._sources.values()}
             for run in _runs_in(self._root):
                 if run.path.resolve() not in known:
-                    self._add(run)
+                    self._add(run, self._root)
         return self._sources
 
-    def _add(self, run: RunDirectory) -> None:
-        name, number = run.path.resolve().name, 1
+    def _add(self, run: RunDirectory, place: Path) -> None:
+        """Add a run found at a place, or one or two levels below it: ``quickstart``, or ``sweep/seed-1``."""
+        path = run.path.resolve()
+        own = path.name if path == place.resolve() else path.relative_to(place.resolve()).as_posix()
+        name, number = own, 1
         while name in self._sources:
             number += 1
-            name = f"{run.path.resolve().name} ({number})"
+            name = f"{own} ({number})"
         self._sources[name] = Source(run)
 
 

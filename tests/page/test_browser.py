@@ -45,6 +45,19 @@ def test_a_point_of_a_curve_is_read_with_the_keyboard_and_pinned(run, serve, tab
     assert tab.problems == []
 
 
+def test_all_runs_of_a_sweep_are_compared_with_two_clicks(tmp_path, serve, tab):
+    for place in ("lr/rate-1_seed-1", "lr/rate-1_seed-2", "single"):
+        path = tmp_path / "runs" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record(RunDirectory(path.parent, path.name)).close(0)
+    page = serve("--root", tmp_path / "runs")
+    tab.goto(page.link)
+    tab.get_by_label("Filter").fill("lr/")
+    tab.get_by_role("checkbox", name="compare all runs of this list").click()
+    tab.get_by_role("link", name="compare 2 runs").click()
+    tab.get_by_role("link", name="lr/rate-1_seed-2").wait_for()
+
+
 def test_runs_are_chosen_and_compared_with_a_band_over_their_seeds(tmp_path, serve, tab):
     for seed in (1, 2):
         run = RunDirectory(tmp_path, f"trial-s{seed}")

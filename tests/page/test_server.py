@@ -107,7 +107,7 @@ def test_runs_below_a_root_appear_by_themselves(tmp_path, serve):
     assert page.get("/api/runs").json == {"runs": []}
     record(RunDirectory(tmp_path, "one"), 10).close(0)
     record(RunDirectory(tmp_path / "sweep", "one"), 10).close(0)
-    assert [line["name"] for line in page.get("/api/runs").json["runs"]] == ["one", "one (2)"]
+    assert [line["name"] for line in page.get("/api/runs").json["runs"]] == ["one", "sweep/one"]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "no database", "no records", "other version", "folder"])

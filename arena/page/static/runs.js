@@ -21,6 +21,7 @@ export function RunsPage({ parameters, change }) {
       .toLowerCase()
       .includes(filter.toLowerCase()),
   );
+  const areAllPicked = runs.length > 0 && runs.every((run) => picked.includes(run.name));
   const newestFirst = [...runs].sort((a, b) => (b.started ?? 0) - (a.started ?? 0));
   return html`
     <div class="bar">
@@ -39,7 +40,8 @@ export function RunsPage({ parameters, change }) {
     html`<div class="wide-table" tabindex="0" role="region" aria-label="Runs">
       <table>
         <thead><tr>
-          ${answer.runs.length > 1 && html`<th scope="col"><span class="hidden">compare</span></th>`}<th scope="col">run</th><th scope="col">state</th><th scope="col">started</th><th scope="col">steps</th>
+          ${answer.runs.length > 1 && html`<th scope="col"><input type="checkbox" checked=${areAllPicked} aria-label="compare all runs of this list"
+            title="all runs of this list" onChange=${() => setPicked(areAllPicked ? [] : runs.map((run) => run.name))} /></th>`}<th scope="col">run</th><th scope="col">state</th><th scope="col">started</th><th scope="col">steps</th>
           <th scope="col">return</th><th scope="col" class="right">steps/s</th><th scope="col" class="right">ranks</th><th scope="col">host</th>
         </tr></thead>
         <tbody>${newestFirst.map((run) => html`<${Line} key=${run.name} run=${run} pick=${answer.runs.length > 1 && (() => pick(run.name))} isPicked=${picked.includes(run.name)} />`)}</tbody>
