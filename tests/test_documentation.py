@@ -16,6 +16,7 @@ from arena.envs.contract import EnvironmentContract
 from arena.envs.interface import Environment
 from arena.plan.layout import ranks_of_run
 from arena.records.database import SCHEMA
+from arena.sweeps.configuration import load_sweep
 from benchmarks.comparison import written
 
 ROOT = Path(__file__).parents[1]
@@ -203,7 +204,7 @@ def test_every_yaml_of_the_pages_that_shows_a_run_loads(tmp_path: Path) -> None:
         for name, text in blocks(page):
             if name.endswith(".yaml"):
                 (tmp_path / name).write_text(text, encoding="utf-8")
-                load_config(tmp_path / name)
+                load_sweep(tmp_path / name) if page.name == "sweeps.md" else load_config(tmp_path / name)
                 shown += 1
     assert shown >= 8
 

@@ -43,7 +43,7 @@ class Source(Protocol):
     def postpone(self, run: PlannedRun, holder: str) -> None:
         """Defer a run that another process, described by ``holder``, writes."""
 
-    def goes_on(self, run: PlannedRun) -> bool:
+    def continues(self, run: PlannedRun) -> bool:
         """Return whether a running run continues."""
 
     def ended(self, run: PlannedRun, end: Ended) -> None:
@@ -109,13 +109,13 @@ def _poll(source: Source, children: list[_Child]) -> None:
         if code is None:
             if not child.stopped and time.monotonic() - child.inspected > INSPECT_EVERY:
                 child.inspected = time.monotonic()
-                child.stopped = not source.goes_on(child.run)
+                child.stopped = not source.continues(child.run)
                 if child.stopped:
                     child.launcher.interrupt()
             continue
         children.remove(child)
         holder = holder_of(child.run.directory.path) if code == 2 and child.run.directory.path.is_dir() else None
-        if holder is not None:  # on another machine, whose lease a launcher has watched for some seconds
+        if holder is not None:  # of another machine: the launcher has seen it renewed
             source.postpone(child.run, f"process {holder.process} on {holder.host}")
             continue
         source.ended(child.run, child.end(code))

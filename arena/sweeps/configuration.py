@@ -57,7 +57,7 @@ class Range(Model):
 class Objective(Model):
     """Objective of a search: the mean return of a player's last evaluation while training."""
 
-    player: str | None = Field(None, description="The player; may be left out where one is evaluated.")
+    player: str | None = Field(None, description="The player; not needed if one player is evaluated.")
     of: Literal["evaluations"] = Field("evaluations", description="The scores: evaluations while training.")
     direction: Literal["maximize", "minimize"] = Field("maximize", description="Whether more or less is better.")
 

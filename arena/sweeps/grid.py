@@ -10,7 +10,7 @@ from arena.sweeps.planned import PlannedRun
 
 
 class Grid:
-    """A list of runs; those that are finished are left out.
+    """A list of runs, without those that are finished.
 
     Attributes:
       failed: runs that have failed, with their last lines.
@@ -43,7 +43,7 @@ class Grid:
             self._log(f"{run.name}: written by {holder}; waiting for it")
         self._held.append((time.monotonic() + HELD_FOR, run))
 
-    def goes_on(self, run: PlannedRun) -> bool:
+    def continues(self, run: PlannedRun) -> bool:
         """Return True: its budget ends a run of a grid."""
         return True
 

@@ -17,7 +17,7 @@ from arena.report.run_groups import leaves, short_names
 from arena.sweeps.configuration import SweepConfig, check_value
 
 LONGEST = 120
-"""Characters of a name; a longer one is cut, and gets a checksum at its end."""
+"""Characters of a name; a longer one is cut, with a checksum behind it."""
 
 MAY_DIFFER = ("name", "run_root", "records", "waits", "checkpoint")
 """Keys in which an earlier attempt of a run may differ: they leave what is learned unchanged."""

@@ -143,7 +143,7 @@ class Trials:
         return sum(trial.state.name == state for trial in self._study.get_trials(deepcopy=False))
 
     def _find_abandoned(self) -> list[int]:
-        """Return the ids of trials whose process has ended before them."""
+        """Return the ids of trials that have lost their process."""
         found = []
         for trial in self._study.get_trials(deepcopy=False):
             if trial.state.is_finished():
@@ -182,7 +182,7 @@ class Trials:
         self._log(f"{run.name}: run by {holder}")
         del self._running[run.name]
 
-    def goes_on(self, run: PlannedRun) -> bool:
+    def continues(self, run: PlannedRun) -> bool:
         """Report new evaluations; return whether the pruner lets the trial continue."""
         trial = self._running[run.name]
         for step, mean in self._evaluations(run)[self._reported.get(run.name, 0) :]:
@@ -207,7 +207,7 @@ class Trials:
         return [(int(step), float(mean)) for step, mean in zip(steps, found["mean"][own], strict=True)]
 
     def ended(self, run: PlannedRun, end: Ended) -> None:
-        """Tell the study how a trial has ended."""
+        """Record in the study how a trial has ended."""
         from optuna.trial import TrialState
 
         trial = self._running.pop(run.name)
@@ -227,7 +227,7 @@ class Trials:
 
     @property
     def waits(self) -> bool:
-        """Whether there will be runs later: no, new trials can start at once."""
+        """Whether runs may come later: never, since a new trial can always start now."""
         return False
 
     # Results ----------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class Prepared(NamedTuple):
 
     Attributes:
       sweep: the sweep.
-      runs: its runs; empty for a search, whose runs depend on their results.
+      runs: its runs; empty for a search, in which they depend on earlier results.
       first: configuration of a run.
       needs: memory of each of its rounds.
       parallel: number of runs at a time; None: as many as the machine carries.

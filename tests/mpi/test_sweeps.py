@@ -61,6 +61,17 @@ def test_a_killed_sweep_runs_what_is_missing_once(tmp_path):
     assert "6 runs, 0 to run" in output and process.returncode == 0
 
 
+def test_a_sweep_from_python(tmp_path, monkeypatch):
+    """Its keys are those of the file; only a run shows that the ranks find the configuration."""
+    monkeypatch.chdir(tmp_path)
+    lines = []
+    result = arena.sweep({"name": "two", "run": {"name": "pole", **POLE}, "seeds": [1, 2]}, log=lines.append, steps=500)
+    assert (str(result.path), result.finished, result.failed) == ("runs/two", 2, {})
+    assert lines[0].startswith("runs/two: 2 runs, 2 to run") and len(lines) == 3
+    compared = arena.compare(result.path)
+    assert compared.table["seeds"].tolist() == [2] and compared.table["group"].tolist() == [""]
+
+
 def test_a_failed_run_does_not_end_the_others_and_an_interrupt_stops_in_order(tmp_path):
     """From Python: the failure of one run, then the stop of the other, which leaves a checkpoint."""
     (tmp_path / "broken.py").write_text(

@@ -9,11 +9,12 @@ import arena
 from arena.launch.command_line import main
 from arena.sweeps.capacity import runs_at_a_time
 from arena.sweeps.children import Ended
-from arena.sweeps.configuration import check_sweep
+from arena.sweeps.configuration import check_sweep, load_sweep
 from arena.sweeps.planned import grid_runs, name_of, open_sweep
-from arena.sweeps.search import Trials
+from arena.sweeps.search import Trials, check_search
 from benchmarks.tools.trained import POLE
 from tests.report.test_comparison import evaluated_run
+from tests.test_documentation import ROOT, blocks
 
 RATE = "policies.blue.settings.learning_rate"
 
@@ -67,7 +68,7 @@ def test_names_are_those_of_directories():
         ({"grid": {RATE: 1e-3}}, "grid.policies"),
         ({}, "expected seeds, grid or search, found none of them"),
         ({"seeds": [1], "run": "poel.yaml"}, "there is no file 'poel.yaml'"),
-        ({"seeds": [1], "parallell": 2}, "did you mean 'parallel'?"),
+        ({"seeds": [1], "grids": {}}, "unknown key; did you mean 'grid'?"),
         ({"search": {"trials": 2, "space": {RATE: {"log": [1e-5, 1]}}}}, "search: expected runs with evaluations"),
         ({"search": {"trials": 2, "space": {RATE: {"log": [1, 1e-5]}}}}, "in ascending order, found 1 and 1e-05"),
         (
@@ -123,6 +124,19 @@ def test_runs_at_a_time_depend_on_cores_and_memory(folder):
     assert runs_at_a_time(base, needs, 1, 10**5) == 1
 
 
+def test_the_files_that_are_shown_are_valid(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    shown = dict(blocks(ROOT / "docs" / "guides" / "sweeps.md"))
+    (tmp_path / "learning_rates.yaml").write_text(shown["learning_rates.yaml"])
+    example = ROOT / "examples" / "learning_rates.yaml"
+    assert load_sweep(tmp_path / "learning_rates.yaml") == load_sweep(example), "the guide shows another one"
+    (tmp_path / "search.yaml").write_text(shown["search.yaml"])
+    config = check_search(open_sweep(load_sweep(tmp_path / "search.yaml")))
+    assert config.evaluators == 1
+    runs = grid_runs(open_sweep(load_sweep(example)))
+    assert len(runs) == 10 and runs[0].directory.path == Path("runs/learning_rates/learning_rate-0.001_seed-1")
+
+
 SEARCH = {
     "name": "find",
     "run": "pole.yaml",
@@ -147,11 +161,11 @@ def test_a_search_ends_bad_trials_early_and_continues_after_a_kill(folder):
     trials = Trials(sweep, lines.append)
     good = trial(folder, trials, [5.0, 9.0])
     assert good.name == "trial-0000" and good.config().seed == 1
-    assert trials.goes_on(good)
+    assert trials.continues(good)
     trials.ended(good, Ended(0, 1.0, True, ""))
     bad = trial(folder, trials, [1.0])
     assert bad.config().seed == 2
-    assert not trials.goes_on(bad), "worse than the median of complete trials after as many steps"
+    assert not trials.continues(bad), "worse than the median of complete trials after as many steps"
     trials.ended(bad, Ended(0, 1.0, False, ""))
     abandoned = trials.next_run()
     trials._running[abandoned.name].set_user_attr("owner", "1:0")  # of a process that has ended
