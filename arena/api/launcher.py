@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from arena.common.errors import ConfigError
 from arena.system import launcher_env
 from arena.system.processes import identity
 
@@ -22,6 +23,26 @@ CHUNK = 1 << 20
 
 LAST_LINES = 30
 """Number of lines of an output that are kept."""
+
+
+def check_call(function: str) -> None:
+    """Check that a function that starts runs was called where it may be.
+
+    Raises:
+      ConfigError: it was called inside a rank, or by each of several tasks of srun.
+    """
+    inside = os.environ.get(launcher_env.INSIDE)
+    if inside is not None:
+        raise ConfigError(
+            f"{function} was called inside {inside}, which imports this file for its classes; put the call under "
+            'if __name__ == "__main__":'
+        )
+    _, tasks = launcher_env.task_of_step() or (0, 1)
+    if tasks > 1:
+        raise ConfigError(
+            f"srun has started {tasks} processes that call {function}; start one of them (srun -n 1, or without "
+            "srun), which starts the ranks itself"
+        )
 
 
 class _Output:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from arena.api.display import NotebookView, in_notebook, on_terminal
-from arena.api.launcher import Launcher
+from arena.api.launcher import Launcher, check_call
 from arena.api.run import Run
 from arena.api.written import Written, check_main_guard
 from arena.common.errors import ConfigError
@@ -21,7 +21,6 @@ from arena.config.yaml_source import read, write
 from arena.records.run_directory import RunDirectory
 from arena.report.progress_file import ProgressReader
 from arena.report.progress_table import ProgressState
-from arena.system.launcher_env import INSIDE, task_of_step
 
 POLL_EVERY = 0.1
 """Seconds between two looks at a run."""
@@ -83,18 +82,7 @@ def train(
       RunFailed: the run has failed.
       KeyboardInterrupt: the run was interrupted, and has ended.
     """
-    inside = os.environ.get(INSIDE)
-    if inside is not None:
-        raise ConfigError(
-            f"arena.train was called inside {inside}, which imports this file for its classes; put the call under "
-            'if __name__ == "__main__":'
-        )
-    _, tasks = task_of_step() or (0, 1)
-    if tasks > 1:
-        raise ConfigError(
-            f"srun has started {tasks} processes that call arena.train; start one of them (srun -n 1, or without "
-            "srun), which starts the ranks itself"
-        )
+    check_call("arena.train")
     training = Training(
         config, keys, _options(resume, ranks, hosts, restarts), show=progress is True or (progress and wait),
         on_progress=on_progress,

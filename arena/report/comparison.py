@@ -26,6 +26,9 @@ BATCH = 1000
 SEED = 0
 """Seed of the bootstrap, so that two calls agree."""
 
+NAMED = 3
+"""Number of runs that a note names."""
+
 POINTS = 100
 """Largest number of points of a curve."""
 
@@ -134,12 +137,19 @@ def _remedy(measure: Measure) -> str:
 
 
 def _notes(runs: Sequence[ComparedRun], results: Sequence[Result], measure: Measure) -> list[str]:
-    notes = [f"{run.run} is not finished" for run in runs if not run.finished]
-    without = [run for run in runs if not any(run in result.runs for result in results)]
-    notes += [f"{run.run} has no {measure} and is left out" for run in without]
+    open_runs = [str(run.run) for run in runs if not run.finished]
+    without = [str(run.run) for run in runs if not any(run in result.runs for result in results)]
+    notes = [f"not finished: {_named(open_runs)}"] if open_runs else []
+    notes += [f"without {measure}, and so not in the table: {_named(without)}"] if without else []
     if any(len(result.runs) < 4 for result in results):
         notes.append("with fewer than 4 runs the interquartile mean is the mean, and intervals are too narrow")
     return notes
+
+
+def _named(names: Sequence[str]) -> str:
+    """Return the first names of a list, and the number of the others."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def _result(group: Group, player: str, runs: tuple[ComparedRun, ...], curves: tuple[Curve, ...]) -> Result:

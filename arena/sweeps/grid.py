@@ -31,6 +31,7 @@ class Grid:
         while self._missing or (self._held and self._held[0][0] < time.monotonic()):
             run = self._missing.pop(0) if self._missing else self._held.pop(0)[1]
             if not run.is_finished:  # by another process meanwhile
+                self._log(f"{run.name}: {'starts' if run.state == 'missing' else 'continues'}")
                 return run
             self.finished += 1
             self._log(f"{run.name}: finished by another process")

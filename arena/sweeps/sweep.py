@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from arena.api.launcher import check_call
 from arena.common.errors import ConfigError
 from arena.common.files import write_text
 from arena.common.text import count_of
@@ -97,7 +98,8 @@ def start(prepared: Prepared, log: Callable[[str], None] = print) -> SweepResult
         return run_search(sweep, parallel, log)
     grid = Grid(runs, log)
     missing = len(runs) - grid.finished
-    log(f"{sweep.path}: {count_of(len(runs), 'run')}, {missing} to run, {parallel} at a time")
+    page = f"; look at them: arena page {sweep.path}" if missing else ""
+    log(f"{sweep.path}: {count_of(len(runs), 'run')}, {missing} to run, {parallel} at a time{page}")
     run_all(grid, parallel, log)
     return SweepResult(sweep.path, grid.finished, grid.failed)
 
@@ -124,6 +126,7 @@ def sweep(
       ConfigError: a key or a value is wrong, two runs would have the same name, or a run cannot start.
       KeyboardInterrupt: it was interrupted, and all runs have ended.
     """
+    check_call("arena.sweep")
     with tempfile.TemporaryDirectory(prefix="arena-") as folder:
         if isinstance(config, Mapping):
             data = {"name": "sweep", **config}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from arena.common.errors import ConfigError
 from arena.common.registry import packages_for
 from arena.trackers.points import Point
 
@@ -24,14 +25,14 @@ class Description(NamedTuple):
 
     Attributes:
       name: name of the run.
-      group: name of the directory of its runs: the sweep, for one of a sweep.
+      group: name of the sweep that it is part of; None for a single run.
       path: the run directory.
       config: keys of the configuration -> values as text.
       players: names of its players.
     """
 
     name: str
-    group: str
+    group: str | None
     path: Path
     config: Mapping[str, str]
     players: Sequence[str]
@@ -112,7 +113,10 @@ class MLflow:
             params = [Param(key, value) for key, value in described.config.items()]
             for start in range(0, len(params), 100):  # most of one request
                 self._client.log_batch(id, params=params[start : start + 100])
-            self._client.log_batch(id, tags=[RunTag("arena.group", described.group)])
+            if described.group is not None:
+                self._client.log_batch(id, tags=[RunTag("arena.sweep", described.group)])
+        else:
+            self._client.update_run(id, status="RUNNING")
         self.id = id
         self._last: dict[str, int] | None = None
 
@@ -184,7 +188,13 @@ def connect(tracker: str, described: Description, id: str | None) -> Client:  # 
     """Return the run in a tracker: the one with this identity, or a new one.
 
     Raises:
-      ConfigError: the library is not installed.
+      ConfigError: the library is not installed, or has refused.
     """
-    with packages_for(f"the tracker {tracker}"):
-        return CLIENTS[tracker](described, id)
+    try:
+        with packages_for(f"the tracker {tracker}"):
+            return CLIENTS[tracker](described, id)
+    except ConfigError:
+        raise
+    except Exception as error:  # each library has errors of its own
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(f"{tracker}: expected a run that can be created or continued there, found: {text}") from error

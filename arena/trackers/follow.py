@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from arena.common.errors import ConfigError
+from arena.common.errors import ConfigError, GivenUpError
 from arena.common.files import write_text
 from arena.config.yaml_source import read
 from arena.records.lease import holder_of
@@ -25,6 +25,9 @@ POLL_EVERY = 2.0
 
 FREE_WITHIN = 60.0
 """Seconds that the process of a killed run has to end, until the one of the resumed run gives up."""
+
+SWEEP = "sweep.yaml"
+"""File that the directory of a sweep has."""
 
 BATCH = 500
 """Points that are sent before the position is stored."""
@@ -71,7 +74,11 @@ class Tracked:
             self._send(self._client, batch)
 
     def _send(self, client: Client, batch: list[Point]) -> None:
-        client.send(batch, self._number)
+        try:
+            client.send(batch, self._number)
+        except Exception as error:  # each library has errors of its own
+            text = " ".join(str(error).split()) or type(error).__name__
+            raise GivenUpError(f"{self._run}: {self._tracker} did not take {len(batch)} points: {text}") from error
         self._number += len(batch)
         self.sent += len(batch)
         self._store(self._points.state)
@@ -93,7 +100,8 @@ def describe(run: RunDirectory) -> Description:
     """
     with open_records(run.database) as connection:
         players = list(read_players(connection))
-    group = run.path.resolve().parent.name
+    parent = run.path.resolve().parent
+    group = parent.name if (parent / SWEEP).is_file() else None
     return Description(run.name, group, run.path, dict(leaves(read(run.config).data)), players)
 
 
@@ -107,6 +115,7 @@ def track(run: RunDirectory, tracker: Tracker, *, follow: bool = False) -> int:
 
     Raises:
       ConfigError: the records cannot be read, the library is not installed, or another process sends this run.
+      GivenUpError: points could not be sent; the next call sends them.
     """
     try:
         run.trackers.mkdir(exist_ok=True)

@@ -67,7 +67,7 @@ def test_a_sweep_from_python(tmp_path, monkeypatch):
     lines = []
     result = arena.sweep({"name": "two", "run": {"name": "pole", **POLE}, "seeds": [1, 2]}, log=lines.append, steps=500)
     assert (str(result.path), result.finished, result.failed) == ("runs/two", 2, {})
-    assert lines[0].startswith("runs/two: 2 runs, 2 to run") and len(lines) == 3
+    assert lines[0].startswith("runs/two: 2 runs, 2 to run") and len(lines) == 5
     compared = arena.compare(result.path)
     assert compared.table["seeds"].tolist() == [2] and compared.table["group"].tolist() == [""]
 
