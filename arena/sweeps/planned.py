@@ -131,14 +131,15 @@ def grid_runs(sweep: Sweep) -> list[PlannedRun]:
         combination = (*values, *([seed] if seeds is not None else []))
         name = name_of({short[key]: value for key, value in zip(keys, combination, strict=True)})
         if name in runs:
-            pair = ", ".join(
-                f"{short[key]} {first!r} and {second!r}"
-                for key, first, second in zip(keys, values_of[name], combination, strict=True)
-                if first is not second
+            first, second = (
+                ", ".join(f"{short[key]} {value!r}" for key, value in zip(keys, values, strict=True))
+                for values in (values_of[name], combination)
             )
             raise ConfigError(
-                f"two runs would have the same name {name}{f' ({pair})' if pair else ''}; "
-                "expected values that differ by more than characters that a directory's name cannot have"
+                f"two runs would have the same name {name}, both with {first}; expected each value once"
+                if first == second
+                else f"two runs would have the same name {name}: with {first}, and with {second}; expected values that "
+                "differ in letters, digits, '.' or '-'"
             )
         runs[name] = sweep.planned(name, dict(zip(keys, combination, strict=True)))
         values_of[name] = combination

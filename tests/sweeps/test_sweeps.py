@@ -60,8 +60,9 @@ def test_names_are_those_of_directories():
     [
         ({"grid": {"policies.blue.settings.learning_rat": [1]}}, "unknown key; did you mean 'learning_rate'?"),
         ({"grid": {"policies.bleu.settings.gamma": [1]}}, "there is no 'bleu' in policies"),
-        ({"grid": {RATE: [1e-3, 0.001]}}, "the same name learning_rate-0.001 (learning_rate 0.001 and 0.001)"),
-        ({"seeds": [1, 1]}, "two runs would have the same name seed-1"),
+        ({"grid": {RATE: [1e-3, 0.001]}}, "the same name learning_rate-0.001, both with learning_rate 0.001; expected"),
+        ({"seeds": [1, 1]}, "two runs would have the same name seed-1, both with seed 1; expected each value once"),
+        ({"grid": {"device": ["a b", "a_b"]}}, "same name device-a-b: with device 'a b', and with device 'a_b'"),
         ({"grid": {"seed": [1]}}, "lr.yaml:1: grid: seed cannot be set here: list seeds"),
         ({"grid": {"name": ["x"]}}, "name cannot be set here"),
         ({"grid": {RATE: []}}, "expected at least one value, found an empty list"),
