@@ -116,7 +116,7 @@ def parent():
     ("words", "code", "expected"),
     [
         (["schema"], 0, '"$schema"'),
-        (
+        (  # of several nodes, since the note on idle cores measures a step
             ["configs/cartpole.yaml", "--dry-run", "--ranks-per-node", "3"],
             0,
             "group learner",
