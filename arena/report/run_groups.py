@@ -20,7 +20,7 @@ ABSENT = "-"
 LONGEST = 60
 """Characters of a value in a label."""
 
-BINS = 50
+BINS = 20
 """Number of points of a curve of episode returns."""
 
 

@@ -120,7 +120,7 @@ def parent():
             ["configs/cartpole.yaml", "--dry-run", "--ranks-per-node", "3"],
             0,
             "group learner",
-        ),  # without the note on cores, which measures a step
+        ),
         (["configs/cartpole.yaml", "--dry-run", "--set", "stepz=1"], 2, "did you mean 'steps'"),
         (["eval"], 2, "usage: arena eval"),
     ],
