@@ -68,8 +68,7 @@ def _write_array(arguments: argparse.Namespace, prepared: Prepared) -> None:
       ConfigError: the requested resources do not suffice, or the file is there already.
     """
     sweep = prepared.sweep
-    config = sweep.base if not prepared.runs else prepared.first
-    config = config.on_cores(slurm.cores_of(arguments))
+    config = prepared.first.on_cores(slurm.cores_of(arguments))
     shape = slurm.choose(config, arguments.nodes, arguments.ntasks_per_node)
     planned = [
         plan(round_.rows, shape.node_of_rank, config.spares, evaluators=config.evaluators)

@@ -15,6 +15,7 @@ from arena.records.checkpoints import Checkpoints
 from arena.records.lease import EXPIRES, Holder, holder_of
 from arena.records.reader import Attempt
 from arena.records.run_directory import RunDirectory
+from arena.report.run_groups import runs_at, runs_below
 
 RECENT = 500
 """Episodes from which the current steps and speed are computed."""
@@ -42,10 +43,7 @@ class Catalogue:
         self._sources: dict[str, Source] = {}
         self._root = root
         for path in paths:
-            found = _runs_in(path)
-            if not found:
-                RunDirectory.existing(path)  # raises the error that names the runs beside it
-            for run in found:
+            for run in runs_at(path):
                 self._add(run, path)
         if root is not None and not root.is_dir():
             raise ConfigError(f"--root: expected a directory of runs, found no directory {root}")
@@ -54,28 +52,20 @@ class Catalogue:
         """Return the runs by name, those that came last at the end."""
         if self._root is not None:
             known = {source.run.path.resolve() for source in self._sources.values()}
-            for run in _runs_in(self._root):
+            for run in runs_below(self._root):
                 if run.path.resolve() not in known:
                     self._add(run, self._root)
         return self._sources
 
     def _add(self, run: RunDirectory, place: Path) -> None:
         """Add a run found at a place, or one or two levels below it: ``quickstart``, or ``sweep/seed-1``."""
-        path = run.path.resolve()
-        own = path.name if path == place.resolve() else path.relative_to(place.resolve()).as_posix()
+        below = run.path.relative_to(place) if run.path.is_relative_to(place) else Path()
+        own = below.as_posix() if below.parts else run.path.resolve().name
         name, number = own, 1
         while name in self._sources:
             number += 1
             name = f"{own} ({number})"
         self._sources[name] = Source(run)
-
-
-def _runs_in(path: Path) -> list[RunDirectory]:
-    """Return the run at a path, or the runs one or two levels below it, in the order of their names."""
-    if (path / "config.yaml").is_file():
-        return [RunDirectory.existing(path)]
-    configs = sorted([*path.glob("*/config.yaml"), *path.glob("*/*/config.yaml")]) if path.is_dir() else []
-    return [RunDirectory.existing(config.parent) for config in configs if config.is_file()]
 
 
 class StateReader:

@@ -178,14 +178,18 @@ def _shortened(value: str) -> str:
     return value if len(value) <= LONGEST else f"{value[: LONGEST - 1]}…"
 
 
+def runs_below(path: Path) -> list[RunDirectory]:
+    """Return the run at a path, or the runs one or two levels below it, in the order of their names."""
+    if (path / "config.yaml").is_file():
+        return [RunDirectory.existing(path)]
+    configs = sorted([*path.glob("*/config.yaml"), *path.glob("*/*/config.yaml")]) if path.is_dir() else []
+    return [RunDirectory.existing(config.parent) for config in configs if config.is_file()]
+
+
 def runs_at(path: Path) -> list[RunDirectory]:
-    """Return the run at a path, or the runs one or two levels below it, in the order of their names.
+    """Return the runs of ``runs_below``, at least one.
 
     Raises:
-      ConfigError: there is none.
+      ConfigError: there is none; the message names the runs beside it.
     """
-    if not (path / "config.yaml").is_file():
-        configs = sorted([*path.glob("*/config.yaml"), *path.glob("*/*/config.yaml")]) if path.is_dir() else []
-        if configs:
-            return [RunDirectory.existing(config.parent) for config in configs if config.is_file()]
-    return [RunDirectory.existing(path)]
+    return runs_below(path) or [RunDirectory.existing(path)]

@@ -77,8 +77,8 @@ class Tracked:
         try:
             client.send(batch, self._number)
         except Exception as error:  # each library has errors of its own
-            text = " ".join(str(error).split()) or type(error).__name__
-            raise GivenUpError(f"{self._run}: {self._tracker} did not take {len(batch)} points: {text}") from error
+            text = f"{self._tracker} did not take {len(batch)} points: {_text(error)}"
+            raise GivenUpError(f"{self._run}: {text}") from error
         self._number += len(batch)
         self.sent += len(batch)
         self._store(self._points.state)
@@ -87,9 +87,21 @@ class Tracked:
         write_text(self._path, json.dumps({"id": self._id, "points": self._number, "position": position}) + "\n")
 
     def close(self) -> None:
-        """Wait until the tracker has everything."""
+        """Wait until the tracker has everything.
+
+        Raises:
+          GivenUpError: it did not take everything.
+        """
         if self._client is not None:
-            self._client.close()
+            try:
+                self._client.close()
+            except Exception as error:  # each library has errors of its own
+                raise GivenUpError(f"{self._run}: {self._tracker} did not end the run: {_text(error)}") from error
+
+
+def _text(error: Exception) -> str:
+    """Return an error of a library in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def describe(run: RunDirectory) -> Description:

@@ -103,11 +103,17 @@ def test_a_failed_run_says_why(tmp_path, serve):
 
 
 def test_runs_below_a_root_appear_by_themselves(tmp_path, serve):
+    """A run on another disk, which a link leads to, is one of them."""
+    elsewhere, tmp_path = tmp_path / "elsewhere", tmp_path / "runs"
+    tmp_path.mkdir()
     page = serve("--root", tmp_path)
     assert page.get("/api/runs").json == {"runs": []}
     record(RunDirectory(tmp_path, "one"), 10).close(0)
     record(RunDirectory(tmp_path / "sweep", "one"), 10).close(0)
     assert [line["name"] for line in page.get("/api/runs").json["runs"]] == ["one", "sweep/one"]
+    record(RunDirectory(elsewhere, "far"), 10).close(0)
+    (tmp_path / "near").symlink_to(elsewhere / "far")
+    assert [line["name"] for line in page.get("/api/runs").json["runs"]] == ["one", "sweep/one", "near"]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "no database", "no records", "other version", "folder"])
