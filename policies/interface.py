@@ -39,6 +39,8 @@ class Policy(Protocol):
       recomputes_outputs: whether ``complete`` fills in what ``act`` leaves out of ``extras``, and recurrent states are
         recomputed after an update; optional. The engine sets it to False where weights change within a rollout
         (external games), and in a learner, which has no lanes that act.
+      changing_players: whether other players of its matches change; optional. The engine sets it before
+        ``fit_to_group``: true if another player of a match learns, and in a league with opponents.
       extras: name -> (shape behind the lane axis, dtype) of the arrays that ``act`` adds to the rollout for ``learn``.
     """
 

@@ -196,6 +196,13 @@ MOST_MINIBATCHES = 32
 Each costs the group a reduction, which more workers do not make cheaper.
 """
 
+CHANGING_TRANSITIONS, CHANGING_MINIBATCH, CHANGING_MINIBATCHES, CHANGING_EPOCHS = 4096, 1024, 4, 4
+"""The same, and the default size of a minibatch and number of epochs, where other players change.
+
+Transitions are then evidence about opponents of today: 320 gradient steps on 2,048 of them settle on an answer to these
+opponents, and lose the entropy to answer the next ones. ``benchmarks.league_strength`` compares both.
+"""
+
 
 class UpdateSize(NamedTuple):
     """Sizes of an update of ``ppo``.
@@ -235,20 +242,31 @@ class PPOSettings(NetworkSettings):
         "normalize_advantages",
         "max_grad_norm",
     )
-    absent: ClassVar[Mapping[str, Any]] = {"normalize_observations": False, "normalize_rewards": False}
+    absent: ClassVar[Mapping[str, Any]] = {
+        "normalize_observations": False,
+        "normalize_rewards": False,
+        "changing_players": False,
+    }
 
+    changing_players: bool | None = Field(
+        None,
+        description="Whether other players of its matches change, on which the default sizes of an update and the "
+        "default schedule of the learning rate depend. Null: true if another player of a match learns, and in a "
+        "league with opponents; false alone, and against frozen and random players.",
+    )
     learning_rate: float = Field(
         3e-4, gt=0, description="Step size of Adam; 3e-4 is the usual choice for small networks."
     )
-    learning_rate_schedule: Schedule = Field(
-        "constant",
+    learning_rate_schedule: Schedule | None = Field(
+        None,
         description="linear: the learning rate falls to 0 over the budget, so that the policy settles at the "
-        "end; constant: it stays.",
+        "end; constant: it stays. Null: linear with changing_players, else constant.",
     )
     horizon: CountOrAuto = Field(
         "auto",
         description="Steps of each copy per rollout. auto: as many as give 2,048 transitions of all copies and "
-        "workers of the player together, at least 32; 128 for images, and with an lstm or gru.",
+        "workers of the player together, 4,096 with changing_players, at least 32; 128 for images, and with an lstm "
+        "or gru.",
     )
     minibatches: Width | None = Field(
         None,
@@ -257,12 +275,13 @@ class PPOSettings(NetworkSettings):
     minibatch_size: Width | None = Field(
         None,
         description="Transitions in a minibatch, of all workers together. Null: 64; 256 for images, and with an "
-        "lstm or gru; more where an epoch would have over 32 minibatches.",
+        "lstm or gru; 1,024 with changing_players; more where an epoch would have over 32 minibatches (4 with "
+        "changing_players).",
     )
     epochs: Width | None = Field(
         None,
-        description="Passes over each rollout. Null: 10; 4 for images, with an lstm or gru, and where a seat "
-        "has several entities, with correlated transitions.",
+        description="Passes over each rollout. Null: 10; 4 for images, with an lstm or gru, with "
+        "changing_players, and where a seat has several entities, with correlated transitions.",
     )
     gamma: float = Field(0.99, ge=0, le=1, description="Discount: 0.99 looks about 100 steps ahead.")
     gae_lambda: float = Field(
@@ -342,15 +361,29 @@ class PPOSettings(NetworkSettings):
           images: whether a convolution encodes the observation.
         """
         long = images or self.is_recurrent
+        transitions, usual = TRANSITIONS_PER_UPDATE, 256 if long else 64
+        epochs, most = 4 if long or entities > 1 else 10, MOST_MINIBATCHES
+        if self.changing_players:
+            transitions, usual = CHANGING_TRANSITIONS, CHANGING_MINIBATCH
+            epochs, most = CHANGING_EPOCHS, CHANGING_MINIBATCHES
         if self.horizon != "auto":
             horizon = self.horizon
         else:
-            horizon = 128 if long else max(SHORTEST_HORIZON, TRANSITIONS_PER_UPDATE // lanes)
-        usual = 256 if long else 64
+            horizon = 128 if long else max(SHORTEST_HORIZON, transitions // lanes)
         minibatches = self.minibatches or max(1, round(horizon * lanes / (self.minibatch_size or usual)))
         if self.minibatches is None and self.minibatch_size is None:
-            minibatches = min(minibatches, MOST_MINIBATCHES)
-        return UpdateSize(horizon, minibatches, self.epochs or (4 if long or entities > 1 else 10), usual)
+            minibatches = min(minibatches, most)
+        return UpdateSize(horizon, minibatches, self.epochs or epochs, usual)
+
+    def among(self, *, changing_players: bool) -> "PPOSettings":
+        """Return the settings with the defaults resolved that depend on whether other players change.
+
+        Args:
+          changing_players: whether they do, if the settings leave it open.
+        """
+        changing = changing_players if self.changing_players is None else self.changing_players
+        schedule = self.learning_rate_schedule or ("linear" if changing else "constant")
+        return self.model_copy(update={"changing_players": changing, "learning_rate_schedule": schedule})
 
     def after(self, done: float) -> "PPOSettings":
         """Return the scheduled values when ``done`` (0 to 1) of the budget is spent."""

@@ -183,9 +183,10 @@ def dry_run(args: argparse.Namespace) -> int:
     """Print (and draw) the plan of every round."""
     from arena.config.run import Round, load_config
     from arena.launch.notes_on_cores import notes_on_cores
-    from arena.launch.preflight import check_memory, inspect_run, notes_on_updates
+    from arena.launch.preflight import check_memory, inspect_run
     from arena.plan.describe import describe
     from arena.plan.layout import plan, ranks_to_start
+    from arena.plan.updates import notes_on_updates
 
     config = load_config(args.config, args.set)
     # Of other nodes nothing is known: a core for each rank, as batch systems grant by default.

@@ -9,7 +9,6 @@ from gymnasium.spaces import Space
 from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.common.registry import missing_package
-from arena.common.text import count_of
 from arena.config.run import EnvConfig, Round, RunConfig, TableRow
 from arena.config.table import Seat
 from arena.env_manager.subprocesses import FILES_OF_PROCESS, check_open_files
@@ -20,12 +19,10 @@ from arena.launch.warm_start import weights_file
 from arena.plan.layout import Plan, lanes_of_group, plan, ranks_needed
 from arena.plan.memory import MemoryNeeds, bytes_per_copy, bytes_per_transition
 from arena.plan.seats import check_seats
+from arena.plan.updates import sized_settings
 from arena.protocol.global_state import global_state_space
 from arena.protocol.wire import blocks_of
 from arena.system.open_files import make_room
-
-TOO_LARGE = 16
-"""Ratio of a minibatch to the default one from which a dry run warns: gradients hardly become more exact."""
 
 IMPORT_TIMEOUT = 120.0
 """Seconds in which the module of a policy must be imported; torch takes tens of seconds from a busy file system."""
@@ -97,7 +94,7 @@ class _Inspection:
                     )
                     seen = with_global_state(entities, space)
                 size = bytes_per_transition(seen[seat.entities[0]])
-                rollouts[match.row, number] = size * len(seat.entities) * self._horizon(planned, seat.player)
+                rollouts[match.row, number] = size * len(seat.entities) * self._horizon(planned, round_, seat.player)
                 if (replay := self._replay(seat, seen)) is not None:
                     replays[seat.player] = replay
         return MemoryNeeds(copies, rollouts, replays)
@@ -206,16 +203,16 @@ class _Inspection:
             return None
         return model(**policy.settings).replay_bytes(_first_of(seat, entities))
 
-    def _horizon(self, planned: Plan, player: str) -> int:
+    def _horizon(self, planned: Plan, round_: Round, player: str) -> int:
         """Return the time steps of a player's rollouts; 0 if it has none that are known."""
         policy = self._config.players[player]
         model = registry.policy_settings_model(policy.use)
         if model is None or not policy.learns or player not in planned.places:
             return 0
-        settings = model(**policy.settings)
-        if hasattr(settings, "update_size"):
-            return settings.update_size(*lanes_of_group(planned, player)).horizon
-        return getattr(settings, "horizon", 0)
+        sized = sized_settings(self._config, round_, player)
+        if sized is not None:
+            return sized.update_size(*lanes_of_group(planned, player)).horizon
+        return getattr(model(**policy.settings), "horizon", 0)
 
     def _check_weights(self) -> None:
         """Load each weights file that players start from into its policy once; import torch if there is one.
@@ -315,34 +312,3 @@ def check_memory(needs: Sequence[MemoryNeeds], config: RunConfig, ranks: int, av
                 f"expected a run that fits into the {available / 1e9:.1f} GB of this machine, found about "
                 f"{total / 1e9:,.1f} GB: {need.describe(planned)}; {need.remedy(planned)}"
             )
-
-
-def notes_on_updates(config: RunConfig, round_: Round, planned: Plan) -> list[str]:
-    """Return a line for each player with updates too large for its budget, or for its number of minibatches.
-
-    Only policies with an ``update_size`` are checked; their observations count as vectors.
-    """
-    notes = []
-    for player in planned.places:
-        policy = config.players[player]
-        model = registry.policy_settings_model(policy.use)
-        if not policy.learns or model is None or not hasattr(model, "update_size"):
-            continue
-        settings = model(**policy.settings)
-        lanes, entities = lanes_of_group(planned, player)
-        size, budget = settings.update_size(lanes, entities), round_.budget(player)
-        transitions = size.horizon * lanes
-        if 2 * transitions > budget:
-            notes.append(
-                f"{player} learns twice at most: an update takes {transitions:,} transitions "
-                f"({count_of(lanes, 'lane')} x horizon {size.horizon:,}) of a budget of {budget:,}; lower num_envs "
-                "or horizon, or raise steps"
-            )
-        elif transitions > size.minibatches * size.usual_minibatch * TOO_LARGE:
-            parts = count_of(size.minibatches, "minibatch", "minibatches")
-            notes.append(
-                f"{player} learns little from each transition: an epoch has {parts} of "
-                f"{transitions // size.minibatches:,} transitions, over {TOO_LARGE} times the usual "
-                f"{size.usual_minibatch}; raise minibatches, or lower num_envs or horizon"
-            )
-    return notes

@@ -56,6 +56,7 @@ class PPO:
 
     Settings = PPOSettings
     recomputes_outputs = True
+    changing_players = False
 
     def __init__(
         self, spaces: EntitySpaces, settings: PPOSettings, *, lanes: int, seed: int, device: str = "cpu"
@@ -97,6 +98,7 @@ class PPO:
     def fit_to_group(self, lanes: int, *, entities: int) -> None:
         """See ``Policy``: the horizon and the number of minibatches follow from the lanes of the group."""
         self._group_lanes = lanes, entities
+        self.settings = self._own_settings.among(changing_players=self.changing_players)
         self._size = self.settings.update_size(lanes, entities, images=self._images)
         self.horizon = self._size.horizon
         if self.settings.burn_in is not None and self.settings.burn_in > self.horizon:
@@ -185,8 +187,8 @@ class PPO:
                 raise ConfigError("ppo: exploration by random actions needs Discrete or MultiDiscrete actions")
         else:
             self.distribution.exploration = float(forward.get("eps", 0.0))
-        self.settings = settings
-        self._size = settings.update_size(*self._group_lanes, images=self._images)
+        self.settings = settings.among(changing_players=self.changing_players)
+        self._size = self.settings.update_size(*self._group_lanes, images=self._images)
 
     # Learning
 

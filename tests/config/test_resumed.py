@@ -61,7 +61,7 @@ def test_a_run_of_before_a_setting_existed_goes_on_and_is_read_without_it(resume
     stored = tmp_path / "stored.yaml"
     assert load_stored_config(stored).policies["p"].settings["normalize_rewards"] is True
     whole = yaml.safe_load(stored.read_text())
-    for key in ("normalize_observations", "normalize_rewards"):
+    for key in ("normalize_observations", "normalize_rewards", "changing_players"):
         del whole["policies"]["p"]["settings"][key]
     stored.write_text(yaml.safe_dump(whole), encoding="utf-8")
     kept = kept_settings(tmp_path / "file.yaml", [], stored)
@@ -69,4 +69,6 @@ def test_a_run_of_before_a_setting_existed_goes_on_and_is_read_without_it(resume
         load_stored_config(stored).policies["p"].settings,
         load_config(tmp_path / "file.yaml", kept).policies["p"].settings,
     ):
-        assert settings["normalize_observations"] is False and settings["normalize_rewards"] is False
+        assert (
+            settings["normalize_observations"] is settings["normalize_rewards"] is settings["changing_players"] is False
+        )
