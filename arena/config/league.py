@@ -93,7 +93,13 @@ class LeagueSection(Model):
         return resolved
 
     def manager(
-        self, seed: int, save: Any = _do_nothing, load: Any = _do_nothing, launch: Any = _do_nothing, **settings: Any
+        self,
+        seed: int,
+        save: Any = _do_nothing,
+        load: Any = _do_nothing,
+        launch: Any = _do_nothing,
+        roll_back: Any = None,
+        **settings: Any,
     ) -> Any:
         """Return the league's manager; ``settings`` override those of the file.
 
@@ -102,7 +108,9 @@ class LeagueSection(Model):
         """
         from arena.league.kinds import create_league
 
-        return create_league({"use": self.use, "seed": seed, **self.settings, **settings}, save, load, launch)
+        return create_league(
+            {"use": self.use, "seed": seed, **self.settings, **settings}, save, load, launch, roll_back
+        )
 
     def check(self, seed: int, policies: Mapping[str, Any]) -> None:
         """Construct the league once, to validate it.

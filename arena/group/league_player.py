@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from arena.common import registry
 from arena.common.waiting import Pacer
 from arena.group.context import Context
-from arena.protocol.messages import Job, Published
-from arena.records.run_directory import RunDirectory
-from arena.tensors.weights import write_tensors
+from arena.protocol.messages import Job, Published, Restart
+from arena.records.run_directory import RunDirectory, training_state_of
+from arena.tensors.weights import read_state, write_tensors
 
 
 class LeaguePlayer:
@@ -27,8 +28,26 @@ class LeaguePlayer:
         self._pacer = Pacer(context.config.league.publish_every)
         self._published = -1
         self._configured: int | None = None
-        manager = context.config.league.manager(context.config.seed)
-        self._life: int | None = manager.player(player).steps_between_resets
+        member = context.config.league.manager(context.config.seed).player(player)
+        self._life: int | None = member.steps_between_resets
+        self._may_roll_back = getattr(member, "own_games", None) is not None
+
+    def restart(self, policy: Any, restart: Restart, steps: int) -> None:
+        """Load the weights of a restart into a new policy; after a rollback also the optimizer, if it was kept.
+
+        Args:
+          policy: the policy.
+          restart: the league's order.
+          steps: transition steps of the player; schedules begin here, unless it is rolled back.
+        """
+        self.restarts = restart.number
+        if restart.snapshot is None:
+            self.restarted_at = steps
+        registry.load_policy_weights(policy, self.weights_file(restart.path))
+        state = training_state_of(self.weights_file(restart.path))
+        if restart.snapshot is not None and state.is_file():
+            policy.load_state_dict(read_state(state))
+        self.forget_configuration()
 
     def weights_file(self, path: str) -> Path:
         """Return the location of a weights file that the league names."""
@@ -64,5 +83,8 @@ class LeaguePlayer:
             self._published = max((int(path.stem) for path in directory.glob("*.safetensors")), default=-1)
         self._published += 1
         path = directory / f"{self._published}.safetensors"
+        if self._may_roll_back:  # first: the weights' file is the one that others look for
+            training_state_of(path).parent.mkdir(exist_ok=True)
+            write_tensors(training_state_of(path), policy.state_dict())
         write_tensors(path, policy.weights(), {"steps": str(steps)})
         return Published(self._player, str(path.relative_to(self._run.path)), steps, self.restarts, finished)

@@ -234,13 +234,11 @@ class LearningMember(Member):
         self.publish(at_once=True)
 
     def _begin_again(self, restart: Restart) -> None:
-        """Restart as ordered by the league: other weights, a new optimizer, schedules from their beginning."""
+        """Restart as ordered by the league: other weights, and a new optimizer and schedules but for a rollback."""
         assert self.league is not None
-        self.league.restarts, self.league.restarted_at = restart.number, self.steps
         policy = self.rebuild_policy(derive_seed(self.seed, "restart", restart.number))
-        registry.load_policy_weights(policy, self.league.weights_file(restart.path))
+        self.league.restart(policy, restart, self.steps)
         self.policies[0] = policy
-        self.league.forget_configuration()
 
     def _write_together(self, order: WriteCheckpoint | None) -> None:
         order = self.channel.bcast(order)

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any, ClassVar
 
 from arena.league.catalog import class_of
-from arena.league.manager import BaseLeagueManager, LaunchJob, LoadCheckpoint, SaveCheckpoint
+from arena.league.manager import BaseLeagueManager, LaunchJob, LoadCheckpoint, RollBack, SaveCheckpoint
 from arena.league.payoff import BattleSharedPayoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, merged
 from arena.league.settings import LeagueConfig, checked
@@ -112,6 +112,7 @@ def create_league(
     save_checkpoint_fn: SaveCheckpoint,
     load_checkpoint_fn: LoadCheckpoint,
     launch_job_fn: LaunchJob,
+    roll_back_fn: RollBack | None = None,
 ) -> BaseLeagueManager:
     """Return a league of the kind that ``cfg.use`` names.
 
@@ -119,4 +120,7 @@ def create_league(
       ConfigError: there is no such kind, or a setting is invalid.
     """
     cfg = checked(LeagueConfig, cfg, "league")
-    return league_type(cfg.use)(cfg, save_checkpoint_fn, load_checkpoint_fn, launch_job_fn)
+    league = league_type(cfg.use)(cfg, save_checkpoint_fn, load_checkpoint_fn, launch_job_fn)
+    if roll_back_fn is not None:
+        league.roll_back_fn = roll_back_fn
+    return league

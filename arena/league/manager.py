@@ -23,6 +23,8 @@ LoadCheckpoint = Callable[[str, str], object]
 """Called with a player's id and the path of the weights that it is reset to."""
 LaunchJob = Callable[[dict[str, Any]], object]
 """Called with a job."""
+RollBack = Callable[[str, HistoricalPlayer], object]
+"""Called with a player's id and the snapshot of it that it continues from."""
 
 
 class AdvanceResult(NamedTuple):
@@ -33,12 +35,14 @@ class AdvanceResult(NamedTuple):
       mutated: ids of players reset after that.
       launched: jobs that were launched.
       failed: jobs with a launch that raised, and the exception; their slots are free again.
+      rolled_back: ids of players that had got worse, in place of a snapshot of them.
     """
 
     snapshots: tuple[HistoricalPlayer, ...] = ()
     mutated: tuple[str, ...] = ()
     launched: tuple[dict[str, Any], ...] = ()
     failed: tuple[tuple[dict[str, Any], Exception], ...] = ()
+    rolled_back: tuple[str, ...] = ()
 
 
 class BaseLeagueManager:
@@ -58,6 +62,7 @@ class BaseLeagueManager:
       payoff: results of all games.
       active_players: players that learn.
       historical_players: snapshots, oldest first.
+      roll_back_fn: callback of a rollback; by default it loads the snapshot's weights, as a reset loads others.
     """
 
     default_players: ClassVar[dict[str, int]] = {}
@@ -80,6 +85,7 @@ class BaseLeagueManager:
         """
         self.cfg = checked(LeagueConfig, cfg, "league")
         self._save, self._load, self._launch = save_checkpoint_fn, load_checkpoint_fn, launch_job_fn
+        self.roll_back_fn: RollBack = lambda player, snapshot: load_checkpoint_fn(player, snapshot.checkpoint_path)
         self.payoff = create_payoff(self.cfg.payoff or {"type": self.payoff_type})
         self.active_players: list[ActivePlayer] = []
         self.historical_players: list[HistoricalPlayer] = []
@@ -114,7 +120,7 @@ class BaseLeagueManager:
 
     def run(self) -> None:
         """Call ``advance`` until it changes nothing, or :meth:`close` is called (for example by a callback)."""
-        while any(self.advance()[:3]):
+        while any((done := self.advance())[:3]) or done.rolled_back:
             pass
 
     def close(self) -> None:
@@ -139,11 +145,11 @@ class BaseLeagueManager:
         self._advancing = True
         try:
             self._set_reset_weights()
-            snapshots, mutated = self._freeze(finished) if freeze else ([], [])
+            snapshots, mutated, rolled_back = self._freeze(finished) if freeze else ([], [], [])
             launched, failed = self._hand_out()
         finally:
             self._advancing = False
-        return AdvanceResult(tuple(snapshots), tuple(mutated), tuple(launched), tuple(failed))
+        return AdvanceResult(tuple(snapshots), tuple(mutated), tuple(launched), tuple(failed), tuple(rolled_back))
 
     def finish_job(self, job_info: Mapping[str, Any]) -> bool:
         """Finish a job, count its results, and free its slot.
@@ -180,7 +186,13 @@ class BaseLeagueManager:
                     "late results of job %d do not count: %s was reset after them", job["job_id"], ", ".join(anew)
                 )
             return False
-        return self.payoff.update({**job, "results": job_info.get("results"), "returns": job_info.get("returns")})
+        report = {**job, "results": job_info.get("results"), "returns": job_info.get("returns")}
+        if not self.payoff.update(report):
+            return False
+        player = self.player(job["launch_player"])
+        if isinstance(player, BattleActivePlayer) and player.own_games is not None:
+            player.own_games.count(report)
+        return True
 
     def update_active_player(self, player_info: Mapping[str, Any]) -> bool:
         """Record a player's progress: ``player_id`` and ``total_agent_step``.
@@ -322,24 +334,37 @@ class BaseLeagueManager:
                 self._save(player.checkpoint_path, path)
         self._founded = True
 
-    def _freeze(self, finished: Collection[str]) -> tuple[list[HistoricalPlayer], list[str]]:
+    def _freeze(self, finished: Collection[str]) -> tuple[list[HistoricalPlayer], list[str], list[str]]:
         snapshots: list[HistoricalPlayer] = []
         mutated: list[str] = []
+        rolled_back: list[str] = []
         for player in self.active_players:
             phase = player.last_enough_step
             if player.player_id in finished or not player.is_trained_enough():
                 continue
             before = player.state_dict() | {"last_enough_step": phase}
-            frozen = player.snapshot()
+            own_games = player.own_games if isinstance(player, BattleActivePlayer) else None
+            best = None if own_games is None else own_games.best_snapshot()
+            frozen, starts_anew = player.snapshot(), False
             try:
-                self._save(player.checkpoint_path, frozen.checkpoint_path)
-                # Only now: a reset before the snapshot would freeze untrained weights.
-                starts_anew = self._mutate_player(player)
+                if best is not None:  # what it has become is not frozen: no player should have to learn to beat it
+                    self.roll_back_fn(player.player_id, best)
+                else:
+                    self._save(player.checkpoint_path, frozen.checkpoint_path)
+                    # Only now: a reset before the snapshot would freeze untrained weights.
+                    starts_anew = self._mutate_player(player)
             except BaseException:
                 player.load_state_dict(before)
-                if snapshots:  # the frozen players stay frozen and are returned; the next call raises this again
+                if snapshots or rolled_back:  # they stay and are returned; the next call raises this again
                     break
                 raise
+            if own_games is not None and (best is not None or starts_anew):
+                own_games.clear()
+            if best is not None:
+                rolled_back.append(player.player_id)
+                player.version += 1
+                self.payoff.roll_back(player.player_id, best.player_id)
+                continue
             self._add(frozen)
             if isinstance(self.payoff, BattleSharedPayoff):
                 self.payoff.ratings.inherit(frozen.player_id, player.player_id)
@@ -348,7 +373,7 @@ class BaseLeagueManager:
                 mutated.append(player.player_id)
                 player.version += 1
                 self.payoff.reset(player.player_id)
-        return snapshots, mutated
+        return snapshots, mutated, rolled_back
 
     def _hand_out(self) -> tuple[list[dict[str, Any]], list[tuple[dict[str, Any], Exception]]]:
         launched, failed = [], []

@@ -19,6 +19,9 @@ WEIGHTINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 """Win rates [candidates] -> weights (Vinyals et al., "Grandmaster level in StarCraft II", 2019, methods)."""
 
+LOSING = 0.3
+"""Win rate below which a player counts as losing, as in AlphaStar's verification of exploited players."""
+
 NEGLIGIBLE = 1e-9  # sum of weights that is too small to normalise by
 
 
@@ -40,6 +43,14 @@ def pfsp(rates: np.ndarray, weighting: str) -> np.ndarray:
     total = weights.sum()
     # All weights vanish if every candidate is always beaten: then none is preferred.
     return np.full(rates.shape, 1 / rates.size) if total < NEGLIGIBLE else weights / total
+
+
+def loses_to_all(rates: np.ndarray) -> bool:
+    """Return whether a player loses to all candidates, given its win rates against them.
+
+    To prefer those that it loses to most would then leave it with games that are lost whatever it does.
+    """
+    return bool(rates.size and rates.max() < LOSING)
 
 
 def draw(candidates: np.ndarray, rng: np.random.Generator, probabilities: np.ndarray | None = None) -> int:

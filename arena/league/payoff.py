@@ -3,7 +3,6 @@
 import logging
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
+from arena.league.battle_record import BattleRecord
 from arena.league.ratings import Ratings
 from arena.league.report import InvalidReport, battle_report, solo_report
 from arena.league.roster import Roster
@@ -22,49 +22,6 @@ logger = logging.getLogger(__name__)
 MAX_ROWS = 512
 
 Side = str | tuple[str, ...]  # a player, or a team
-
-
-@dataclass(frozen=True)
-class BattleRecord:
-    """Results of one side against another, as decayed counts.
-
-    Attributes:
-      wins: games won.
-      draws: games drawn.
-      losses: games lost.
-      games: all games.
-    """
-
-    wins: float = 0.0
-    draws: float = 0.0
-    losses: float = 0.0
-    games: float = 0.0
-
-    def __mul__(self, decay: float) -> "BattleRecord":
-        return BattleRecord(self.wins * decay, self.draws * decay, self.losses * decay, self.games * decay)
-
-    __rmul__ = __mul__
-
-    def add(self, rank: float, other_rank: float) -> "BattleRecord":
-        """Return the record after one more game; the lower rank wins."""
-        return BattleRecord(
-            self.wins + (rank < other_rank),
-            self.draws + (rank == other_rank),
-            self.losses + (rank > other_rank),
-            self.games + 1,
-        )
-
-    def counts(self) -> tuple[float, float, float, float]:
-        """Return all four counts, in order."""
-        return self.wins, self.draws, self.losses, self.games
-
-    def reversed(self) -> "BattleRecord":
-        """Return the same record from the other side's view."""
-        return BattleRecord(self.losses, self.draws, self.wins, self.games)
-
-    def win_rate(self, min_games: float) -> float:
-        """Return ``(wins + draws / 2) / games``, 0.5 while there are fewer than ``min_games``."""
-        return 0.5 if self.games < min_games or self.games == 0 else (self.wins + self.draws / 2) / self.games
 
 
 class BattleSharedPayoff:
@@ -184,7 +141,26 @@ class BattleSharedPayoff:
 
         The results of its old weights are little evidence about the new ones.
         """
-        index, keep = self.roster.index(player_id), self.cfg.reset_keep
+        self._fade(player_id, self.cfg.reset_keep)
+        self.ratings.reset(player_id)
+
+    def roll_back(self, player_id: str, snapshot_id: str) -> None:
+        """Apply a rollback of a player to a snapshot: the snapshot's records and rating become its own."""
+        self._fade(player_id, 0.0)
+        index, source = self.roster.index(player_id), self.roster.index(snapshot_id)
+        for other in [other for other in self._met[source] if other != index]:
+            record = self._pair(source, other)
+            pair = min(index, other), max(index, other)
+            self._meet(*pair, record if index < other else record.reversed())
+            total, count = self._margins.get((min(source, other), max(source, other)), (0.0, 0.0))
+            if count:
+                same_view = (source < other) == (index < other)
+                self._margins[pair] = total if same_view else -total, count
+        self.ratings.inherit(player_id, snapshot_id)
+
+    def _fade(self, player_id: str, keep: float) -> None:
+        """Multiply all records of a player by a factor."""
+        index = self.roster.index(player_id)
         for other in self._met[index]:
             pair = min(index, other), max(index, other)
             self._set(*pair, self._records[pair] * keep)
@@ -194,7 +170,6 @@ class BattleSharedPayoff:
         for teams, record in self._teams.items():
             if any(player_id in team for team in teams):
                 self._teams[teams] = record * keep
-        self.ratings.reset(player_id)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all records and ratings as JSON values; players are named by index in order of arrival."""

@@ -9,8 +9,9 @@ import numpy as np
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.common.text import suggestion
-from arena.league.matchmaking import NashMixture, draw, nearest_rating, pfsp, round_robin
+from arena.league.matchmaking import NashMixture, draw, loses_to_all, nearest_rating, pfsp, round_robin
 from arena.league.payoff import BattleSharedPayoff, SharedPayoff
+from arena.league.rollback import OwnGames
 from arena.league.settings import BattlePlayerConfig, PlayerConfig, checked
 
 BRANCH = "branch_"  # prefix of the methods that choose an opponent
@@ -233,6 +234,9 @@ class BattleActivePlayer(ActivePlayer):
                 )
         self._index: int | None = None
         self._turn = 0
+        rollback = self.cfg.rollback
+        self.own_games = None if rollback is None else OwnGames(rollback, self.player_id, self.payoff)
+        """Results against its own snapshots; None if it is never rolled back to one."""
         self._mixture = NashMixture(self.cfg.mixture_size, self.cfg.mixture_games)
 
     def get_job(self, opponents: int = 1) -> dict[str, Any]:
@@ -281,8 +285,14 @@ class BattleActivePlayer(ActivePlayer):
         return float(self.payoff.win_rates(self.player_id, others).min(initial=np.inf))
 
     def pfsp(self, candidates: np.ndarray, weighting: str) -> int:
-        """Return one of the candidates, weighted by the win rates against them."""
-        return draw(candidates, self._rng, pfsp(self.payoff.win_rates(self.player_id, candidates), weighting))
+        """Return one of the candidates, weighted by the win rates against them.
+
+        A player that loses to all candidates meets those most that it is likeliest to learn something from.
+        """
+        rates = self.payoff.win_rates(self.player_id, candidates)
+        if weighting != "uniform" and loses_to_all(rates):
+            weighting = "variance"
+        return draw(candidates, self._rng, pfsp(rates, weighting))
 
     def branch_uniform(self) -> int:
         """Return any other player."""
@@ -314,13 +324,20 @@ class BattleActivePlayer(ActivePlayer):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the player, with its random state, as JSON values."""
-        return super().state_dict() | {"turn": self._turn, "mixture": self._mixture.state_dict()}
+        own_games = [] if self.own_games is None else self.own_games.state_dict()
+        return super().state_dict() | {
+            "turn": self._turn,
+            "mixture": self._mixture.state_dict(),
+            "own_games": own_games,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state_dict`."""
         super().load_state_dict(state)
         self._turn = state["turn"]
         self._mixture.load_state_dict(state["mixture"])
+        if self.own_games is not None:
+            self.own_games.load_state_dict(state.get("own_games", []))  # earlier versions have none
 
     def _others(self) -> np.ndarray:
         everybody = np.arange(len(self.payoff.roster))

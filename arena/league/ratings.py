@@ -48,10 +48,10 @@ class Ratings:
         """Reset a player's rating to that of a new player."""
         self._all()[self._roster.index(player_id)] = self._cfg.mu, self._cfg.sigma, self._cfg.elo
 
-    def inherit(self, player_id: str, parent_id: str) -> None:
-        """Give a snapshot the rating of its parent."""
+    def inherit(self, player_id: str, from_id: str) -> None:
+        """Give a player the rating of another one: a snapshot has that of its parent."""
         values = self._all()
-        values[self._roster.index(player_id)] = values[self._roster.index(parent_id)]
+        values[self._roster.index(player_id)] = values[self._roster.index(from_id)]
 
     def update(self, sides: Sequence[Sequence[str]], ranks: Sequence[float]) -> None:
         """Update the ratings after one game; a game in which a player meets itself is ignored."""

@@ -80,6 +80,19 @@ class PlayerConfig(Model):
     )
 
 
+class RollbackConfig(Model):
+    """Settings of the rollback of a player that has got worse."""
+
+    below: Probability = Field(
+        0.3,
+        description="share of the points of its latest games against its own newest snapshots, draws as one half and "
+        "the mean over the snapshots, below which a player continues from the best rated of them at the end of a "
+        "phase, instead of being frozen",
+    )
+    games: Count = Field(48, description="number of these games; with fewer a player is never rolled back")
+    snapshots: Count = Field(8, description="number of its own snapshots, the newest ones")
+
+
 class BattlePlayerConfig(PlayerConfig):
     """Settings of a player with opponents."""
 
@@ -95,6 +108,9 @@ class BattlePlayerConfig(PlayerConfig):
         description="number of opponents, those met last, with win rates that decide whether a phase ends early "
         "(all, if there are fewer); null: all opponents, as in AlphaStar, with win rates that a long "
         "league seldom has",
+    )
+    rollback: RollbackConfig | None = Field(
+        None, description="when the player is rolled back to one of its own snapshots; null: never"
     )
     mixture_size: Count = Field(
         64, description="mixture: number of historical players, the newest ones, that the game is solved for"
@@ -119,6 +135,9 @@ class MainPlayerConfig(BattlePlayerConfig):
         {"pfsp": 0.5, "sp": 0.35, "verification": 0.15},
         description="pfsp: historical players; sp: main players; verification: players that exploit it or "
         "that it has forgotten; the probabilities sum to 1",
+    )
+    rollback: RollbackConfig | None = Field(
+        RollbackConfig(), description="when the player is rolled back to one of its own snapshots; null: never"
     )
     exploited_win_rate: Probability = Field(
         0.3, description="verification: an opponent against which the win rate is below this comes first"

@@ -55,8 +55,9 @@ class LeagueReader:
           pairs: games of each two players, as far as they have been read.
 
         Returns:
-          ``kind`` (league or matches), ``players``, ``standing`` (of a league), ``history``, ``ratings``, ``draws`` and
-          ``resets`` (player, steps, time); pairs name players by their place in ``players``.
+          ``kind`` (league or matches), ``players``, ``standing`` (of a league), ``history``, ``ratings``, ``draws``,
+          ``resets`` (player, steps, time) and ``rollbacks`` (player, steps, time, snapshot); pairs name players by
+          their place in ``players``.
         """
         (data_version,) = connection.execute("PRAGMA data_version").fetchone()
         began = time.monotonic()
@@ -79,7 +80,8 @@ class LeagueReader:
             "history": _history(pairs, places),
             "ratings": list(self._rating_curves(places)),
             "draws": _draws(connection, places) if is_league else [],
-            "resets": [list(row) for row in connection.execute("SELECT player, steps, time FROM resets").fetchall()],
+            "resets": list(map(list, connection.execute("SELECT player, steps, time FROM resets"))),
+            "rollbacks": list(map(list, connection.execute("SELECT player, steps, time, snapshot FROM rollbacks"))),
         }
         if not players:
             self._found = None

@@ -246,10 +246,13 @@ class Restart(NamedTuple):
     Attributes:
       path: of the weights, relative to the run directory or absolute.
       number: the player's number of restarts once this one is carried out.
+      snapshot: id of the player's own snapshot that it is rolled back to; None for a reset to its first weights. A
+        rollback restores the optimizer, and leaves schedules where they are.
     """
 
     path: str
     number: int
+    snapshot: str | None = None
 
 
 class SurvivorState(NamedTuple):

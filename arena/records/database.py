@@ -11,7 +11,7 @@ from arena.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 SCHEMA = """
 CREATE TABLE runs (                      -- one row for each attempt: the first start, and every resume
@@ -59,6 +59,8 @@ CREATE TABLE ranks (                     -- activity of each rank in an interval
     steps_per_second REAL, waits_for TEXT);
 CREATE TABLE resets (                    -- of league players to their first weights, by mutation or order of the league
     attempt INTEGER NOT NULL, time REAL NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL);
+CREATE TABLE rollbacks (                 -- of league players that had got worse, to a snapshot of their own
+    attempt INTEGER NOT NULL, time REAL NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, snapshot TEXT NOT NULL);
 """
 
 MIGRATIONS = {
@@ -79,6 +81,8 @@ MIGRATIONS = {
     "waiting REAL NOT NULL, megabytes REAL NOT NULL, steps_per_second REAL, waits_for TEXT); "
     "CREATE TABLE resets (attempt INTEGER NOT NULL, time REAL NOT NULL, player TEXT NOT NULL, "
     "steps INTEGER NOT NULL);",
+    7: "CREATE TABLE rollbacks (attempt INTEGER NOT NULL, time REAL NOT NULL, player TEXT NOT NULL, "
+    "steps INTEGER NOT NULL, snapshot TEXT NOT NULL);",
 }
 """Version of records -> statements that upgrade it to the next version."""
 

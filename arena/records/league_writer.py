@@ -40,6 +40,10 @@ class LeagueRecords:
         for table in ("league_players", "payoff"):
             self._database.add(f"DELETE FROM {table}", ())
         self._database.add("DELETE FROM jobs WHERE ended IS NULL", ())
+        for player in league.active_players:
+            for table in ("resets", "rollbacks"):
+                row = (player.player_id, player.total_agent_step)
+                self._database.add(f"DELETE FROM {table} WHERE player = ? AND steps > ?", row)
         self._known = {}
         roster = league.payoff.roster
         self._changed = {player.player_id for player in roster.players}
@@ -62,9 +66,19 @@ class LeagueRecords:
         if hasattr(league.payoff, "met"):
             self._pairs.update(_pair(player, other) for other in league.payoff.met(player))
 
-    def restarted(self, player: str, steps: int) -> None:
-        """Record that a player has loaded the weights of its reset, after this many transition steps."""
-        self._database.add("INSERT INTO resets VALUES (?, ?, ?, ?)", (self._attempt, time.time(), player, steps))
+    def restarted(self, player: str, steps: int, snapshot: str | None) -> None:
+        """Record that a player has loaded the weights of its reset, or of the snapshot that it is rolled back to.
+
+        Args:
+          player: the player.
+          steps: its transition steps.
+          snapshot: id of the snapshot; None for its first weights.
+        """
+        row = (self._attempt, time.time(), player, steps)
+        if snapshot is None:
+            self._database.add("INSERT INTO resets VALUES (?, ?, ?, ?)", row)
+        else:
+            self._database.add("INSERT INTO rollbacks VALUES (?, ?, ?, ?, ?)", (*row, snapshot))
 
     def update(self, league: Any, *, force: bool = False) -> None:
         """Write the changes since the last call."""

@@ -19,6 +19,14 @@ Resume = Literal["never", "always", "if possible"]
 """Whether a start continues from a checkpoint; ``if possible``: if there is one, and starts over otherwise."""
 
 
+def training_state_of(weights: Path) -> Path:
+    """Return the path of the training state, optimizer included, that belongs to a weights file of a league's player.
+
+    It exists where the player may be rolled back to these weights.
+    """
+    return weights.parent / "states" / weights.name
+
+
 class RunDirectory:
     """The directory ``<root>/<name>`` of one run.
 

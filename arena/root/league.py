@@ -15,7 +15,7 @@ from arena.config.run import RunConfig
 from arena.plan.layout import Plan
 from arena.protocol.messages import Episode, Episodes, Job, Published, Restart
 from arena.records.league_writer import LeagueRecords
-from arena.records.run_directory import RunDirectory
+from arena.records.run_directory import RunDirectory, training_state_of
 
 KEPT = 4
 """Published weights of a player that are kept although no job names them: a worker may be about to load them."""
@@ -61,7 +61,12 @@ class LeagueCoordinator:
         for match in plan.matches:
             self._matches[match.seats[0].player].append(match.index)
         self._manager = config.league.manager(
-            config.seed, self._save, self._load, self._launch, max_active_player_job=self._jobs_at_once()
+            config.seed,
+            self._save,
+            self._load,
+            self._launch,
+            self._roll_back,
+            max_active_player_job=self._jobs_at_once(),
         )
         self._policies = {
             player.player_id: str(config.league.policy_of(type(player), config.policies))
@@ -129,10 +134,13 @@ class LeagueCoordinator:
             return
         self._published[player] = message
         if pending is not None:
-            self._restarts[player] = message.restarts, message.steps
+            # Schedules go on after a rollback, and begin anew after a reset.
+            began = message.steps if pending.snapshot is None else self._restarts.get(player, (0, 0))[1]
+            self._restarts[player] = message.restarts, began
             self._manager.begin_phase(player, message.steps)
-            self._note("INFO", f"{player} is reset after {message.steps:,} steps")
-            self.records.restarted(player, message.steps)
+            if pending.snapshot is None:
+                self._note("INFO", f"{player} is reset after {message.steps:,} steps")
+            self.records.restarted(player, message.steps, pending.snapshot)
             del self._pending[player]
             for job, episodes in self._waiting.pop(player, ()):
                 self._send(job, episodes)
@@ -146,6 +154,7 @@ class LeagueCoordinator:
             if path not in named:
                 files.remove(path)
                 (self._run.path / path).unlink(missing_ok=True)
+                training_state_of(self._run.path / path).unlink(missing_ok=True)
 
     def episodes(self, message: Episodes) -> Episodes:
         """Count the results of jobs; episodes that a fault has ended do not count.
@@ -202,7 +211,7 @@ class LeagueCoordinator:
             return
         for frozen in done.snapshots:
             self._note("INFO", f"{frozen.parent_id} is frozen as {frozen.player_id}")
-        for player in done.mutated:
+        for player in (*done.mutated, *done.rolled_back):
             self.records.reset(self._manager, player)
         for job, reason in done.failed:
             self._note("WARNING", f"job {job['job_id']} of {job['launch_player']} could not be launched: {reason}")
@@ -239,12 +248,36 @@ class LeagueCoordinator:
         """Link a player's newest weights to the path of a snapshot."""
         player = next(p.player_id for p in self._manager.active_players if p.checkpoint_path == checkpoint_path)
         source, target = self._run.path / self._published[player].path, self._run.path / snapshot_path
+        state, kept = training_state_of(source), training_state_of(target)
+        if state.is_file():
+            kept.parent.mkdir(exist_ok=True)
+            _name(state, kept)
+            for old in self._outdated_states(player, kept.parent):
+                old.unlink(missing_ok=True)
         _name(source, target)
 
+    def _outdated_states(self, player: str, folder: Path) -> list[Path]:
+        """Return the training states of snapshots that are too old for their player to be rolled back to."""
+        newest = self._manager.player(player).cfg.rollback.snapshots
+        return sorted(folder.glob("*.safetensors"), key=lambda path: int(path.stem))[:-newest]
+
     def _load(self, player: str, path: str) -> None:
-        """Restart a player; others meet it with its new weights from here on."""
+        """Reset a player; others meet it with its new weights from here on."""
+        self._restart(player, path)
+
+    def _roll_back(self, player: str, snapshot: Any) -> None:
+        """Restart a player from a snapshot of its own."""
+        own_games = self._manager.player(player).own_games
+        self._note(
+            "WARNING",
+            f"{player} has got worse: it took {own_games.share:.0%} of the points of its latest games against its own "
+            f"newest snapshots (rollback.below: {own_games.below:.0%}); it is rolled back to {snapshot.player_id}",
+        )
+        self._restart(player, snapshot.checkpoint_path, snapshot.player_id)
+
+    def _restart(self, player: str, path: str, snapshot: str | None = None) -> None:
         number = self._restarts.get(player, (0, 0))[0] + 1
-        self._pending[player] = restart = Restart(path, number)
+        self._pending[player] = restart = Restart(path, number, snapshot)
         self._published[player] = self._published[player]._replace(path=path, restarts=number)
         self._mailbox.post(self._plan.leader(player), restart)
 

@@ -56,7 +56,7 @@ export function LeaguePage({ run, parameters, change, onState }) {
     ${answer && !league && answer.progress === 1 && html`<p class="note">No two players have met in this run: there is no one to beat.</p>`}
     ${league && html`<${Standing} league=${league} parameters=${parameters} change=${change} />`}
     ${league?.ratings.length > 0 && html`<${Ratings} league=${league} />`}
-    ${league?.kind === "league" && html`<${Family} players=${league.players} resets=${league.resets} />`}
+    ${league?.kind === "league" && html`<${Family} players=${league.players} resets=${league.resets} rollbacks=${league.rollbacks} />`}
     ${league?.draws.length > 0 && html`<${Draws} league=${league} />`}
     ${league?.kind === "league" && html`<${Phases} players=${league.players} />`}
   `;
@@ -178,7 +178,7 @@ function Ratings({ league }) {
 }
 
 /** The family: a lane for each player that began without a parent, a dot for each snapshot at its steps. */
-function Family({ players, resets }) {
+function Family({ players, resets, rollbacks }) {
   const byName = new Map(players.map((player) => [player.name, player]));
   const laneOf = (player) => {
     let found = player;
@@ -199,7 +199,7 @@ function Family({ players, resets }) {
   const x = (steps) => margin + (steps / most) * (width - margin - right);
   return html`<section class="card" ref=${box}>
     <h2>Family</h2>
-    <p class="note">Rings learn, dots are their snapshots, at the steps at which they were taken.${resets.length > 0 && " A cross is a reset to the first weights."}</p>
+    <p class="note">Rings learn, dots are their snapshots, at the steps at which they were taken.${resets.length > 0 && " A cross is a reset to the first weights."}${rollbacks.length > 0 && " An arc is a rollback: the player had got worse, and continues from the snapshot at the arc's left end."}</p>
     <svg width=${width - 2} height=${row * lanes.length + 26} role="img" aria-label=${lanes.map((lane) => `${lane} has ${players.filter((player) => !player.active && laneOf(player) === lane).length} snapshots`).join(", ")}>
       ${lanes.map((lane, at) => {
         const own = players.filter((player) => laneOf(player) === lane).sort((a, b) => a.steps - b.steps);
@@ -211,6 +211,8 @@ function Family({ players, resets }) {
           ${own.map((player) => html`<circle cx=${x(player.steps)} cy=${y} r=${player.active ? 6 : 4} fill=${player.active ? "var(--card)" : color} stroke=${color} stroke-width="2">
             <title>${player.name}: ${compact(player.steps)} steps${player.mu ? `, rating ${number(player.mu)}` : ""}</title></circle>`)}
           ${resets.filter(([player]) => player === lane).map(([, steps]) => html`<text x=${x(steps)} y=${y - 8} text-anchor="middle" fill="currentColor" font-size="13">×<title>reset after ${compact(steps)} steps</title></text>`)}
+          ${rollbacks.filter(([player]) => player === lane).map(([, steps, , snapshot]) => html`<path d=${`M${x(steps)},${y - 4} Q${(x(steps) + x(byName.get(snapshot)?.steps ?? 0)) / 2},${y - 22} ${x(byName.get(snapshot)?.steps ?? 0)},${y - 4}`} fill="none" stroke="currentColor" stroke-width="1.4">
+            <title>rolled back to ${snapshot} after ${compact(steps)} steps</title></path>`)}
         </g>`;
       })}
       <text x=${x(0)} y=${row * lanes.length + 18} fill="var(--faint)" font-size="12">0</text>
