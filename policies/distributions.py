@@ -83,6 +83,7 @@ class Categorical:
     Attributes:
       exploration: probability with which each choice is replaced by a uniform one among the allowed values. Log
         probabilities are those of the mixture, entropies those of the network's distribution.
+      uniform_entropy: entropy of uniform choices, of which all values are allowed.
     """
 
     def __init__(self, space: gym_spaces.Discrete | gym_spaces.MultiDiscrete) -> None:
@@ -94,6 +95,7 @@ class Categorical:
         self._shifted = bool(self._start.any())
         self.exploration = 0.0
         self.choices = len(sizes)
+        self.uniform_entropy = float(np.log(sizes).sum())
         self.outputs = self.flags = int(sizes.sum())
         self.parameters: list[float] = []
         self._width = int(sizes.max())

@@ -114,7 +114,8 @@ class Rank:
         """
         root: Any = None
         try:
-            from arena.records.writer import RecordWriter, players_of
+            from arena.records.player_statistics import players_of
+            from arena.records.writer import RecordWriter
             from arena.report.progress import ProgressView
             from arena.root.process import Root
 

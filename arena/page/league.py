@@ -13,7 +13,7 @@ from arena.common.colors import resolve
 from arena.page.series.buckets import TIME, Buckets
 from arena.page.series.pairs import Pairs
 from arena.records.league_reader import has_league
-from arena.records.reader import read_players
+from arena.records.reader import read_concerns, read_players
 
 CHUNK = 10_000
 """Rows of one reading."""
@@ -56,8 +56,8 @@ class LeagueReader:
 
         Returns:
           ``kind`` (league or matches), ``players``, ``standing`` (of a league), ``history``, ``ratings``, ``draws``,
-          ``resets`` (player, steps, time) and ``rollbacks`` (player, steps, time, snapshot); pairs name players by
-          their place in ``players``.
+          ``resets`` (player, steps, time), ``rollbacks`` (player, steps, time, snapshot) and ``concerns`` (player,
+          text); pairs name players by their place in ``players``.
         """
         (data_version,) = connection.execute("PRAGMA data_version").fetchone()
         began = time.monotonic()
@@ -79,6 +79,7 @@ class LeagueReader:
             "standing": _standing(connection, places) if is_league else None,
             "history": _history(pairs, places),
             "ratings": list(self._rating_curves(places)),
+            "concerns": list(map(list, read_concerns(connection))),
             "draws": _draws(connection, places) if is_league else [],
             "resets": list(map(list, connection.execute("SELECT player, steps, time FROM resets"))),
             "rollbacks": list(map(list, connection.execute("SELECT player, steps, time, snapshot FROM rollbacks"))),

@@ -148,6 +148,7 @@ def describe(name: str, source: Source, states: StateReader) -> dict[str, Any]:
         "players": shown,
         "speed": speed if state["state"] == "running" else _mean_speed(manifest),
         "faults": len(faults),
+        "concerns": source.concerns(),
         "sparklines": {player: _sparkline(source, player) for player in learning[:SPARKLINES]},
         "progress": source.curves.progress,
     }

@@ -10,7 +10,7 @@ from arena.common.errors import ConfigError
 from arena.page.league import LeagueReader
 from arena.page.series.cache import CurveCache
 from arena.page.series.curves import Curves
-from arena.records.reader import FIRST_TO_ADD_ONLY, Attempt, open_records, read_evaluations, read_players
+from arena.records.reader import FIRST_TO_ADD_ONLY, Attempt, open_records, read_concerns, read_evaluations, read_players
 from arena.records.run_directory import RunDirectory
 
 SHOWN_FAULTS = 500
@@ -121,6 +121,15 @@ class Source:
         query = "SELECT attempt, started, ended, host, ranks, checkpoint, exit FROM runs ORDER BY attempt"
         with self.records() as connection:
             return [Attempt(*row) for row in connection.execute(query).fetchall()]
+
+    def concerns(self) -> list[dict[str, str]]:
+        """Return the signs that players do not learn which hold in the newest attempt: ``player`` and ``text`` of each.
+
+        Raises:
+          ConfigError: the records cannot be read.
+        """
+        with self.records() as connection:
+            return [{"player": player, "text": text} for player, text in read_concerns(connection)]
 
     def faults(self, limit: int = SHOWN_FAULTS) -> list[dict[str, Any]]:
         """Return the newest faults, the oldest of them first.

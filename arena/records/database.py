@@ -61,6 +61,9 @@ CREATE TABLE resets (                    -- of league players to their first wei
     attempt INTEGER NOT NULL, time REAL NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL);
 CREATE TABLE rollbacks (                 -- of league players that had got worse, to a snapshot of their own
     attempt INTEGER NOT NULL, time REAL NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, snapshot TEXT NOT NULL);
+CREATE TABLE concerns (                  -- signs that a player does not learn; ended is NULL while they hold
+    attempt INTEGER NOT NULL, time REAL NOT NULL, player TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL,
+    ended REAL);
 """
 
 MIGRATIONS = {
@@ -82,7 +85,9 @@ MIGRATIONS = {
     "CREATE TABLE resets (attempt INTEGER NOT NULL, time REAL NOT NULL, player TEXT NOT NULL, "
     "steps INTEGER NOT NULL);",
     7: "CREATE TABLE rollbacks (attempt INTEGER NOT NULL, time REAL NOT NULL, player TEXT NOT NULL, "
-    "steps INTEGER NOT NULL, snapshot TEXT NOT NULL);",
+    "steps INTEGER NOT NULL, snapshot TEXT NOT NULL); "
+    "CREATE TABLE concerns (attempt INTEGER NOT NULL, time REAL NOT NULL, player TEXT NOT NULL, kind TEXT NOT NULL, "
+    "text TEXT NOT NULL, ended REAL);",
 }
 """Version of records -> statements that upgrade it to the next version."""
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -20,9 +20,17 @@ class LeagueRecords:
       games: number of counted episodes of each player.
     """
 
-    def __init__(self, database: Database, attempt: int) -> None:
-        """Prepare to write into an open database, for one attempt of the run."""
-        self._database, self._attempt = database, attempt
+    def __init__(
+        self, database: Database, attempt: int, on_restart: Callable[[str], object] = lambda player: None
+    ) -> None:
+        """Prepare to write into an open database, for one attempt of the run.
+
+        Args:
+          database: the open database.
+          attempt: number of the attempt.
+          on_restart: called with a player that has got other weights.
+        """
+        self._database, self._attempt, self._on_restart = database, attempt, on_restart
         self._pacer = Pacer(WRITE_EVERY)
         self._known: dict[str, int] = {}  # player -> steps as written
         self._pairs: set[tuple[str, str]] = set()
@@ -74,6 +82,7 @@ class LeagueRecords:
           steps: its transition steps.
           snapshot: id of the snapshot; None for its first weights.
         """
+        self._on_restart(player)
         row = (self._attempt, time.time(), player, steps)
         if snapshot is None:
             self._database.add("INSERT INTO resets VALUES (?, ?, ?, ?)", row)

@@ -6,10 +6,17 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from arena.common import colors
 from arena.common.outcomes import scores_of
+from arena.config.run import RunConfig
 
 RECENT = 100
 """Number of episodes of a mean return, the field's convention."""
+
+OWN_GAMES = 48
+"""Number of games against a player's own snapshots that its share of points against them is taken over."""
+
+POINTS = {"win": 1.0, "draw": 0.5, "loss": 0.0}
 
 SPEED_WINDOW = 30.0
 """Seconds over which a speed is measured: longer than an update, shorter than a coffee break."""
@@ -32,6 +39,20 @@ class PlayerInfo(NamedTuple):
     color: str
     learns: bool = True
     budget: int | None = None
+
+
+def players_of(config: RunConfig) -> dict[str, PlayerInfo]:
+    """Return the configuration of every player; budgets are summed over the rounds that it plays in."""
+    chosen = colors.resolve({name: policy.color for name, policy in config.players.items()})
+    budgets = dict.fromkeys(config.players, 0)
+    for round_ in config.round_list():
+        for player in {seat.player for row in round_.rows for seat in row.seats}:
+            budgets[player] += round_.budget(player)
+    players = {}
+    for name, policy in config.players.items():
+        budget = budgets[name] if policy.learns else None
+        players[name] = PlayerInfo(policy.use, chosen[name], policy.learns, budget)
+    return players
 
 
 class Evaluation(NamedTuple):
@@ -135,6 +156,8 @@ class PlayerStatistics:
       round_returns: of the last ``RECENT`` episodes of this round.
       best: best mean over ``RECENT`` consecutive episodes; None before there were that many.
       wins, draws, losses: outcomes against other players.
+      points: of the last ``RECENT`` games against other players: 1, 0.5 or 0.
+      own_points: of the last ``OWN_GAMES`` games against its own snapshots.
       metrics: latest value of each.
       course: history of returns from the first episode on.
       evaluation, best_evaluation: the last evaluation, and the one with the highest mean; None before the first.
@@ -148,6 +171,8 @@ class PlayerStatistics:
         self.returns: deque[float] = deque(maxlen=RECENT)
         self.lengths: deque[int] = deque(maxlen=RECENT)
         self.round_returns: deque[float] = deque(maxlen=RECENT)
+        self.points: deque[float] = deque(maxlen=RECENT)
+        self.own_points: deque[float] = deque(maxlen=OWN_GAMES)
         self.best: float | None = None
         self.metrics: dict[str, float] = {}
         self.course = ReturnHistory()
@@ -167,6 +192,16 @@ class PlayerStatistics:
     def mean_length(self) -> float | None:
         """Mean number of environment steps of the last ``RECENT`` episodes; None before the first."""
         return _mean(self.lengths)
+
+    @property
+    def share_of_points(self) -> float | None:
+        """Share of the points of the last ``RECENT`` games against other players; None before the first."""
+        return _mean(self.points)
+
+    @property
+    def share_against_own_snapshots(self) -> float | None:
+        """Share of the points of the last ``OWN_GAMES`` games against its own snapshots; None before the first."""
+        return _mean(self.own_points)
 
     def steps_per_second(self, now: float) -> float:
         """Return the player's current speed; ``now`` is on the clock of ``progress``."""
@@ -203,7 +238,14 @@ class PlayerStatistics:
         self._speed.read(now, self.steps)
 
     def finish(
-        self, now: float, episode_return: float, length: int, transitions: int, outcome: str | None = None
+        self,
+        now: float,
+        episode_return: float,
+        length: int,
+        transitions: int,
+        outcome: str | None = None,
+        *,
+        met_own_snapshot: bool = False,
     ) -> None:
         """Record an episode that counts.
 
@@ -213,6 +255,7 @@ class PlayerStatistics:
           length: environment steps.
           transitions: transition steps of all the player's entities together.
           outcome: ``"win"``, ``"draw"``, ``"loss"`` or None.
+          met_own_snapshot: whether all other players were its own snapshots.
         """
         self.episodes += 1
         # The mean can be a new best only if it has risen.
@@ -225,12 +268,20 @@ class PlayerStatistics:
             self.wins += outcome == "win"
             self.draws += outcome == "draw"
             self.losses += outcome == "loss"
+            self.points.append(POINTS[outcome])
+            if met_own_snapshot:
+                self.own_points.append(POINTS[outcome])
         if grows and len(self.returns) == RECENT:
             mean = sum(self.returns) / RECENT
             self.best = mean if self.best is None else max(self.best, mean)
         if not self._reported:  # no worker reports for this player: its finished episodes count its steps
             self.steps += transitions
             self._speed.read(now, self.steps)
+
+    def forget_points(self) -> None:
+        """Drop the points of the latest games: they were those of other weights."""
+        self.points.clear()
+        self.own_points.clear()
 
     def evaluated(self, evaluation: Evaluation) -> None:
         """Record an evaluation."""
@@ -256,6 +307,8 @@ class PlayerStatistics:
         return {
             **counts,
             **recent,
+            "points": list(self.points),
+            "own_points": list(self.own_points),
             "reported": self._reported,
             "course": self.course.state(),
             "measured": measured,
@@ -268,6 +321,8 @@ class PlayerStatistics:
             setattr(self, name, state[name])
         for name in _RECENT:
             setattr(self, name, deque(state[name], maxlen=RECENT))
+        self.points = deque(state.get("points", ()), maxlen=RECENT)  # missing in older checkpoints
+        self.own_points = deque(state.get("own_points", ()), maxlen=OWN_GAMES)
         self.course.restore(state["course"])
         self._reported = state["reported"]
         for name in _EVALUATIONS:
@@ -280,6 +335,12 @@ class PlayerStatistics:
 _COUNTS = ("steps", "updates", "episodes", "wins", "draws", "losses", "best")
 _EVALUATIONS = ("evaluation", "best_evaluation")
 _RECENT = ("returns", "lengths", "round_returns")
+
+
+def is_snapshot_of(name: str, player: str) -> bool:
+    """Return whether a name is that of a league's snapshot of a player: ``main_0_2000`` of ``main_0``."""
+    parent, _, steps = name.rpartition("_")
+    return parent == player and steps.isdecimal()
 
 
 def mean_metrics(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -126,6 +126,13 @@ def part_of_rank(run: RunDirectory, rank: int) -> str:
         return "root" if rank == 0 else ""
 
 
+def read_concerns(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return the signs that players do not learn which hold in the newest attempt: player and text of each."""
+    newest = "SELECT max(attempt) FROM runs"
+    query = f"SELECT player, text FROM concerns WHERE ended IS NULL AND attempt = ({newest}) ORDER BY time"
+    return connection.execute(query).fetchall()
+
+
 def read_players(connection: sqlite3.Connection) -> dict[str, PlayerInfo]:
     """Return the players in the order of the configuration."""
     rows = connection.execute('SELECT player, "use", color, learns, budget FROM players ORDER BY rowid')

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import arena
-from arena.common import colors
-from arena.config.run import RunConfig
 from arena.protocol.messages import Episode, Episodes, ExperienceTotals, Failure, Progress
 from arena.records.database import Database
 from arena.records.episode_steps import EpisodeSteps
@@ -22,6 +20,7 @@ from arena.records.player_statistics import (
     PlayerStatistics,
     Speed,
     entities_by_player,
+    is_snapshot_of,
     mean_by_player,
     mean_metrics,
     outcomes_of,
@@ -31,20 +30,6 @@ from arena.records.run_directory import RunDirectory
 from arena.records.tensorboard import EventFiles
 
 logger = logging.getLogger(__name__)
-
-
-def players_of(config: RunConfig) -> dict[str, PlayerInfo]:
-    """Return the configuration of every player; budgets are summed over the rounds that it plays in."""
-    chosen = colors.resolve({name: policy.color for name, policy in config.players.items()})
-    budgets = dict.fromkeys(config.players, 0)
-    for round_ in config.round_list():
-        for player in {seat.player for row in round_.rows for seat in row.seats}:
-            budgets[player] += round_.budget(player)
-    players = {}
-    for name, policy in config.players.items():
-        budget = budgets[name] if policy.learns else None
-        players[name] = PlayerInfo(policy.use, chosen[name], policy.learns, budget)
-    return players
 
 
 class _ArenaLog(logging.FileHandler):
@@ -133,7 +118,7 @@ class RecordWriter:
             row = (name, info.use, info.color, info.learns, info.budget)
             self._database.add("INSERT OR REPLACE INTO players VALUES (?, ?, ?, ?, ?)", row)
         self._database.flush(force=True)
-        self.league = LeagueRecords(self._database, self.attempt)
+        self.league = LeagueRecords(self._database, self.attempt, lambda player: self.players[player].forget_points())
         self.ranks = RankRows(self._database, self.attempt)
 
     def restore(self, state: Mapping[str, Any], checkpoint: int | None = None) -> None:
@@ -296,7 +281,10 @@ class RecordWriter:
                 continue
             totals[player] = total = float(means[player])
             steps = int(sum([episode.lengths[e] for e in entities]))
-            self.players[player].finish(now, total, length, steps, outcomes[player])
+            met_own = all(is_snapshot_of(other, player) for other in means if other != player)
+            self.players[player].finish(
+                now, total, length, steps, outcomes[player], met_own_snapshot=met_own and len(means) > 1
+            )
             if episode.metrics:
                 measured = mean_metrics([episode.metrics[e] for e in entities])
                 self.players[player].measure(measured)
@@ -341,6 +329,18 @@ class RecordWriter:
     def fault(self, failure: Failure) -> None:
         """Record that a rank cannot continue."""
         self._fault(failure.rank, failure.host, failure.role, failure.text)
+
+    def concern(self, player: str, kind: str, text: str) -> None:
+        """Record a sign that a player does not learn."""
+        row = (self.attempt, time.time(), player, kind, text)
+        self._database.add("INSERT INTO concerns VALUES (?, ?, ?, ?, ?, NULL)", row)
+
+    def concern_ended(self, player: str, kind: str) -> None:
+        """Record that such a sign no longer holds."""
+        row = (time.time(), self.attempt, player, kind)
+        self._database.add(
+            "UPDATE concerns SET ended = ? WHERE attempt = ? AND player = ? AND kind = ? AND ended IS NULL", row
+        )
 
     def evaluation_failed(self, text: str) -> None:
         """Record that an evaluation has failed; training continues."""

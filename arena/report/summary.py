@@ -17,6 +17,7 @@ from arena.plan.idle_cores import BusyRank, describe_busy
 from arena.records.player_statistics import RECENT, Evaluation
 from arena.records.run_directory import RunDirectory
 from arena.records.writer import RecordWriter
+from arena.report.health import concerns_of
 from arena.report.progress_table import measured
 from arena.report.terminal import Terminal, find_terminal, make_console
 
@@ -85,6 +86,7 @@ def summarise(records: RecordWriter) -> dict[str, Any]:
             "wins": player.wins,
             "draws": player.draws,
             "losses": player.losses,
+            "concerns": [concern.text for concern in concerns_of(player)],
             "steps_per_second": player.steps / seconds if seconds else 0.0,
         }
     return {
@@ -126,6 +128,8 @@ def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> st
             dropped, sent = experience["dropped"], experience["sent"]
             lag = f"greatest lag {count_of(experience['greatest_lag'], 'update')}"
             console.print(f"  [bold]{name}[/bold]  {dropped:,} of {sent:,} rollouts dropped, {lag}")
+        for concern in player["concerns"]:
+            console.print(f"  [bold red]![/bold red] [bold]{name}[/bold]  {concern}")
     lines = [("run directory", str(run.path))]
     if (activity := summary.get("activity")) is not None:
         lines.insert(0, ("cores", activity["text"]))

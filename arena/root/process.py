@@ -33,6 +33,7 @@ from arena.root.early_end import EarlyEnd
 from arena.root.evaluations import Evaluations
 from arena.root.evaluator_process import ChildEvaluator, RankEvaluator
 from arena.root.films import Films
+from arena.root.health import Health
 from arena.root.league import LeagueCoordinator
 from arena.root.rank_activity import RankActivity
 from arena.root.round import IDLE_PAUSE, RootServices, RoundSupervisor
@@ -95,6 +96,7 @@ class Root:
         self._rank_activity = RankActivity(stack_collector, records.ranks, measure)
         self.evaluations: Evaluations | None = None
         self.films = None if config.records.films is None else Films(config, run, records)
+        self.health = Health(records)
         self.trackers = Trackers(config.records.trackers, run, records)
         self._evaluator: ChildEvaluator | RankEvaluator | None = None
         if config.evaluate is not None:
@@ -281,6 +283,7 @@ class Root:
             if self.films is not None:
                 self.films.poll()
             self.trackers.poll()
+            self.health.poll()
             self.view.update()
             self.records.flush()
 

@@ -239,6 +239,8 @@ class PPO:
             self.optimizer.step(self.gradient.values, settings.learning_rate, scale)
         if history:
             metrics.update(zip((*LOSSES, "grad_norm"), np.mean(history, 0).tolist(), strict=True))
+            if isinstance(self.distribution, Categorical) and self.distribution.uniform_entropy > 0:
+                metrics["entropy_share"] = metrics["entropy"] / self.distribution.uniform_entropy
         return metrics
 
     def _measure(self, rollout: Rollout, group: Reducer) -> None:

@@ -361,6 +361,7 @@ def test_metrics_are_those_that_records_know():
         "loss/policy",
         "loss/value",
         "entropy",
+        "entropy_share",
         "kl",
         "clip_fraction",
         "explained_variance",

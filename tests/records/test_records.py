@@ -376,7 +376,7 @@ def test_records_of_the_version_before_are_read_and_continued(run):
     records.episode(episode())
     records.close(0)
     with closing(sqlite3.connect(run.database)) as connection:
-        for table in ("evaluations", "ranks", "resets", "rollbacks"):
+        for table in ("evaluations", "ranks", "resets", "rollbacks", "concerns"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX calls")
         connection.execute("ALTER TABLE episode_entities DROP COLUMN metrics")
@@ -399,7 +399,7 @@ def test_records_without_the_newest_tables_are_read_without_a_copy(run):
     records.episode(episode())
     records.close(0)
     with closing(sqlite3.connect(run.database)) as connection:
-        for table in ("evaluations", "ranks", "resets", "rollbacks"):
+        for table in ("evaluations", "ranks", "resets", "rollbacks", "concerns"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 5")
     before = run.database.read_bytes()

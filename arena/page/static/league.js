@@ -54,6 +54,7 @@ export function LeaguePage({ run, parameters, change, onState }) {
     <${Problem} text=${error} />
     ${answer && answer.progress < 1 && html`<p class="note" role="status">Reading the records: ${Math.floor(100 * answer.progress)} % …</p>`}
     ${answer && !league && answer.progress === 1 && html`<p class="note">No two players have met in this run: there is no one to beat.</p>`}
+    ${league?.concerns.map(([player, text]) => html`<${Problem} text=${`${player} ${text}`} />`)}
     ${league && html`<${Standing} league=${league} parameters=${parameters} change=${change} />`}
     ${league?.ratings.length > 0 && html`<${Ratings} league=${league} />`}
     ${league?.kind === "league" && html`<${Family} players=${league.players} resets=${league.resets} rollbacks=${league.rollbacks} />`}

@@ -56,7 +56,8 @@ function Line({ run, pick, isPicked }) {
   return html`<tr>
     ${pick && html`<td><input type="checkbox" checked=${isPicked} onChange=${pick} aria-label=${`compare ${run.name}`} /></td>`}
     <th scope="row"><a href=${`#/curves?run=${encodeURIComponent(run.name)}`}>${run.name}</a></th>
-    <td><${State} ...${run} />${run.reason && html`<span class="reason">${run.reason}</span>`}</td>
+    <td><${State} ...${run} />${run.reason && html`<span class="reason">${run.reason}</span>`}
+      ${run.concerns?.map(({ player, text }) => html`<span class="reason">! ${player} ${text}</span>`)}</td>
     ${unreadable
       ? html`<td colspan="6"></td>`
       : html`
