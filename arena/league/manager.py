@@ -183,7 +183,9 @@ class BaseLeagueManager:
             if job["job_id"] != self._late_job:  # reports of a job arrive one after the other
                 self._late_job = job["job_id"]
                 logger.info(
-                    "late results of job %d do not count: %s was reset after them", job["job_id"], ", ".join(anew)
+                    "late results of job %d do not count: %s has got other weights since",
+                    job["job_id"],
+                    ", ".join(anew),
                 )
             return False
         report = {**job, "results": job_info.get("results"), "returns": job_info.get("returns")}

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from arena.records.player_statistics import RECENT, PlayerStatistics
+from arena.records.player_statistics import PlayerStatistics
 
 LOSING, RECOVERED = 0.3, 0.4
 """Share of points below which a player loses, and share from which a player that has lost no longer does."""
@@ -49,8 +49,8 @@ def concerns_of(statistics: PlayerStatistics, held: Collection[str] = ()) -> lis
         concerns.append(
             Concern(
                 "entropy",
-                f"loses, and hardly tries anything else: it took {share:.0%} of the points of its last {games} games "
-                f"(of at most {RECENT}), and its entropy is {entropy:.1%} of that of uniform actions; raise "
+                f"loses, and hardly tries anything else: it took {share:.0%} of the points of its last {games} games, "
+                f"and its entropy is {entropy:.1%} of that of uniform actions; raise "
                 "entropy_coefficient, or take larger updates",
             )
         )
