@@ -11,6 +11,7 @@ import pytest
 
 from arena.records.checkpoints import Checkpoints
 from arena.tensors.weights import read_tensors
+from benchmarks import league_strength
 from benchmarks.determinism import kill_everything
 
 from .launching import player, run_arena, succeed
@@ -243,3 +244,9 @@ def test_a_league_that_cannot_be_played_is_refused_in_one_message(tmp_path, chan
     assert outcome.code == 2
     assert message in outcome.errors
     assert "Traceback" not in outcome.errors
+
+
+@pytest.mark.slow
+def test_by_its_defaults_a_main_player_does_not_unlearn_what_it_could():
+    """A league of 160,000 steps: no smaller run tells defaults that learn from those that lose to their own past."""
+    assert league_strength.main(["--quick"]) == 0
