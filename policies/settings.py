@@ -1,12 +1,13 @@
 """Settings of the built-in policies, as frozen models; without torch, so that the root can check a file."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from arena.common.errors import ConfigError
 from arena.common.validation import CountOrAuto
+from arena.policies.on_policy.update_size import OwnSizes, TaskKind, UpdateSize, resolve_size
 
 if TYPE_CHECKING:
     from arena.envs.interface import EntitySpaces
@@ -183,43 +184,6 @@ class NetworkSettings(EncoderSettings):
         return self.critic == "central"
 
 
-TRANSITIONS_PER_UPDATE = 2048
-"""Default transitions of all lanes of a group in an update, for vector observations."""
-
-SHORTEST_HORIZON = 32
-"""Smallest default horizon, however many copies there are: the advantages of a shorter rollout consist of bootstrapped
-values for the most part (a lambda of 0.95 averages over 20 steps)."""
-
-MOST_MINIBATCHES = 32
-"""Largest default number of minibatches in an epoch: if copies collect more in an update, minibatches are larger.
-
-Each costs the group a reduction, which more workers do not make cheaper.
-"""
-
-CHANGING_TRANSITIONS, CHANGING_MINIBATCH, CHANGING_MINIBATCHES, CHANGING_EPOCHS = 4096, 1024, 4, 4
-"""The same, and the default size of a minibatch and number of epochs, where other players change.
-
-Transitions are then evidence about opponents of today: 320 gradient steps on 2,048 of them settle on an answer to these
-opponents, and lose the entropy to answer the next ones. ``benchmarks.league_strength`` compares both.
-"""
-
-
-class UpdateSize(NamedTuple):
-    """Sizes of an update of ``ppo``.
-
-    Attributes:
-      horizon: time steps of each copy.
-      minibatches: minibatches in an epoch.
-      epochs: passes over the rollout.
-      usual_minibatch: transitions in a minibatch by default.
-    """
-
-    horizon: int
-    minibatches: int
-    epochs: int
-    usual_minibatch: int
-
-
 class PPOSettings(NetworkSettings):
     """Settings of ``ppo``.
 
@@ -274,8 +238,8 @@ class PPOSettings(NetworkSettings):
     )
     minibatch_size: Width | None = Field(
         None,
-        description="Transitions in a minibatch, of all workers together. Null: 64; 256 for images, and with an "
-        "lstm or gru; 1,024 with changing_players; more where an epoch would have over 32 minibatches (4 with "
+        description="Transitions in a minibatch, of all workers together. Null: 64; 256 for images, and with an lstm "
+        "or gru; 1,024 with changing_players; more where an epoch would have over 32 minibatches (4 with "
         "changing_players).",
     )
     epochs: Width | None = Field(
@@ -360,20 +324,17 @@ class PPOSettings(NetworkSettings):
           entities: number of lanes in each copy.
           images: whether a convolution encodes the observation.
         """
-        long = images or self.is_recurrent
-        transitions, usual = TRANSITIONS_PER_UPDATE, 256 if long else 64
-        epochs, most = 4 if long or entities > 1 else 10, MOST_MINIBATCHES
-        if self.changing_players:
-            transitions, usual = CHANGING_TRANSITIONS, CHANGING_MINIBATCH
-            epochs, most = CHANGING_EPOCHS, CHANGING_MINIBATCHES
-        if self.horizon != "auto":
-            horizon = self.horizon
-        else:
-            horizon = 128 if long else max(SHORTEST_HORIZON, transitions // lanes)
-        minibatches = self.minibatches or max(1, round(horizon * lanes / (self.minibatch_size or usual)))
-        if self.minibatches is None and self.minibatch_size is None:
-            minibatches = min(minibatches, most)
-        return UpdateSize(horizon, minibatches, self.epochs or epochs, usual)
+        kind = TaskKind(
+            changing_players=bool(self.changing_players), long=images or self.is_recurrent, several=entities > 1
+        )
+        own = OwnSizes(self.horizon, self.minibatches, self.minibatch_size, self.epochs)
+        return resolve_size(own, kind, lanes)
+
+    @property
+    def has_own_sizes(self) -> bool:
+        """Whether no size of an update is left to its default."""
+        own_minibatches = self.minibatches is not None or self.minibatch_size is not None
+        return self.horizon != "auto" and own_minibatches and self.epochs is not None
 
     def among(self, *, changing_players: bool) -> "PPOSettings":
         """Return the settings with the defaults resolved that depend on whether other players change.

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, ClassVar
 
+from arena.league.callbacks import LaunchJob, LoadCheckpoint, RollBack, SaveCheckpoint
 from arena.league.catalog import class_of
-from arena.league.manager import BaseLeagueManager, LaunchJob, LoadCheckpoint, RollBack, SaveCheckpoint
+from arena.league.manager import BaseLeagueManager
 from arena.league.payoff import BattleSharedPayoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, merged
 from arena.league.settings import LeagueConfig, checked

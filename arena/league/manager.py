@@ -2,12 +2,13 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
+from arena.league.callbacks import AdvanceResult, LaunchJob, LoadCheckpoint, RollBack, SaveCheckpoint
 from arena.league.initial_players import check, initial_history, initial_players
 from arena.league.payoff import BattleSharedPayoff, create_payoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, HistoricalPlayer
@@ -16,33 +17,6 @@ from arena.league.settings import LeagueConfig, changes, checked
 logger = logging.getLogger(__name__)
 
 VERSION = 2  # of the result of state_dict
-
-SaveCheckpoint = Callable[[str, str], object]
-"""Called with a player's ``checkpoint_path`` and the path at which its current weights are to be kept."""
-LoadCheckpoint = Callable[[str, str], object]
-"""Called with a player's id and the path of the weights that it is reset to."""
-LaunchJob = Callable[[dict[str, Any]], object]
-"""Called with a job."""
-RollBack = Callable[[str, HistoricalPlayer], object]
-"""Called with a player's id and the snapshot of it that it continues from."""
-
-
-class AdvanceResult(NamedTuple):
-    """Result of one call of ``advance``.
-
-    Attributes:
-      snapshots: the new historical players.
-      mutated: ids of players reset after that.
-      launched: jobs that were launched.
-      failed: jobs with a launch that raised, and the exception; their slots are free again.
-      rolled_back: ids of players that had got worse, in place of a snapshot of them.
-    """
-
-    snapshots: tuple[HistoricalPlayer, ...] = ()
-    mutated: tuple[str, ...] = ()
-    launched: tuple[dict[str, Any], ...] = ()
-    failed: tuple[tuple[dict[str, Any], Exception], ...] = ()
-    rolled_back: tuple[str, ...] = ()
 
 
 class BaseLeagueManager:
@@ -192,8 +166,8 @@ class BaseLeagueManager:
         if not self.payoff.update(report):
             return False
         player = self.player(job["launch_player"])
-        if isinstance(player, BattleActivePlayer) and player.own_games is not None:
-            player.own_games.count(report)
+        if isinstance(player, BattleActivePlayer):
+            player.count_own_games(report)
         return True
 
     def update_active_player(self, player_info: Mapping[str, Any]) -> bool:
@@ -345,8 +319,7 @@ class BaseLeagueManager:
             if player.player_id in finished or not player.is_trained_enough():
                 continue
             before = player.state_dict() | {"last_enough_step": phase}
-            own_games = player.own_games if isinstance(player, BattleActivePlayer) else None
-            best = None if own_games is None else own_games.best_snapshot()
+            best = player.rollback_target()
             frozen, starts_anew = player.snapshot(), False
             try:
                 if best is not None:  # what it has become is not frozen: no player should have to learn to beat it
@@ -360,11 +333,11 @@ class BaseLeagueManager:
                 if snapshots or rolled_back:  # they stay and are returned; the next call raises this again
                     break
                 raise
-            if own_games is not None and (best is not None or starts_anew):
-                own_games.clear()
+            if best is not None or starts_anew:
+                player.forget_results()
             if best is not None:
                 rolled_back.append(player.player_id)
-                player.version += 1
+                assert isinstance(self.payoff, BattleSharedPayoff)
                 self.payoff.roll_back(player.player_id, best.player_id)
                 continue
             self._add(frozen)
@@ -373,7 +346,6 @@ class BaseLeagueManager:
             snapshots.append(frozen)
             if starts_anew:
                 mutated.append(player.player_id)
-                player.version += 1
                 self.payoff.reset(player.player_id)
         return snapshots, mutated, rolled_back
 

@@ -176,6 +176,14 @@ class ActivePlayer(Player):
         """Return whether the player is reset to its first weights after a snapshot."""
         return False
 
+    def rollback_target(self) -> HistoricalPlayer | None:
+        """Return the snapshot of its own that the player is to continue from; None if it has not got worse."""
+        return None
+
+    def forget_results(self) -> None:
+        """Begin a new version of the player, with other weights: results of the old ones do not count for it."""
+        self.version += 1
+
     def chance(self, probability: float) -> bool:
         """Return true with a probability, from the player's own random stream."""
         return bool(self._rng.random() < probability)
@@ -275,6 +283,21 @@ class BattleActivePlayer(ActivePlayer):
         if not len(met) or len(met) < min(len(reference_opponents), limit or len(reference_opponents)):
             return False
         return self.lowest_win_rate(met) > self.cfg.strong_win_rate
+
+    def count_own_games(self, job_info: Mapping[str, Any]) -> None:
+        """Count the games of a valid report against its own snapshots, which decide whether it is rolled back."""
+        if self.own_games is not None:
+            self.own_games.count(job_info)
+
+    def rollback_target(self) -> HistoricalPlayer | None:
+        """See :class:`ActivePlayer`."""
+        return None if self.own_games is None else self.own_games.best_snapshot()
+
+    def forget_results(self) -> None:
+        """See :class:`ActivePlayer`."""
+        super().forget_results()
+        if self.own_games is not None:
+            self.own_games.clear()
 
     def win_rate(self, other: int) -> float:
         """Return the win rate against a player given by index."""

@@ -48,7 +48,7 @@ def notes_on_updates(config: RunConfig, round_: Round, planned: Plan) -> list[st
         size, budget = settings.update_size(lanes, entities), round_.budget(player)
         transitions = size.horizon * lanes
         parts = count_of(size.minibatches, "minibatch", "minibatches")
-        if settings.changing_players:
+        if settings.changing_players and not settings.has_own_sizes:
             update = (
                 f"updates of {transitions:,} transitions ({count_of(lanes, 'lane')} x horizon {size.horizon:,}) in "
                 f"{count_of(size.epochs, 'epoch')} of {parts}, and a {settings.learning_rate_schedule} learning rate"

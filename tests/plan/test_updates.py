@@ -92,6 +92,13 @@ def test_opponents_of_a_league_change_and_a_dry_run_names_the_sizes(tmp_path, us
     )
 
 
+def test_sizes_of_the_file_are_not_named(tmp_path):
+    settings = {"horizon": 128, "minibatch_size": 256, "epochs": 4}
+    config = loaded(tmp_path, league={"use": "self_play"}, policies={"a": {"use": "ppo", "settings": settings}})
+    (round_,) = config.round_list()
+    assert not notes_on_updates(config, round_, plan(round_.rows, [0] * ranks_of_run(config)))
+
+
 def test_a_file_may_say_otherwise(tmp_path):
     policies = {"a": {"use": "ppo", "settings": {"changing_players": False}}, "b": {"use": "ppo"}}
     config = loaded(tmp_path, policies=policies, matches=[{"seats": ["a", "b"]}])

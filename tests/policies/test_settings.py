@@ -73,7 +73,7 @@ def test_an_update_takes_as_much_however_many_copies_collect_it(lanes, entities,
 @pytest.mark.parametrize(
     ("lanes", "expected"), [(2, (2048, 4, 4)), (32, (128, 4, 4)), (64, (64, 4, 4)), (512, (32, 4, 4))]
 )
-def test_beside_players_that_change_an_update_is_four_large_minibatches(lanes, expected):
+def test_beside_players_that_change_an_update_has_few_large_minibatches(lanes, expected):
     assert PPOSettings().among(changing_players=True).update_size(lanes)[:3] == expected
     assert PPOSettings(epochs=1, horizon=8).among(changing_players=True).update_size(512)[:3] == (8, 4, 1)
 
