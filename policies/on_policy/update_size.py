@@ -72,7 +72,7 @@ CHANGING = Defaults(transitions=4096, minibatch=1024, most_minibatches=4, epochs
 """Where other players change, transitions are evidence about the opponents of today.
 
 320 gradient steps on 2,048 of them settle on an answer to these opponents, and lose the entropy to answer the next
-ones; 16 on 4,096 do not. With 64, players of single entities become as good sooner, and teams unlearn. ``benchmarks.league_strength`` compares both.
+ones. ``benchmarks.league_strength`` compares sizes.
 """
 
 SHORTEST_HORIZON = 32

@@ -103,6 +103,10 @@ def record_league(run: RunDirectory) -> None:
         row = ("main", away, wins, 0.0, losses, 50.0, 0.0)
         database.add("INSERT INTO payoff VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     database.add("INSERT INTO resets VALUES (1, ?, ?, ?)", (began, "exploiter", 4000))
+    database.add("INSERT INTO rollbacks VALUES (1, ?, ?, ?, ?)", (began, "main", 5000, "main@2000"))
+    for text, ended in (("loses to its own snapshots", None), ("loses, and hardly tries anything else", began)):
+        row = (began, "main", text.split()[0], text, ended)
+        database.add("INSERT INTO concerns VALUES (1, ?, ?, ?, ?, ?)", row)
     for sides in ([["main"], ["exploiter"]], [["main"], ["exploiter"]], [["main"], ["main@1000"]]):
         job = json.dumps({"launch_player": "main", "sides": sides})
         database.add("INSERT INTO jobs VALUES (NULL, 1, 0, ?, NULL, ?, NULL)", (began, job))

@@ -107,6 +107,9 @@ def test_the_pair_of_a_cell_is_opened_with_the_keyboard_and_the_history_is_playe
     tab.keyboard.press("Enter")
     assert "home=exploiter&away=main" in tab.url
     assert tab.locator(".pair").inner_text().startswith("exploiter against main")
+    assert tab.get_by_role("alert").all_inner_texts() == ["main loses to its own snapshots"]
+    arcs = tab.locator("path title").all_text_contents()
+    assert arcs == ["rolled back to main@2000 after 5.00k steps"]
     slider = tab.get_by_role("slider", name="moment of the run")
     slider.focus()
     tab.keyboard.press("Home")
