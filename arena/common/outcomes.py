@@ -1,6 +1,7 @@
 """Ranks of the sides of an episode, by the outcomes that the environment reported or else by returns."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 WORDS = {"win": 1.0, "draw": 0.0, "loss": -1.0}
@@ -27,3 +28,20 @@ def scores_of(groups: Sequence[Sequence[int]], returns: Sequence[float], outcome
 def ranks_of(scores: Sequence[float]) -> list[int]:
     """Return the rank of each score: 1 for the highest; equal scores share a rank."""
     return [1 + sum(other > score for other in scores) for score in scores]
+
+
+def is_snapshot_of(name: str, player: str) -> bool:
+    """Return whether a name is that of a league's snapshot of a player: ``main_0_2000`` of ``main_0``."""
+    parent, _, steps = name.rpartition("_")
+    return parent == player and steps.isdecimal()
+
+
+@lru_cache(maxsize=1024)
+def against_own_snapshots(players: tuple[str, ...]) -> frozenset[str]:
+    """Return the players that meet others, all of which are snapshots of them; ``players`` has one for each entity."""
+    names = set(players)
+    return frozenset(
+        name
+        for name in names
+        if len(names) > 1 and all(is_snapshot_of(other, name) for other in names if other != name)
+    )

@@ -1,4 +1,4 @@
-"""What a league calls: callbacks that save, load and launch; and what a step of it has done."""
+"""Callbacks of a league that save, load, launch and roll back; and the result of advancing it."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -268,9 +268,10 @@ class PlayerStatistics:
             self.wins += outcome == "win"
             self.draws += outcome == "draw"
             self.losses += outcome == "loss"
-            self.points.append(POINTS[outcome])
-            if met_own_snapshot:
-                self.own_points.append(POINTS[outcome])
+            if (points := POINTS.get(outcome)) is not None:
+                self.points.append(points)
+                if met_own_snapshot:
+                    self.own_points.append(points)
         if grows and len(self.returns) == RECENT:
             mean = sum(self.returns) / RECENT
             self.best = mean if self.best is None else max(self.best, mean)
@@ -335,12 +336,6 @@ class PlayerStatistics:
 _COUNTS = ("steps", "updates", "episodes", "wins", "draws", "losses", "best")
 _EVALUATIONS = ("evaluation", "best_evaluation")
 _RECENT = ("returns", "lengths", "round_returns")
-
-
-def is_snapshot_of(name: str, player: str) -> bool:
-    """Return whether a name is that of a league's snapshot of a player: ``main_0_2000`` of ``main_0``."""
-    parent, _, steps = name.rpartition("_")
-    return parent == player and steps.isdecimal()
 
 
 def mean_metrics(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import arena
+from arena.common.outcomes import against_own_snapshots
 from arena.protocol.messages import Episode, Episodes, ExperienceTotals, Failure, Progress
 from arena.records.database import Database
 from arena.records.episode_steps import EpisodeSteps
@@ -20,7 +21,6 @@ from arena.records.player_statistics import (
     PlayerStatistics,
     Speed,
     entities_by_player,
-    is_snapshot_of,
     mean_by_player,
     mean_metrics,
     outcomes_of,
@@ -281,10 +281,8 @@ class RecordWriter:
                 continue
             totals[player] = total = float(means[player])
             steps = int(sum([episode.lengths[e] for e in entities]))
-            met_own = all(is_snapshot_of(other, player) for other in means if other != player)
-            self.players[player].finish(
-                now, total, length, steps, outcomes[player], met_own_snapshot=met_own and len(means) > 1
-            )
+            met_own = player in against_own_snapshots(episode.players)
+            self.players[player].finish(now, total, length, steps, outcomes[player], met_own_snapshot=met_own)
             if episode.metrics:
                 measured = mean_metrics([episode.metrics[e] for e in entities])
                 self.players[player].measure(measured)

@@ -134,7 +134,7 @@ class LeagueCoordinator:
             return
         self._published[player] = message
         if pending is not None:
-            # Schedules go on after a rollback, and begin anew after a reset.
+            # A reset begins the schedules again; a rollback continues them.
             began = message.steps if pending.snapshot is None else self._restarts.get(player, (0, 0))[1]
             self._restarts[player] = message.restarts, began
             self._manager.begin_phase(player, message.steps)

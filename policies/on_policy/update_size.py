@@ -34,12 +34,12 @@ class OwnSizes(NamedTuple):
 
 
 class TaskKind(NamedTuple):
-    """What the default sizes depend on.
+    """Properties of a task that default sizes depend on.
 
     Attributes:
       changing_players: whether other players of the matches change.
       long: whether observations have images, or the networks a memory.
-      several: whether a copy has several lanes, whose transitions resemble each other.
+      several: whether a copy has several lanes: their transitions resemble each other.
     """
 
     changing_players: bool

@@ -2,7 +2,8 @@
 
 import pytest
 
-from arena.records.player_statistics import PlayerInfo, PlayerStatistics, is_snapshot_of
+from arena.common.outcomes import against_own_snapshots, is_snapshot_of
+from arena.records.player_statistics import PlayerInfo, PlayerStatistics
 from arena.report.health import concerns_of
 
 
@@ -31,6 +32,7 @@ def kinds(player, held=()):
         (["draw"] * 30, 0.001, []),
         (["loss"] * 10, 0.001, []),  # too few games
         ([None] * 30, 0.001, []),  # no opponent
+        (["forfeit"] * 30, 0.001, []),  # a word of the environment's own
     ],
 )
 def test_a_player_without_entropy_that_loses_is_named(points, share, expected):
@@ -70,3 +72,5 @@ def test_results_are_kept_over_a_resume():
 def test_snapshots_are_known_by_their_names():
     assert is_snapshot_of("main_0_2000", "main_0") and is_snapshot_of("main_0_0", "main_0")
     assert not any(is_snapshot_of(name, "main_0") for name in ("main_0", "main_0_x", "main_1_2000", "main_0_1_2000"))
+    assert against_own_snapshots(("a", "a", "a_10", "a_20")) == {"a"}
+    assert not any(against_own_snapshots(names) for names in (("a", "a"), ("a", "b"), ("a", "a_10", "b"), ()))
