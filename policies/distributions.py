@@ -76,6 +76,12 @@ class Distribution(Protocol):
     ) -> LogProbEntropy:
         """Return the result of ``evaluate`` on arrays, with gradients in closed form."""
 
+    def divergence(self, outputs: torch.Tensor, others: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """Return KL(outputs, others) ``[N]``, differentiable in ``outputs``; optional, needed beside a magnet."""
+
+    def divergence_gradient(self, outputs: np.ndarray, others: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+        """Return the gradient of ``divergence`` with respect to ``outputs``, ``[N, outputs]``; optional, too."""
+
 
 class Categorical:
     """One or several independent categorical choices: Discrete and MultiDiscrete.
@@ -147,13 +153,7 @@ class Categorical:
         self, outputs: torch.Tensor, parameters: torch.Tensor, choice: torch.Tensor, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See ``Distribution``."""
-        logits = outputs if mask is None else outputs.masked_fill(mask == 0, NEVER)
-        if self._present is None:
-            logits = logits.view(-1, self.choices, self._width)
-        else:
-            padded = logits.new_full((len(logits), self.choices, self._width), NOWHERE)
-            padded[:, torch.from_numpy(self._present).to(logits.device)] = logits
-            logits = padded
+        logits = self._padded(outputs, mask)
         log_probs = functional.log_softmax(logits, -1)
         each = log_probs.gather(-1, choice.long().unsqueeze(-1)).squeeze(-1)
         if self.exploration:
@@ -162,6 +162,41 @@ class Categorical:
             each = ((1 - self.exploration) * each.exp() + even).log()
         log_prob = each.sum(-1)
         return log_prob, -(log_probs.exp() * log_probs).sum((-2, -1))
+
+    def _padded(self, outputs: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """Return the logits of each choice, ``[N, choices, width]``."""
+        logits = outputs if mask is None else outputs.masked_fill(mask == 0, NEVER)
+        if self._present is None:
+            return logits.view(-1, self.choices, self._width)
+        padded = logits.new_full((len(logits), self.choices, self._width), NOWHERE)
+        padded[:, torch.from_numpy(self._present).to(logits.device)] = logits
+        return padded
+
+    def divergence(self, outputs: torch.Tensor, others: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """See ``Distribution``."""
+        own, other = (functional.log_softmax(self._padded(each, mask), -1) for each in (outputs, others))
+        return (own.exp() * (own - other)).sum((-2, -1))
+
+    def divergence_gradient(self, outputs: np.ndarray, others: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+        """See ``Distribution``: p (log p - log q - KL) for each logit of a choice."""
+
+        def log_probs(numbers: np.ndarray) -> np.ndarray:
+            logits = self._logits(numbers, mask)
+            shifted = logits - logits.max(1, keepdims=True)
+            return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+
+        own = log_probs(outputs)
+        probabilities, ratios = np.exp(own), own - log_probs(others)
+        slope = probabilities * (ratios - (probabilities * ratios).sum(1, keepdims=True))
+        slope = self._of_outputs(slope, len(outputs))
+        return slope if mask is None else slope * (mask != 0)
+
+    def _of_outputs(self, by_logits: np.ndarray, count: int) -> np.ndarray:
+        """Return gradients ``[N * choices, width]`` as those of the outputs, ``[N, outputs]``."""
+        if self.choices == 1:
+            return by_logits
+        by_choice = by_logits.reshape(-1, self.choices, self._width)
+        return by_choice[:, slice(None) if self._present is None else self._present].reshape(count, -1)
 
     def differentiate(
         self, outputs: np.ndarray, parameters: np.ndarray, choice: np.ndarray, mask: np.ndarray | None
@@ -184,10 +219,7 @@ class Categorical:
                 each = each * share
             by_outputs = np.empty_like(log_p)
             log_softmax_backward(log_p, chosen, entropy, each, by_entropy, by_outputs)
-            if self.choices > 1:
-                by_outputs = by_outputs.reshape(-1, self.choices, self._width)
-                by_outputs = by_outputs[:, slice(None) if self._present is None else self._present]
-                by_outputs = by_outputs.reshape(len(outputs), -1)
+            by_outputs = self._of_outputs(by_outputs, len(outputs))
             return (by_outputs if mask is None else by_outputs * (mask != 0)), parameters
 
         if self.choices == 1:

@@ -279,6 +279,19 @@ class PPOSettings(NetworkSettings):
         "constant",
         description="Whether entropy_coefficient stays constant or falls linearly to 0 over the budget.",
     )
+    magnet_coefficient: float = Field(
+        0.0,
+        ge=0,
+        description="Weight in the loss of the KL divergence from a magnet, a slow average of the policy, so that "
+        "self-play in games of hidden information settles instead of going round (Sokota et al., 2023); for Discrete "
+        "and MultiDiscrete actions and networks without a memory. 0: no magnet; 0.1 for such games.",
+    )
+    magnet_rate: float = Field(
+        0.05,
+        gt=0,
+        le=1,
+        description="Share of the policy's parameters that enters the magnet after each update.",
+    )
     target_kl: float | None = Field(
         None,
         gt=0,
@@ -315,6 +328,11 @@ class PPOSettings(NetworkSettings):
         from arena.policies.action_spaces import check_stochastic
 
         check_stochastic(spaces)
+        if self.magnet_coefficient and type(spaces.action).__name__ not in ("Discrete", "MultiDiscrete"):
+            raise ConfigError(
+                f"policy {use!r}: magnet_coefficient: expected Discrete or MultiDiscrete actions beside it, found "
+                f"{spaces.action}; leave it out"
+            )
 
     def update_size(self, lanes: int, entities: int = 1, *, images: bool = False) -> UpdateSize:
         """Return the sizes of an update, with the defaults resolved.
@@ -368,6 +386,10 @@ class PPOSettings(NetworkSettings):
             raise ValueError(
                 "critic: central has a network of its own, which alone reads the global state: expected shared: false "
                 f"or null, found {str(self.shared).lower()}"
+            )
+        if self.magnet_coefficient and self.is_recurrent:
+            raise ValueError(
+                "magnet_coefficient: expected a network without a memory beside it, found lstm or gru; leave one out"
             )
         if self.minibatches is not None and self.minibatch_size is not None:
             raise ValueError("expected minibatches or minibatch_size, found both; leave one of them out")

@@ -3,6 +3,7 @@
 With r = exp(log_prob - the acting policy's log_prob), A the advantage and means over the n transitions of a minibatch::
 
     loss = - mean(min(r A, clip(r, 1 - e, 1 + e) A)) + c_v mean((V - target)^2) - c_h mean(entropy)
+           + c_m mean(KL(policy, magnet))
 
 The closed form serves compiled perceptrons: in small ones, autograd's graph costs more than the arithmetic.
 """
@@ -34,6 +35,7 @@ class Batch(NamedTuple):
       advantage: ``[N]``.
       target: ``[N]``, the lambda return, target of the value.
       global_state: an array ``[N, ...]`` or a nest of them, input of a central critic; None without one.
+      magnet: outputs of the magnet ``[N, outputs]``; None without one.
     """
 
     observations: Any
@@ -44,6 +46,7 @@ class Batch(NamedTuple):
     advantage: Any
     target: Any
     global_state: Any = None
+    magnet: Any = None
 
     def at(self, chosen: Any) -> "Batch":
         """Return the samples with these indices: an array if the fields are arrays, else a tensor."""
@@ -103,6 +106,9 @@ def loss(
     total = policy_loss + settings.value_coefficient * value_loss
     if settings.entropy_coefficient:
         total = total - settings.entropy_coefficient * entropy
+    if batch.magnet is not None:
+        divergence = distribution.divergence(outputs, batch.magnet, batch.mask)
+        total = total + settings.magnet_coefficient * divergence.mean()
     with torch.no_grad():
         # The low-variance estimator of KL(old, new): http://joschu.net/blog/kl-approx.html
         kl = (ratio - 1 - log_ratio).mean()
@@ -155,4 +161,7 @@ def loss_gradients(
         losses,
     )
     by_outputs, by_free = backward(by_log_prob, -settings.entropy_coefficient / count)
+    if batch.magnet is not None:
+        slope = distribution.divergence_gradient(outputs, batch.magnet, batch.mask)
+        by_outputs = by_outputs + np.float32(settings.magnet_coefficient / count) * slope
     return LossGradients(by_outputs, by_values, by_free, losses)

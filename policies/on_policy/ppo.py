@@ -20,6 +20,7 @@ from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import ActorCritic, acting_tensors, copy_tensors
 from arena.policies.on_policy.loss import LOSSES, Batch
+from arena.policies.on_policy.magnet import Magnet
 from arena.policies.on_policy.paths import CompiledPath, Path, TorchPath, flat
 from arena.policies.on_policy.returns import advantages
 from arena.policies.on_policy.reward_scale import RewardScale
@@ -75,6 +76,8 @@ class PPO:
             outputs, parameters = self.distribution.outputs, self.distribution.parameters
             networks = ActorCritic(spaces.observation, outputs, parameters, settings, spaces.global_state)
             self.networks = networks.to(self.device)
+        has_magnet = settings.magnet_coefficient > 0
+        self._magnet = Magnet(self.networks, settings.magnet_rate) if has_magnet else None
         self.optimizer = FlatAdam(self.networks, settings.adam_epsilon)
         self.gradient = FlatGradient(self.networks.parameters(), extras=len(LOSSES))
         self._reward_scale = RewardScale(settings.reward_clip) if settings.normalize_rewards else None
@@ -202,6 +205,8 @@ class PPO:
         is_unmeasured = self.networks.is_unmeasured
         metrics = {"samples": 0.0} if is_unmeasured else self._optimize(rollout, rewards, group, settings)
         self._measure(rollout, group)
+        if self._magnet is not None:
+            self._magnet.follow()
         self.updates += 1
         # With a learner apart, other ranks act, so this rank's recurrent states are not theirs.
         if self.recurrent and settings.burn_in != 0 and self.recomputes_outputs:
@@ -317,6 +322,7 @@ class PPO:
             advantage=rows(advantage),
             target=rows(target),
             global_state=map_tree(rows, rollout.global_state) if self.networks.has_central_critic else None,
+            magnet=None if self._magnet is None else self._path.batched(self._magnet.outputs(rollout)),
         )
 
     def _minibatches(self, valid: np.ndarray) -> Iterator[tuple[Any, Any]]:
@@ -391,7 +397,11 @@ class PPO:
             "updates": torch.tensor(self.updates),
             "progress": torch.tensor(self.progress, dtype=torch.float64),
             **({} if self._reward_scale is None else self._reward_scale.state_dict()),
+            **{name: tensor.cpu().clone() for name, tensor in self._magnet_state().items()},
         }
+
+    def _magnet_state(self) -> dict[str, torch.Tensor]:
+        return {} if self._magnet is None else self._magnet.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See ``Policy``.
@@ -404,7 +414,7 @@ class PPO:
         _check_names(name.removeprefix(NETWORK) for name in state)
         moments = {"adam.first": self.optimizer.first, "adam.second": self.optimizer.second}
         rewards = {} if self._reward_scale is None else self._reward_scale.state_dict()
-        copy_tensors({**networks, **moments, **numbers, **rewards}, state)
+        copy_tensors({**networks, **moments, **numbers, **rewards, **self._magnet_state()}, state)
         if self._reward_scale is not None:
             self._reward_scale.load_state_dict(rewards)
         self.optimizer.steps = int(numbers["adam.steps"])
