@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import yaml
 
+from arena.common.registry import build_policy, make_environment
 from arena.config.run import load_config
-from benchmarks.league_strength import LEAGUES, self_play, text_of
+from benchmarks.league_strength import LEAGUES, MINIMAX, self_play, text_of
 from benchmarks.tools.minimax import Minimax, has_line
 
 
@@ -55,6 +56,11 @@ def test_the_scripted_player_wins_and_prevents_losses(lines, expected):
     player = Minimax(None, {}, lanes=1, seed=0)
     moves = {int(player.act(board(*lines), action_mask=np.ones((1, 7), np.int8)).actions[0]) for _ in range(20)}
     assert moves == expected
+
+
+def test_the_scripted_player_is_found_by_its_reference():
+    spaces = make_environment("pettingzoo:classic.connect_four_v3", {}).entities[0]
+    assert type(build_policy(MINIMAX, spaces, {}, lanes=2, seed=0)).__name__ == "Minimax"
 
 
 def test_a_full_column_is_not_played():

@@ -7,6 +7,7 @@ import numpy as np
 from arena.common.seeding import new_generator
 from arena.envs.interface import EntitySpaces
 from arena.experience.rollout import Decision
+from arena.policies.settings import RandomSettings
 
 ROWS, COLUMNS, LINE = 6, 7, 4
 
@@ -44,6 +45,7 @@ def wins(own: np.ndarray, taken: np.ndarray) -> list[int]:
 class Minimax:
     """Minimax of depth two: it wins where it can, prevents a loss where it can, and draws among equal moves."""
 
+    Settings = RandomSettings  # none
     horizon = 0
     extras: dict[str, Any] = {}  # noqa: RUF012 (the interface's)
 
