@@ -214,17 +214,17 @@ class PPOSettings(NetworkSettings):
 
     changing_players: bool | None = Field(
         None,
-        description="Whether other players of its matches change, on which the default sizes of an update and the "
-        "default schedule of the learning rate depend. Null: true if another player of a match learns, and in a "
+        description="Whether other players of its matches change, on which the default sizes of an update depend. "
+        "Null: true if another player of a match learns, and in a "
         "league with opponents; false alone, and against frozen and random players.",
     )
     learning_rate: float = Field(
         3e-4, gt=0, description="Step size of Adam; 3e-4 is the usual choice for small networks."
     )
-    learning_rate_schedule: Schedule | None = Field(
-        None,
+    learning_rate_schedule: Schedule = Field(
+        "constant",
         description="linear: the learning rate falls to 0 over the budget, so that the policy settles at the "
-        "end; constant: it stays. Null: linear with changing_players, else constant.",
+        "end; constant: it stays.",
     )
     horizon: CountOrAuto = Field(
         "auto",
@@ -355,14 +355,14 @@ class PPOSettings(NetworkSettings):
         return self.horizon != "auto" and own_minibatches and self.epochs is not None
 
     def among(self, *, changing_players: bool) -> "PPOSettings":
-        """Return the settings with the defaults resolved that depend on whether other players change.
+        """Return the settings with ``changing_players`` resolved.
 
         Args:
           changing_players: whether they do, if the settings leave it open.
         """
-        changing = changing_players if self.changing_players is None else self.changing_players
-        schedule = self.learning_rate_schedule or ("linear" if changing else "constant")
-        return self.model_copy(update={"changing_players": changing, "learning_rate_schedule": schedule})
+        if self.changing_players is not None:
+            return self
+        return self.model_copy(update={"changing_players": changing_players})
 
     def after(self, done: float) -> "PPOSettings":
         """Return the scheduled values when ``done`` (0 to 1) of the budget is spent."""

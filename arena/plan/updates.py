@@ -51,7 +51,7 @@ def notes_on_updates(config: RunConfig, round_: Round, planned: Plan) -> list[st
         if settings.changing_players and not settings.has_own_sizes:
             update = (
                 f"updates of {transitions:,} transitions ({count_of(lanes, 'lane')} x horizon {size.horizon:,}) in "
-                f"{count_of(size.epochs, 'epoch')} of {parts}, and a {settings.learning_rate_schedule} learning rate"
+                f"{count_of(size.epochs, 'epoch')} of {parts}"
             )
             sizes.setdefault(update, []).append(player)
         if 2 * transitions > budget:

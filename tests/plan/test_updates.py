@@ -72,7 +72,6 @@ def test_another_player_that_learns_makes_updates_large_and_few(tmp_path, seats,
     settings = sized_settings(config, round_, "a")
     lanes = 16 * seats.count("a")
     assert settings.update_size(lanes)[1:3] == ((4, 4) if expected else (32, 10))
-    assert settings.learning_rate_schedule == ("linear" if expected else "constant")
 
 
 def test_a_player_of_another_match_does_not_count(tmp_path):
