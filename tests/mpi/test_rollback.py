@@ -25,6 +25,7 @@ def test_a_bad_phase_is_rolled_back_once_also_over_a_kill_and_a_resume(tmp_path)
         "worse_after": 36,
         "entropy_coefficient": 0.01,
         "learning_rate": 1e-3,
+        "learning_rate_schedule": "linear",
     }
     config = {
         "steps": 320_000,  # it learns to cross in 40,000, and gets worse after about 120,000
