@@ -20,7 +20,7 @@ from arena.group.context import Context
 from arena.group.league_player import LeaguePlayer
 from arena.group.member import Member, device_of
 from arena.plan.layout import lanes_of_group
-from arena.plan.updates import has_changing_players
+from arena.plan.updates import among_changing_players
 from arena.protocol.messages import Job, Restart, WriteCheckpoint
 from arena.protocol.seat import SeatRequest
 from arena.records.metric_rows import ALL_UPDATES
@@ -305,7 +305,7 @@ def build(process: Any, spaces: EntitySpaces, *, lanes: int, seed: int, device: 
     policy = process.policy_class(spaces, settings, lanes=lanes, seed=seed, device=device)
     context = process.context
     if hasattr(policy, "changing_players"):
-        policy.changing_players = has_changing_players(context.config, context.round, process.player)
+        policy.changing_players = process.player in among_changing_players(context.config, context.round)
     if hasattr(policy, "fit_to_group"):
         group_lanes, entities = lanes_of_group(context.plan, process.player)
         policy.fit_to_group(group_lanes, entities=entities)

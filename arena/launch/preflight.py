@@ -1,7 +1,7 @@
 """Checks before any rank starts: environments, policies and weights, in a child process."""
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from gymnasium.spaces import Space
@@ -19,7 +19,7 @@ from arena.launch.warm_start import weights_file
 from arena.plan.layout import Plan, lanes_of_group, plan, ranks_needed
 from arena.plan.memory import MemoryNeeds, bytes_per_copy, bytes_per_transition
 from arena.plan.seats import check_seats
-from arena.plan.updates import sized_settings
+from arena.plan.updates import among_changing_players, sized_settings
 from arena.protocol.global_state import global_state_space
 from arena.protocol.wire import blocks_of
 from arena.system.open_files import make_room
@@ -72,6 +72,7 @@ class _Inspection:
         rollouts: dict[tuple[int, int], int] = {}
         replays: dict[str, int] = {}
         planned = plan(round_.rows, [0] * ranks_needed(round_.rows))
+        changing = among_changing_players(self._config, round_)
         for match in planned.matches:
             if match.replica:
                 continue
@@ -94,7 +95,7 @@ class _Inspection:
                     )
                     seen = with_global_state(entities, space)
                 size = bytes_per_transition(seen[seat.entities[0]])
-                rollouts[match.row, number] = size * len(seat.entities) * self._horizon(planned, round_, seat.player)
+                rollouts[match.row, number] = size * len(seat.entities) * self._horizon(planned, changing, seat.player)
                 if (replay := self._replay(seat, seen)) is not None:
                     replays[seat.player] = replay
         return MemoryNeeds(copies, rollouts, replays)
@@ -203,13 +204,13 @@ class _Inspection:
             return None
         return model(**policy.settings).replay_bytes(_first_of(seat, entities))
 
-    def _horizon(self, planned: Plan, round_: Round, player: str) -> int:
+    def _horizon(self, planned: Plan, changing: Collection[str], player: str) -> int:
         """Return the time steps of a player's rollouts; 0 if it has none that are known."""
         policy = self._config.players[player]
         model = registry.policy_settings_model(policy.use)
         if model is None or not policy.learns or player not in planned.places:
             return 0
-        sized = sized_settings(self._config, round_, player)
+        sized = sized_settings(self._config, player, changing)
         if sized is not None:
             return sized.update_size(*lanes_of_group(planned, player)).horizon
         return getattr(model(**policy.settings), "horizon", 0)

@@ -1,5 +1,6 @@
 """Sizes of the updates of a plan's players: whether others change beside them, and notes about their sizes; pure."""
 
+from collections.abc import Collection
 from typing import Any
 
 from arena.common import registry
@@ -11,27 +12,33 @@ TOO_LARGE = 16
 """Ratio of a minibatch to the default one from which a dry run warns: gradients hardly become more exact."""
 
 
-def has_changing_players(config: RunConfig, round_: Round, player: str) -> bool:
-    """Return whether other players of a player's matches change: they learn, or a league draws them."""
+def among_changing_players(config: RunConfig, round_: Round) -> set[str]:
+    """Return the players that meet others which change: others that learn, or that a league draws."""
     if config.league is not None:
-        return config.league.sides(config.seed) > 1
+        return {seat.player for row in round_.rows for seat in row.seats if len(row.seats) > 1}
+    found: set[str] = set()
     for row in round_.rows:
         names = {seat.player for seat in row.all_seats}
-        if player in names and any(config.players[name].learns for name in names - {player}):
-            return True
-    return False
+        learning = {name for name in names if config.players[name].learns}
+        found |= names if len(learning) > 1 else names - learning if learning else set()
+    return found
 
 
-def sized_settings(config: RunConfig, round_: Round, player: str) -> Any:
+def sized_settings(config: RunConfig, player: str, changing: Collection[str]) -> Any:
     """Return the settings of a player's policy if they have an ``update_size``, with their defaults resolved.
 
     None for other policies, and for players that do not learn.
+
+    Args:
+      config: configuration of the run.
+      player: name of the player.
+      changing: the players that meet others which change.
     """
     policy = config.players[player]
     model = registry.policy_settings_model(policy.use)
     if not policy.learns or model is None or not hasattr(model, "update_size"):
         return None
-    return model(**policy.settings).among(changing_players=has_changing_players(config, round_, player))
+    return model(**policy.settings).among(changing_players=player in changing)
 
 
 def notes_on_updates(config: RunConfig, round_: Round, planned: Plan) -> list[str]:
@@ -40,8 +47,9 @@ def notes_on_updates(config: RunConfig, round_: Round, planned: Plan) -> list[st
     Observations count as vectors.
     """
     notes, sizes = [], dict[str, list[str]]()
+    changing_players = among_changing_players(config, round_)
     for player in planned.places:
-        settings = sized_settings(config, round_, player)
+        settings = sized_settings(config, player, changing_players)
         if settings is None:
             continue
         lanes, entities = lanes_of_group(planned, player)

@@ -50,7 +50,7 @@ class LeagueRecords:
         self._database.add("DELETE FROM jobs WHERE ended IS NULL", ())
         for player in league.active_players:
             for table in ("resets", "rollbacks"):
-                row = (player.player_id, player.total_agent_step)
+                row = (player.player_id, max(player.total_agent_step, player.last_enough_step))
                 self._database.add(f"DELETE FROM {table} WHERE player = ? AND steps > ?", row)
         self._known = {}
         roster = league.payoff.roster

@@ -258,8 +258,9 @@ class LeagueCoordinator:
 
     def _outdated_states(self, player: str, folder: Path) -> list[Path]:
         """Return the training states of snapshots that are too old for their player to be rolled back to."""
-        newest = self._manager.player(player).cfg.rollback.snapshots
-        return sorted(folder.glob("*.safetensors"), key=lambda path: int(path.stem))[:-newest]
+        rollback = getattr(self._manager.player(player).cfg, "rollback", None)
+        states = sorted(folder.glob("*.safetensors"), key=lambda path: int(path.stem))
+        return states if rollback is None else states[: -rollback.snapshots]
 
     def _load(self, player: str, path: str) -> None:
         """Reset a player; others meet it with its new weights from here on."""

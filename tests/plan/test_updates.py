@@ -5,7 +5,7 @@ import yaml
 
 from arena.config.run import load_config
 from arena.plan.layout import plan, ranks_of_run
-from arena.plan.updates import has_changing_players, notes_on_updates, sized_settings
+from arena.plan.updates import among_changing_players, notes_on_updates, sized_settings
 
 
 @pytest.fixture
@@ -68,8 +68,9 @@ def loaded(tmp_path, **keys):
 def test_another_player_that_learns_makes_updates_large_and_few(tmp_path, seats, expected):
     config = loaded(tmp_path, matches=[{"seats": seats}])
     (round_,) = config.round_list()
-    assert has_changing_players(config, round_, "a") is expected
-    settings = sized_settings(config, round_, "a")
+    changing = among_changing_players(config, round_)
+    assert ("a" in changing) is expected
+    settings = sized_settings(config, "a", changing)
     lanes = 16 * seats.count("a")
     assert settings.update_size(lanes)[1:3] == ((4, 4) if expected else (32, 10))
 
@@ -77,7 +78,7 @@ def test_another_player_that_learns_makes_updates_large_and_few(tmp_path, seats,
 def test_a_player_of_another_match_does_not_count(tmp_path):
     config = loaded(tmp_path, matches=[{"seats": ["a", "chance"]}, {"seats": ["b", "chance"]}])
     (round_,) = config.round_list()
-    assert not has_changing_players(config, round_, "a")
+    assert "a" not in among_changing_players(config, round_)
 
 
 @pytest.mark.parametrize(("use", "expected"), [("alphastar", True), ("self_play", True), ("solo", False)])
@@ -102,5 +103,6 @@ def test_a_file_may_say_otherwise(tmp_path):
     policies = {"a": {"use": "ppo", "settings": {"changing_players": False}}, "b": {"use": "ppo"}}
     config = loaded(tmp_path, policies=policies, matches=[{"seats": ["a", "b"]}])
     (round_,) = config.round_list()
-    assert sized_settings(config, round_, "a").update_size(16)[1:3] == (32, 10)
-    assert sized_settings(config, round_, "b").update_size(16)[1:3] == (4, 4)
+    changing = among_changing_players(config, round_)
+    assert sized_settings(config, "a", changing).update_size(16)[1:3] == (32, 10)
+    assert sized_settings(config, "b", changing).update_size(16)[1:3] == (4, 4)
