@@ -76,12 +76,6 @@ class Distribution(Protocol):
     ) -> LogProbEntropy:
         """Return the result of ``evaluate`` on arrays, with gradients in closed form."""
 
-    def divergence(self, outputs: torch.Tensor, others: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """Return KL(outputs, others) ``[N]``, differentiable in ``outputs``; optional, needed beside a magnet."""
-
-    def divergence_gradient(self, outputs: np.ndarray, others: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-        """Return the gradient of ``divergence`` with respect to ``outputs``, ``[N, outputs]``; optional, too."""
-
 
 class Categorical:
     """One or several independent categorical choices: Discrete and MultiDiscrete.
@@ -173,12 +167,12 @@ class Categorical:
         return padded
 
     def divergence(self, outputs: torch.Tensor, others: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """See ``Distribution``."""
+        """Return KL(outputs, others) ``[N]``, differentiable in ``outputs``."""
         own, other = (functional.log_softmax(self._padded(each, mask), -1) for each in (outputs, others))
         return (own.exp() * (own - other)).sum((-2, -1))
 
     def divergence_gradient(self, outputs: np.ndarray, others: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-        """See ``Distribution``: p (log p - log q - KL) for each logit of a choice."""
+        """Return the gradient of ``divergence`` with respect to ``outputs``, ``[N, outputs]``: p (log p - log q - KL)."""
 
         def log_probs(numbers: np.ndarray) -> np.ndarray:
             logits = self._logits(numbers, mask)

@@ -16,7 +16,7 @@ import torch
 
 from arena.common.trees import map_tree
 from arena.policies.compiled.kernels import clipped_losses
-from arena.policies.distributions import Distribution
+from arena.policies.distributions import Categorical, Distribution
 from arena.policies.settings import PPOSettings
 
 # Names of the losses, averaged over the group along with every gradient.
@@ -107,6 +107,7 @@ def loss(
     if settings.entropy_coefficient:
         total = total - settings.entropy_coefficient * entropy
     if batch.magnet is not None:
+        assert isinstance(distribution, Categorical)
         divergence = distribution.divergence(outputs, batch.magnet, batch.mask)
         total = total + settings.magnet_coefficient * divergence.mean()
     with torch.no_grad():
@@ -162,6 +163,7 @@ def loss_gradients(
     )
     by_outputs, by_free = backward(by_log_prob, -settings.entropy_coefficient / count)
     if batch.magnet is not None:
+        assert isinstance(distribution, Categorical)
         slope = distribution.divergence_gradient(outputs, batch.magnet, batch.mask)
         by_outputs = by_outputs + np.float32(settings.magnet_coefficient / count) * slope
     return LossGradients(by_outputs, by_values, by_free, losses)

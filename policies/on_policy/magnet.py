@@ -50,8 +50,8 @@ class Magnet:
         """Move its parameters towards those of the networks; running normalisations are the networks' own."""
         for own, source in zip(self._networks.parameters(), self._source.parameters(), strict=True):
             own.lerp_(source, self._rate)
-        for own, source in zip(self._networks.buffers(), self._source.buffers(), strict=True):
-            own.copy_(source)
+        for buffer, current in zip(self._networks.buffers(), self._source.buffers(), strict=True):
+            buffer.copy_(current)
 
     def state_dict(self) -> dict[str, Any]:
         """Return its tensors, with ``PREFIX``; they share its memory."""
