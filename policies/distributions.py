@@ -172,7 +172,7 @@ class Categorical:
         return (own.exp() * (own - other)).sum((-2, -1))
 
     def divergence_gradient(self, outputs: np.ndarray, others: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-        """Return the gradient of ``divergence`` with respect to ``outputs``, ``[N, outputs]``: p (log p - log q - KL)."""
+        """Return the gradient of the divergence by ``outputs``, ``[N, outputs]``: p (log p - log q - KL)."""
 
         def log_probs(numbers: np.ndarray) -> np.ndarray:
             logits = self._logits(numbers, mask)
