@@ -244,7 +244,6 @@ class PlayerStatistics:
         length: int,
         transitions: int,
         outcome: str | None = None,
-        *,
         met_own_snapshot: bool = False,
     ) -> None:
         """Record an episode that counts.

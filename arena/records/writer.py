@@ -276,13 +276,13 @@ class RecordWriter:
         outcomes = outcomes_of(episode.players, episode.returns, episode.outcomes)
         means = mean_by_player(episode.players, episode.returns)
         totals, length = {}, int(episode.length)
+        met_own = against_own_snapshots(episode.players)
         for player, entities in entities_by_player(episode.players).items():
             if player not in self.players:
                 continue
             totals[player] = total = float(means[player])
             steps = int(sum([episode.lengths[e] for e in entities]))
-            met_own = player in against_own_snapshots(episode.players)
-            self.players[player].finish(now, total, length, steps, outcomes[player], met_own_snapshot=met_own)
+            self.players[player].finish(now, total, length, steps, outcomes[player], player in met_own)
             if episode.metrics:
                 measured = mean_metrics([episode.metrics[e] for e in entities])
                 self.players[player].measure(measured)
