@@ -44,9 +44,8 @@ class LeaguePlayer:
         if restart.snapshot is None:
             self.restarted_at = steps
         registry.load_policy_weights(policy, self.weights_file(restart.path))
-        state = training_state_of(self.weights_file(restart.path))
-        if restart.snapshot is not None and state.is_file():
-            policy.load_state_dict(read_state(state))
+        if restart.has_state:
+            policy.load_state_dict(read_state(training_state_of(self.weights_file(restart.path))))
         self.forget_configuration()
 
     def weights_file(self, path: str) -> Path:

@@ -248,11 +248,13 @@ class Restart(NamedTuple):
       number: the player's number of restarts once this one is carried out.
       snapshot: id of the player's own snapshot that it is rolled back to; None for a reset to its first weights. A
         rollback restores the optimizer, and leaves schedules where they are.
+      has_state: whether the training state lies beside the weights. The root decides, so that all ranks load the same.
     """
 
     path: str
     number: int
     snapshot: str | None = None
+    has_state: bool = False
 
 
 class SurvivorState(NamedTuple):

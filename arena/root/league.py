@@ -278,7 +278,8 @@ class LeagueCoordinator:
 
     def _restart(self, player: str, path: str, snapshot: str | None = None) -> None:
         number = self._restarts.get(player, (0, 0))[0] + 1
-        self._pending[player] = restart = Restart(path, number, snapshot)
+        has_state = snapshot is not None and training_state_of(self._run.path / path).is_file()
+        self._pending[player] = restart = Restart(path, number, snapshot, has_state)
         self._published[player] = self._published[player]._replace(path=path, restarts=number)
         self._mailbox.post(self._plan.leader(player), restart)
 
