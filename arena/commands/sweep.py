@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from arena.commands import slurm
 from arena.commands.arguments import positive
@@ -15,6 +16,7 @@ from arena.plan.layout import plan
 from arena.sweeps.configuration import load_sweep
 from arena.sweeps.results import SweepResult
 from arena.sweeps.sweep import Prepared, prepare, start
+from arena.system.signals import stop_signals
 
 INTERRUPTED = 130
 """Exit code of a sweep that a signal has stopped."""
@@ -37,8 +39,8 @@ def main(argv: Sequence[str]) -> int:
     if arguments.slurm:
         _write_array(arguments, prepared)
         return 0
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, signal.default_int_handler)
+    for number in (*stop_signals(), signal.SIGUSR1):
+        signal.signal(number, _interrupt)
     try:
         result = start(prepared, _print)
     except KeyboardInterrupt:
@@ -46,6 +48,12 @@ def main(argv: Sequence[str]) -> int:
         print(f"stopped; it continues with what is missing: {again}", file=sys.stderr)
         return arguments.stopped_code
     return _conclude(result)
+
+
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    if number == signal.SIGHUP:  # the terminal and its shell each send one: the second would kill the runs
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _print(line: str) -> None:

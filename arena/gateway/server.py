@@ -19,6 +19,7 @@ from arena.gateway.app import Gateway
 from arena.gateway.http import HttpServer, raise_open_file_limit
 from arena.gateway.workers.peers import WorkerPlace
 from arena.system.listening import listen, url_of
+from arena.system.signals import stop_signals
 
 AFTER_A_SECOND_SIGNAL = 130
 GARBAGE = (50_000, 20, 20)
@@ -96,13 +97,13 @@ async def _serve(gateway: Gateway, server: HttpServer, line: str, *, supervised:
     gateway.connections = lambda: server.connections
     loop, close_requested = asyncio.get_running_loop(), asyncio.Event()
 
-    def close() -> None:
-        if close_requested.is_set():
+    def close(number: int) -> None:
+        if close_requested.is_set() and number != signal.SIGHUP:
             os._exit(AFTER_A_SECOND_SIGNAL)
         close_requested.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, close)
+    for number in stop_signals():
+        loop.add_signal_handler(number, close, number)
     if supervised:  # the other end of standard input closes when the supervisor ends
         loop.add_reader(sys.stdin.fileno(), _close_once, loop, close_requested)
     serving, clock = loop.create_task(server.serve()), loop.create_task(gateway.run_maintenance())

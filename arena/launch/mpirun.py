@@ -1,4 +1,4 @@
-"""Starts the arena under mpirun, and turns Ctrl-C and SIGTERM into an orderly stop.
+"""Starts the arena under mpirun, and turns Ctrl-C, SIGTERM and a terminal that closes into an orderly stop.
 
 mpirun answers SIGINT and SIGTERM by killing every rank within half a second, too soon for a checkpoint; it forwards
 SIGUSR1. So this parent keeps mpirun in a session of its own, handles the signals, and forwards them as SIGUSR1: the run
@@ -25,6 +25,7 @@ from arena.launch.mpirun_output import forward_output, signal_in, write_error
 from arena.launch.parent import client
 from arena.system import launcher_env
 from arena.system.processes import die_with_parent
+from arena.system.signals import stop_signals
 
 LINK_CHECKS = {
     "PRTE_MCA_plm_ssh_args": "-o ServerAliveInterval=5 -o ServerAliveCountMax=3",
@@ -245,6 +246,8 @@ def _run(
 
     def hand_on(number: int, _frame: object) -> None:
         nonlocal stop_requests, too_early
+        if number == signal.SIGHUP and stop_requests:
+            return
         stop_requests += 1
         if child is None:
             too_early = True
@@ -257,7 +260,7 @@ def _run(
         else:
             child.send_signal(signal.SIGTERM)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    for number in (*stop_signals(), signal.SIGUSR1):
         signal.signal(number, hand_on)
     if not again:  # after the handlers are set: a reader of the line may send a signal at once
         print("+ " + shlex.join(line), flush=True)

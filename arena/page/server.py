@@ -15,6 +15,7 @@ from arena.common.errors import ConfigError
 from arena.page.app import Page
 from arena.page.runs import Catalogue
 from arena.system.listening import listen, url_of
+from arena.system.signals import stop_signals
 
 GRACE = 1
 """Seconds for requests in progress when the server closes."""
@@ -59,7 +60,7 @@ class Server:
     """
 
     def __init__(self, catalogue: Catalogue, host: str, port: int, token: str | None) -> None:
-        """Open the port, and end in order on Ctrl-C and SIGTERM from now on.
+        """Open the port, and end in order on Ctrl-C, SIGTERM and SIGHUP from now on.
 
         Raises:
           ConfigError: the port is in use, or the host is not of this machine.
@@ -79,12 +80,12 @@ class Server:
             )
         )
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in stop_signals():
             signal.signal(number, self._server.handle_exit)
         self.link = _link(self._listening, host) + (f"/?token={token}" if token else "/")
 
     def serve(self) -> None:
-        """Serve until Ctrl-C or SIGTERM."""
+        """Serve until one of these signals."""
         self._server.run(sockets=[self._listening])
 
 

@@ -80,6 +80,7 @@ def test_whatever_stops_a_run_it_goes_on_where_it_was_and_finishes_its_budget(tm
     stops = [
         (signal.SIGINT, job, 85),
         (signal.SIGTERM, ("--resume",), 0),
+        (signal.SIGHUP, ("--resume",), 0),
         (signal.SIGUSR1, ("--resume",), 0),
         (signal.SIGUSR1, ("--resume",), 0),
     ]
@@ -88,6 +89,9 @@ def test_whatever_stops_a_run_it_goes_on_where_it_was_and_finishes_its_budget(tm
         to_mpirun = attempt == len(stops)
         process = start(tmp_path, cartpole(), *arguments, under_mpirun=to_mpirun)
         process.send_signal(number)
+        if number == signal.SIGHUP:  # a terminal that closes sends one, and its shell another
+            time.sleep(0.01)
+            process.send_signal(number)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == code, errors
         _, manifest = newest(tmp_path)
@@ -101,7 +105,7 @@ def test_whatever_stops_a_run_it_goes_on_where_it_was_and_finishes_its_budget(tm
     with sqlite3.connect(outcome.directory / "arena.sqlite") as database:
         attempts = database.execute("SELECT attempt, exit, resumed FROM runs").fetchall()
         updates = database.execute("SELECT count(DISTINCT updates), max(updates) FROM metrics").fetchone()
-    assert [attempt[:2] for attempt in attempts] == [(number, 0) for number in range(1, 6)]
+    assert [attempt[:2] for attempt in attempts] == [(number, 0) for number in range(1, 7)]
     assert [json.loads(resumed)["p"] for _, _, resumed in attempts[1:]] == stopped_at
     assert updates[0] == updates[1] == after["updates"]["p"], "an update is missing from the records, or counted twice"
 

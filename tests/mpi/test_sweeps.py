@@ -90,7 +90,9 @@ def test_a_failed_run_does_not_end_the_others_and_an_interrupt_stops_in_order(tm
         while not (run / "log").exists() and time.monotonic() < until:
             time.sleep(0.1)
         time.sleep(1.0)
-        os.kill(process.pid, signal.SIGINT)
+        for _ in range(2):  # a terminal that closes, and its shell
+            os.kill(process.pid, signal.SIGHUP)
+            time.sleep(0.1)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and "it continues with what is missing: arena sweep sweep.yaml" in errors
     assert arena.Run(run).exit_code == 0 and list((run / "checkpoints").glob("*/manifest.json"))

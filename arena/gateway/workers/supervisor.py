@@ -16,6 +16,7 @@ from types import FrameType
 from arena.config.gateway import GatewayConfig
 from arena.gateway.workers.peers import WorkerPlace
 from arena.system.listening import listen
+from arena.system.signals import stop_signals
 
 OPTION = "--as-worker"
 AFTER_A_SECOND_SIGNAL = 130
@@ -41,7 +42,7 @@ def serve_by_workers(arguments: Sequence[str], config: GatewayConfig, count: int
     with tempfile.TemporaryDirectory(prefix="arena-") as directory, contextlib.ExitStack() as stack:
         ports = [stack.enter_context(port) for port in _ports(config, count)]
         supervisor = _Supervisor(arguments, Path(directory), ports)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in stop_signals():
             signal.signal(number, supervisor.close)
         return supervisor.run()
 
@@ -74,7 +75,7 @@ class _Supervisor:
         if self._close_requested is None:
             self._close_requested = now
             self._request_close()
-        elif now - self._close_requested > SAME_SIGNAL:
+        elif number != signal.SIGHUP and now - self._close_requested > SAME_SIGNAL:
             for worker in self._workers:
                 worker.kill()
             shutil.rmtree(self._directory, ignore_errors=True)

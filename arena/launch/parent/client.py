@@ -108,6 +108,7 @@ def handover(arguments: list[str], numbers: list[int]) -> bytes:
         "affinity": sorted(os.sched_getaffinity(0)),
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
         "descriptors": numbers,
+        "ignored": [name for name in FORWARDED if signal.getsignal(getattr(signal, name)) is signal.SIG_IGN],
     }
     return marshal.dumps(content, 2)  # json takes 4 ms to import
 
@@ -294,7 +295,7 @@ def end_like(status: int) -> "NoReturn":
 
 
 def stand_for_fork(connection: socket.socket, numbers: list[int], daemon: int | None) -> "NoReturn":
-    """Forward signals to the fork, except those that this process ignores, and end as it does.
+    """Forward signals to the fork, and end as it does.
 
     Args:
       connection: connection to the parent.
@@ -312,9 +313,8 @@ def stand_for_fork(connection: socket.socket, numbers: list[int], daemon: int | 
         forward(signal.SIGSTOP, frame)
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    for name in FORWARDED:
-        if signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(getattr(signal, name), forward)
+    for name in FORWARDED:  # the fork ignores those that this process has ignored, unless it handles them
+        signal.signal(getattr(signal, name), forward)
     signal.signal(signal.SIGTSTP, stop)
     for number in numbers:  # the fork alone holds them: they close when it ends
         os.close(number)

@@ -5,6 +5,7 @@ import fcntl
 import marshal
 import os
 import resource
+import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ class Handover(NamedTuple):
       affinity: numbers of the cores that the rank may run on.
       nice: nice value.
       descriptors: number of each received descriptor in the client, and so in the rank.
+      ignored: names of the signals that the client ignores, as under nohup.
     """
 
     program: list[str]
@@ -49,6 +51,7 @@ class Handover(NamedTuple):
     affinity: list[int]
     nice: int
     descriptors: list[int]
+    ignored: list[str]
 
 
 def receive(connection: socket.socket) -> tuple[Handover, list[int]]:
@@ -102,6 +105,8 @@ def take_over(handover: Handover, received: Sequence[int]) -> None:
         os.sched_setaffinity(0, handover.affinity)
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, handover.nice)
+    for name in handover.ignored:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
     sys.argv[1:] = handover.arguments
     if sys.stdout is not None:
         # As Python does at its start: line-buffered for a terminal, else by blocks.
