@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Run the test suite: launch/test.sh [--quick] [--room ROOM] [PYTEST ARGUMENT...]
+# Run the test suite: launch/test.sh [--quick | --all | --failed] [--room ROOM] [PYTEST ARGUMENT...]
 #
-#   launch/test.sh                  everything
-#   launch/test.sh --quick          without the tests that start mpirun
-#   launch/test.sh --room worker    the tests of arena/worker, those under mpirun too (several rooms: --room A --room B)
+#   launch/test.sh                  each capability once, under real mpirun where that is what it is
+#   launch/test.sh --quick          what needs no mpirun and little time
+#   launch/test.sh --all            everything
+#   launch/test.sh --failed         what failed in the last of these, once more
+#   launch/test.sh --room worker    all tests of arena/worker (several rooms: --room A --room B)
 #   launch/test.sh tests/envs/test_touchdown.py -k truncated
 #
 # Sets up .venv beside this checkout like launch/local.sh (see there for ARENA_PYTHON, ARENA_MPI and ARENA_PIP_ARGS),

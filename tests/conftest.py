@@ -1,4 +1,4 @@
-"""Fixtures of all tests, and the choice of tests for ``launch/test.sh --quick`` and ``--room``.
+"""Fixtures of all tests, and the order in which they run; ``choice.py`` has which of them do.
 
 Several processes run the tests (pytest-xdist). What tests share goes to one of them, as a group: a fixture of a module
 that costs something, a cluster of which a machine can have only one.
@@ -7,44 +7,40 @@ that costs something, a cluster of which a machine can have only one.
 import contextlib
 import heapq
 import os
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
 
-from arena.common.text import suggestion
 from arena.launch.parent.client import SOCKET
 from arena.launch.parent.started import parent_process
-from tests.ledger import Ledger, selection
+from tests import choice
+from tests.failures import Failures, failed_last_time
+from tests.ledger import Ledger, keep_left_out
 
 # Hypothesis does not judge speed, for machines are busy.
 settings.register_profile("arena", deadline=None)
 settings.load_profile("arena")
 
-TESTS = Path(__file__).parent
-ROOMS = sorted({"envs", "policies", *(path.parent.name for path in TESTS.parent.glob("arena/*/__init__.py"))})
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that choose tests."""
-    group = parser.getgroup("arena")
-    group.addoption("--quick", action="store_true", help="leave out the tests that start mpirun")
-    group.addoption(
-        "--room",
-        action="append",
-        default=[],
-        metavar="ROOM",
-        help="only the tests of this room, those under mpirun too",
-    )
+    choice.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse rooms that there are not; keep a ledger, in the one process that all results come to."""
-    _check_rooms("--room", config.getoption("room"))
-    chosen = selection(config)
-    if chosen is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Ledger(chosen))
+    """Check the options; keep the ledger and the list of what failed in the one process that all results come to."""
+    choice.check_options(config)
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        _handle_signals_in_children()
+    if not hasattr(config, "workerinput"):
+        name = choice.name_of(config)
+        if name is not None:
+            config.pluginmanager.register(Ledger(name))
+        if name in choice.TIERS or config.getoption("failed"):
+            config.pluginmanager.register(Failures(again=config.getoption("failed")))
 
 
 @pytest.hookimpl(wrapper=True)  # before pytest-xdist reads the groups
@@ -54,23 +50,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     What takes long comes first, so that no process is left with it at the end. Between tests under mpirun are others:
     their ranks wait for each other, and take longer the more of them are there at the same time.
     """
-    rooms = config.getoption("room")
-    for item in items:
-        if _folder(item) in ("mpi", "slurm"):
-            item.add_marker("mpirun")
-            marker = item.get_closest_marker("rooms")
-            if marker is None:
-                raise pytest.UsageError(
-                    f"{item.path}: expected the rooms that it is about: pytest.mark.rooms('worker')"
-                )
-            _check_rooms(f"{item.path}: pytest.mark.rooms", marker.args)
-    chosen = [
-        item
-        for item in items
-        if (not rooms or _is_of(item, rooms)) and not (config.getoption("quick") and item.get_closest_marker("mpirun"))
-    ]
+    choice.mark(items)
+    chosen = failed_last_time(config, items) if config.getoption("failed") else choice.chosen(config, items)
     kept = set(chosen)
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    left_out = [item for item in items if item not in kept]
+    config.hook.pytest_deselected(items=left_out)
+    keep_left_out(config, Counter(choice.tier_of(item) for item in left_out))
     under_mpirun = [item for item in chosen if item.get_closest_marker("mpirun")]
     others = [item for item in chosen if not item.get_closest_marker("mpirun")]
     under_mpirun.sort(key=lambda item: item.get_closest_marker("slow") is None)
@@ -85,22 +70,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 raise pytest.UsageError(f"{item.nodeid}: pytest-xdist and pytest do not fit, and groups are not kept")
 
 
-def _check_rooms(where: str, rooms: Sequence[str]) -> None:
-    for room in rooms:
-        if room not in ROOMS:
-            raise pytest.UsageError(
-                f"{where}: expected one of {', '.join(ROOMS)}, found {room!r}{suggestion(room, ROOMS)}"
-            )
+def _handle_signals_in_children() -> None:
+    """Start the programs under test with the default handling of signals, also where this process ignores them.
 
-
-def _folder(item: pytest.Item) -> str:
-    """Return the folder of ``tests/`` that a test lies in; for one that lies in none, the name of its file."""
-    return item.path.relative_to(TESTS).parts[0]
-
-
-def _is_of(item: pytest.Item, rooms: Sequence[str]) -> bool:
-    marker = item.get_closest_marker("rooms")
-    return bool({_folder(item), *(marker.args if marker else ())} & set(rooms))
+    A shell has background jobs ignore SIGINT, and nohup SIGHUP: tests of Ctrl-C would wait in vain. A handler that does
+    nothing keeps them without effect here, and the kernel replaces it by the default when a child starts its program.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def _evenly(*lists: list[pytest.Item]) -> list[pytest.Item]:
