@@ -17,10 +17,10 @@ pytestmark = pytest.mark.rooms("records", "root", "worker")
 SHORT = {
     "cartpole": {"steps": 5_000},
     "2v2": {"steps": 1_500},
-    "dqn": {"steps": 2_500, "updates": 5},
-    "sac": {"steps": 1_200, "updates": 5},
-    "apart": {"steps": 2_500, "updates": 5},
-    "teams": {"steps": 1_600, "updates": 10},
+    "dqn": {"steps": 1_600, "updates": 3},
+    "sac": {"steps": 900, "updates": 3},
+    "apart": {"steps": 1_500, "updates": 3},
+    "teams": {"steps": 1_000, "updates": 5},
 }
 """Shorter runs of each kind that write at least three checkpoints: steps, and updates between two checkpoints."""
 

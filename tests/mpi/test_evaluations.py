@@ -16,7 +16,7 @@ from tests.mpi.launching import Outcome, run_arena, succeed
 pytestmark = pytest.mark.rooms("root", "evaluation", "group", "launch")
 
 POLE: dict[str, Any] = {
-    "steps": 5000,
+    "steps": 3000,
     "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4},
     "policies": {"solo": {"use": "ppo", "settings": {"hidden": [16]}}},
     "matches": [{"seats": ["solo"]}],
@@ -66,7 +66,7 @@ def test_a_deterministic_run_learns_the_same_with_and_without(tmp_path):
 
 
 def test_a_player_stops_where_it_has_learned_enough(tmp_path):
-    config = {**POLE, "steps": 2_000_000, **evaluate(stop_at=1.0)}
+    config = {**POLE, "steps": 2_000_000, **evaluate(stop_at=1.0, ranks=1)}
     outcome = succeed(run_arena(tmp_path, config))
     run = arena.Run(outcome.directory)
     assert "solo has reached stop_at of 1.00" in outcome.output and run.finished
@@ -74,7 +74,7 @@ def test_a_player_stops_where_it_has_learned_enough(tmp_path):
     assert steps < 1_000_000
     again = succeed(run_arena(tmp_path, config, "--resume"))
     assert arena.Run(again.directory).player().steps == steps, "it has nothing left to learn"
-    further = {**config, **evaluate(stop_at=1000.0), "steps": steps + 3000}
+    further = {**config, **evaluate(stop_at=1000.0, ranks=1), "steps": steps + 3000}
     assert arena.Run(succeed(run_arena(tmp_path, further, "--resume")).directory).player().steps > steps
 
 

@@ -110,7 +110,7 @@ def test_every_tick_counts_once_and_a_stopped_run_goes_on(tmp_path: Path) -> Non
     path = tmp_path / "learned"
     config = counting(path, 100_000)
     run = Run(tmp_path, config)
-    games = Games(run.urls()[0], make, kill=0.01, ticks=2500)
+    games = Games(run.urls()[0], make, kill=0.01, ticks=1200)
     asyncio.run(games.play(6))
     os.kill(run.process.pid, signal.SIGTERM)
     said = run.end(code=run.process.wait(60))

@@ -29,7 +29,7 @@ def arena(*words):
 def test_a_team_of_a_league_learns_and_is_evaluated_served_and_exported(tmp_path):
     """Needs a whole run: opponents' lanes of a team, its snapshots, and the files that serving and exporting read."""
     config = {
-        "steps": 2_000,
+        "steps": 1_200,
         "env": {"use": "touchdown", "settings": {"team_size": 2}, "num_envs": 4},
         "policies": {"p": {"use": "maddpg", "settings": SMALL}},
         "league": {
@@ -39,7 +39,7 @@ def test_a_team_of_a_league_learns_and_is_evaluated_served_and_exported(tmp_path
             "publish_every": 0,
             "settings": {
                 "categories": {"default": {"main_player": 1}},
-                "players": {"main_player": {"one_phase_step": 800}},
+                "players": {"main_player": {"one_phase_step": 500}},
             },
         },
     }
@@ -56,7 +56,7 @@ def test_a_team_of_a_league_learns_and_is_evaluated_served_and_exported(tmp_path
 def test_a_speaker_and_a_listener_learn_on_one_seat_and_are_evaluated(tmp_path):
     """Needs a whole run: messages, rollouts and weights of entities with different spaces, of two workers."""
     config = {
-        "steps": 3_000,
+        "steps": 1_200,
         "env": {"use": "pettingzoo:mpe2.simple_speaker_listener_v4", "num_envs": 4, "in_worker": True},
         "policies": {"p": {"use": "masac", "settings": {**SMALL, "share": "each"}}},
         "verify_replicas": True,

@@ -159,12 +159,12 @@ def test_a_job_that_is_interrupted_goes_on_and_finishes_its_budget(cluster: Clus
         assert "stopped in order, goes back into the queue" in said
 
 
-def test_an_array_of_three_seeds_leaves_three_runs(cluster: Cluster, tmp_path, config):
+def test_an_array_of_seeds_leaves_a_run_for_each(cluster: Cluster, tmp_path, config):
     more = ("--set", "steps=2000", "--set", "matches.0.replicas=1")
-    number = cluster.submit(tmp_path, "--array=1-3", "--ntasks-per-node=3", ARRAY, str(config), *more)
-    for task in (1, 2, 3):
+    number = cluster.submit(tmp_path, "--array=1-2", "--ntasks-per-node=3", ARRAY, str(config), *more)
+    for task in (1, 2):
         assert cluster.wait(f"{number}_{task}").state == "COMPLETED", output(tmp_path, number)
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         run = tmp_path / f"runs/pole-seed{seed}"
         assert yaml.safe_load((run / "config.yaml").read_text())["seed"] == seed
         assert newest(run)["finished"]
