@@ -153,6 +153,7 @@ def test_seconds_to_a_threshold_are_those_of_the_first_hundred_episodes_that_rea
 
 
 @pytest.mark.mpirun
+@pytest.mark.tier("all")
 def test_the_benchmark_of_the_defaults_trains_evaluates_and_reads_the_records(capsys):
     """It starts a run and reads what it has written; whatever changes in either would break it unseen."""
     arguments = ("--tasks", "cartpole 100k", "--copies", "2", "--seeds", "1", "--steps", "600", "--episodes", "1")

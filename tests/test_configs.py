@@ -157,6 +157,7 @@ def test_it_runs_to_its_end(name, tmp_path):
 
 
 @pytest.mark.mpirun
+@pytest.mark.tier("default")
 def test_cartpole_learns_and_the_learning_benchmark_reads_its_figures_from_the_records(tmp_path):
     done = run(
         "benchmarks.learning",

@@ -68,7 +68,9 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("page", "runs"),
     [
-        (README, ["league", "mine", "own", "quickstart", "scripted", "walk"]),
+        pytest.param(
+            README, ["league", "mine", "own", "quickstart", "scripted", "walk"], marks=pytest.mark.tier("default")
+        ),
         (TUTORIAL, ["duel", "league", "learner", "quickstart", "walk"]),
     ],
     ids=["README", "tutorial"],

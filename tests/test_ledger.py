@@ -83,6 +83,7 @@ def suite(tmp_path: Path) -> Callable[..., str]:
     return run
 
 
+@pytest.mark.tier("default")
 def test_a_run_is_compared_with_the_last_one_that_passed(suite):
     """Figures of a run that failed, or of tests chosen by name, would be compared with whole runs."""
     fails, passes = (f"def test_it():\n    {text}\n" for text in ("assert False", "pass"))
@@ -92,6 +93,7 @@ def test_a_run_is_compared_with_the_last_one_that_passed(suite):
     assert "since the last run" in suite(passes) and "since the last run" in suite(passes, "--quick")
 
 
+@pytest.mark.tier("default")
 def test_each_tier_takes_its_tests_and_states_what_it_leaves_out(suite):
     """A newcomer would wait for all tests, or take a part for the whole."""
     tests = "def test_it():\n    pass\n"
@@ -106,6 +108,7 @@ def test_each_tier_takes_its_tests_and_states_what_it_leaves_out(suite):
     )
 
 
+@pytest.mark.tier("default")
 def test_what_fails_among_others_and_passes_alone_is_unstable_and_may_be_so_once(suite, tmp_path):
     """A change would be held up by a test that has nothing to do with it; or one that fails by chance would stay."""
     history = str(tmp_path / "kept" / "history.json")
@@ -130,6 +133,7 @@ def test_a_test_may_be_unstable_again_after_ten_runs():
     assert unstable_before(["a", "b"], [run, *[stable] * 9]) == {}
 
 
+@pytest.mark.tier("default")
 def test_many_failures_are_no_chance_and_one_that_fails_again_is_a_failure(suite, tmp_path):
     history = str(tmp_path / "history.json")
     several = "import pytest\n@pytest.mark.parametrize('n', range({}))\ndef test_it(n):\n    assert 0\n"

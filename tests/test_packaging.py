@@ -76,6 +76,7 @@ def pins() -> dict[str, Requirement]:
     return {canonical(pin.name): pin for pin in parsed if pin.marker is None or pin.marker.evaluate()}
 
 
+@pytest.mark.tier("default")
 def test_wheel_holds_every_module_under_one_name(wheel: zipfile.ZipFile) -> None:
     held = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert {place for _, place in sources()} <= held

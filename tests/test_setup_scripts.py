@@ -83,6 +83,7 @@ def test_a_python_that_cannot_make_environments_is_told_what_to_install(checkout
     assert not list((checkout / ".venv").glob(".installed*")), "what failed must not count as installed"
 
 
+@pytest.mark.tier("all")
 def test_an_installation_that_fails_is_tried_again(checkout: Path, tmp_path: Path) -> None:
     """A pip that fails (here: an index that does not answer) leaves nothing that a second start would trust."""
     arguments = {"ARENA_PIP_ARGS": "--index-url file:///nonexistent/", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": ""}

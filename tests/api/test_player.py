@@ -128,6 +128,7 @@ def test_which_weights(tmp_path):
         arena.load(run.path, "blue@1000", at=2000)
 
 
+@pytest.mark.tier("all")
 def test_an_exported_file_acts_like_its_player(tmp_path):
     run = make_run(tmp_path, POLE)
     give_weights(run, "blue", 1000)
@@ -186,6 +187,7 @@ def test_which_player(tmp_path):
         arena.load(run.snapshot("blue", 1000))
 
 
+@pytest.mark.tier("all")
 def test_nothing_is_imported_before_it_is_used(tmp_path):
     run = make_run(tmp_path, POLE)
     give_weights(run, "blue", 1000)

@@ -626,6 +626,7 @@ def test_a_connection_that_is_reset_is_a_manager_that_has_ended():
         copy.receive_descriptor()
 
 
+@pytest.mark.tier("all")
 def test_closing_says_nothing(make_apart, capfd):
     """The fork server ends while its copies still die."""
     for _ in range(6):

@@ -492,6 +492,7 @@ round_robin: {policies: [a, b, c]}
     assert pairs == [["a", "b", "2"], ["a", "c", "2"], ["b", "c", "2"]]
 
 
+@pytest.mark.tier("all")
 def test_it_needs_no_mpi(cartpole):
     code = f"""
 import json, sys

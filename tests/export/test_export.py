@@ -65,7 +65,13 @@ def exported_bytes(name: str) -> bytes:
     return onnx_bytes(to_onnx(inference, OPSET), about)
 
 
-@pytest.mark.parametrize("name", CASES)
+QUICK = ("vector", "lstm", "dqn")
+"""Cases of the smallest tier: a file takes a second or more to make."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.tier("all")) for name in CASES]
+)
 def test_files_say_what_the_policy_does(name):
     case = CASES[name]
     inference, about, sample, answers = prepared(name)
@@ -141,6 +147,7 @@ def test_the_metadata_show_mean_and_deviation_of_what_is_normalised():
     assert read.normalization["observation"].keys() == {"mean", "deviation"} and read == about
 
 
+@pytest.mark.tier("all")
 def test_weights_of_eight_bits_make_a_smaller_file():
     case = Case("ppo", CASES["vector"].observation, spaces.Discrete(4), settings={"hidden": [256, 256]})
     policy = trained(case)
@@ -161,7 +168,7 @@ def pole(tmp_path_factory):
     return run
 
 
-pytestmark = pytest.mark.xdist_group("export")
+pytestmark = [pytest.mark.xdist_group("export"), pytest.mark.tier("default")]
 
 
 @pytest.fixture(scope="module")
@@ -317,6 +324,7 @@ def test_spaces_come_back_from_json(space):
         assert list(again.spaces) == list(space.spaces)
 
 
+@pytest.mark.tier("all")
 def test_ctrl_c_ends_it_without_a_traceback(pole):
     line = [sys.executable, "-m", "arena.launch", "export", str(pole), "blue", "--record", "100000000"]
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:

@@ -17,6 +17,8 @@ from arena.launch import main
 from benchmarks.tools.serving import Served
 from benchmarks.tools.trained import give_weights, make_run
 
+pytestmark = pytest.mark.tier("default")
+
 CATCH = """
 name: catch
 steps: 1000

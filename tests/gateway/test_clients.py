@@ -10,6 +10,8 @@ import pytest
 from benchmarks.tools.serving import Served
 from benchmarks.tools.trained import POLE, give_weights, make_run
 
+pytestmark = pytest.mark.tier("all")
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

@@ -21,6 +21,8 @@ from arena.protocol.wire import Block
 from benchmarks.tools.serving import Served
 from benchmarks.tools.trained import give_weights, make_run
 
+pytestmark = pytest.mark.tier("all")
+
 POLE = """
 name: pole
 steps: 1000

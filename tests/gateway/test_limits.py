@@ -21,6 +21,8 @@ from arena.launch import main
 from benchmarks.tools.serving import Served
 from benchmarks.tools.trained import POLE, give_weights, make_run
 
+pytestmark = pytest.mark.tier("all")
+
 GOOD = b'{"observation": [0, 0, 0, 0]}'
 AUTO = b"POST /step HTTP/1.1\r\nhost: x\r\nstep_kind: auto\r\ncontent-length: %d\r\n\r\n%s" % (len(GOOD), GOOD)
 HEAD = b"POST /step HTTP/1.1\r\nhost: x\r\nstep_kind: auto\r\n"

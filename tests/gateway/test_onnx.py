@@ -20,7 +20,7 @@ from arena.tensors.weights import read_tensors, write_tensors
 from benchmarks.tools.serving import Served
 from benchmarks.tools.trained import POLE, give_weights, make_run
 
-pytestmark = pytest.mark.xdist_group("onnx")
+pytestmark = [pytest.mark.xdist_group("onnx"), pytest.mark.tier("all")]
 MEMORY = POLE.replace("hidden: [8]", "lstm: 8").replace("pole", "memory")
 
 

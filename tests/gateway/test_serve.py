@@ -22,6 +22,8 @@ from arena.tensors.weights import write_tensors
 from benchmarks.tools.serving import Served
 from benchmarks.tools.trained import give_weights, make_run
 
+pytestmark = pytest.mark.tier("default")
+
 POLE = """
 name: pole
 steps: 1000

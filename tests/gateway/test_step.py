@@ -12,6 +12,8 @@ import pytest
 from benchmarks.tools.serving import Served
 from benchmarks.tools.trained import POLE, give_weights, make_run
 
+pytestmark = pytest.mark.tier("default")
+
 PROBE = '''
 import asyncio
 

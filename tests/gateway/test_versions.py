@@ -13,6 +13,8 @@ from arena.tensors.weights import write_tensors
 from benchmarks.tools.serving import Served
 from benchmarks.tools.trained import give_weights, make_run
 
+pytestmark = pytest.mark.tier("all")
+
 NAMES = """
 name: names
 steps: 1000

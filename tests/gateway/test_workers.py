@@ -15,7 +15,7 @@ from arena.gateway.workers.peers import added_up
 from benchmarks.tools.serving import Served
 from benchmarks.tools.trained import give_weights, make_run
 
-pytestmark = pytest.mark.xdist_group("workers")
+pytestmark = [pytest.mark.xdist_group("workers"), pytest.mark.tier("all")]
 COUNT_PY = '''
 from gymnasium import spaces
 from arena.gateway import Actor, AgentSpaces

@@ -120,6 +120,7 @@ def test_an_mpirun_that_outlives_its_ranks_is_ended():
     assert "mpirun has not ended 0.5 s after its last rank" in done.stderr
 
 
+@pytest.mark.tier("all")
 def test_an_mpirun_whose_ranks_play_on_here_or_elsewhere_is_left_alone():
     busy = "import subprocess, time; rank = subprocess.Popen(['sleep', '2']); rank.wait(); time.sleep(2)"
     runs = (

@@ -602,6 +602,7 @@ class Learners(World):
                 self.train(player.player_id, player.total_agent_step + 1)
 
 
+@pytest.mark.tier("all")
 def test_ratings_recover_the_order_of_a_simulated_league():
     categories = {name: {"main_player": 1, "main_exploiter": 1, "league_exploiter": 2} for name in "abc"}
     phases = {kind: {"one_phase_step": 60} for kind in ("main_player", "main_exploiter", "league_exploiter")}

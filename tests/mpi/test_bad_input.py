@@ -105,6 +105,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.tier("default")
 def test_one_clear_message(tmp_path, case):
     config, told = CASES[case]
     outcome = run_arena(tmp_path, config, timeout=60)
@@ -124,6 +125,7 @@ def under_mpirun(place, config, ranks):
     return run_mpirun([*line, str(write_config(place, config))], timeout=60, env=environment)
 
 
+@pytest.mark.tier("default")
 def test_too_few_ranks_name_the_number_that_is_needed(tmp_path):
     done = under_mpirun(tmp_path, GOOD, 3)
     assert done.returncode == 2
@@ -152,6 +154,7 @@ def test_a_policy_that_cannot_take_the_action_space(tmp_path):
     assert "Traceback" not in outcome.errors
 
 
+@pytest.mark.tier("default")
 def test_a_run_that_exists_is_not_overwritten(tmp_path):
     assert run_arena(tmp_path, GOOD).code == 0
     outcome = run_arena(tmp_path, GOOD)

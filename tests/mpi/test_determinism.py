@@ -27,7 +27,9 @@ SHORT = {
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels keep nobody to a core")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.tier("default" if kind == "cartpole" else "all")) for kind in KINDS]
+)
 def test_it_ends_alike_however_often_it_is_killed_and_wherever_its_ranks_are(tmp_path, kind, keep_to_one_core):
     """Needs whole runs: killed twice, resumed on one core and unpinned, one ends as the undisturbed one."""
     short = SHORT[kind]

@@ -48,6 +48,7 @@ def doctor(place: Path, *launcher: str, arguments: tuple[str, ...] = (), timeout
     return Report(done.returncode, lines, done.stdout + done.stderr)
 
 
+@pytest.mark.tier("default")
 def test_it_examines_a_job_that_it_starts_and_leaves_nothing_behind(tmp_path):
     report = doctor(tmp_path, arguments=("-n", "2", "--run-root", str(tmp_path / "some" / "runs")))
     assert report.code == 0, report.output

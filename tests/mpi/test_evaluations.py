@@ -133,6 +133,7 @@ CUSTOM = """
 """
 
 
+@pytest.mark.tier("default")
 def test_all_learning_players_of_a_row_are_evaluated_and_one_is_filmed(tmp_path):
     """A policy with a loop of its own, too: its snapshots come from its housekeeping, not from updates."""
     (tmp_path / "mine.py").write_text(textwrap.dedent(CUSTOM))

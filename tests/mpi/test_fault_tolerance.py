@@ -22,6 +22,7 @@ ENDLESS = 10**9
 
 
 @pytest.mark.slow
+@pytest.mark.tier("default")
 def test_a_worker_an_environment_process_and_a_spare_die_and_the_others_go_on(tmp_path):
     """Twelve ranks that compare their weights after every update."""
     run = Observed(tmp_path, {**configuration(ENDLESS), "checkpoint": {"every": 600}, "records": {"plots": False}})

@@ -53,6 +53,7 @@ NAMES = {
     ],
     ids=["serial", "subprocess"],
 )
+@pytest.mark.tier("default")
 def test_a_run_goes_on_past_every_fault_and_counts_none_of_their_episodes(tmp_path, env, faults):
     policy = {"use": "ppo", "settings": {"horizon": 32}}
     outcome = succeed(run_arena(tmp_path, configuration(tmp_path, faults, policy, **env)))

@@ -122,6 +122,7 @@ def test_fork_and_spawn_end_with_the_same_weights_and_no_more_private_memory(tmp
     assert kilobytes[0] <= kilobytes[1]
 
 
+@pytest.mark.tier("default")
 def test_an_mpirun_of_ones_own_forks_from_a_parent_of_the_job_with_its_variables_and_threads(tmp_path, shared_parent):
     """Only mpirun starts ranks without the arena's launcher.
 

@@ -135,6 +135,7 @@ def test_every_tick_counts_once_and_a_stopped_run_goes_on(tmp_path: Path) -> Non
     assert what_is_wrong(path, made, left=None) == []  # the last games were not learned from
 
 
+@pytest.mark.tier("default")
 def test_cartpole_over_http_learns_and_is_served_by_the_same_contract(tmp_path: Path) -> None:
     run = Run(
         tmp_path,

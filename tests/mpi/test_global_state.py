@@ -46,6 +46,7 @@ def stored(place):
     return found
 
 
+@pytest.mark.tier("default")
 def test_three_seats_on_three_ranks_have_the_states_and_targets_of_one_seat(tmp_path):
     """No cheaper test has several ranks: five here, with copies in subprocesses, and three without shared memory."""
     apart, together = tmp_path / "apart", tmp_path / "together"

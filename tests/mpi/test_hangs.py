@@ -11,6 +11,7 @@ pytestmark = pytest.mark.rooms("root", "system")
 PLANT = f"{Path(__file__).parents[2] / 'benchmarks' / 'tools' / 'fault_injection.py'}:plant"
 
 
+@pytest.mark.tier("default")
 def test_an_environment_that_hangs_is_found_with_its_stack_in_a_report_on_every_rank(tmp_path):
     wrapper = {"use": PLANT, "settings": {"tickets": str(tmp_path / "tickets"), "faults": [["hang", 30]]}}
     config = {

@@ -38,6 +38,7 @@ def test_other_proxies_keep_to_their_libraries_checks(tmp_path):
     assert "parallel_api_test passed" in succeed(run_arena(tmp_path, {**config, "name": "parallel"})).output
 
 
+@pytest.mark.tier("default")
 def test_a_copy_that_raises_is_replaced(tmp_path):
     faults = {"use": PLANT, "settings": {"tickets": str(tmp_path / "tickets"), "faults": [["raise", 30], ["nan", 60]]}}
     outcome = succeed(run_arena(tmp_path, cartpole({"use": "ppo"}, wrappers=[faults])))

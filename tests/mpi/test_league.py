@@ -77,6 +77,7 @@ def logged_episodes(directory):
 
 
 @pytest.mark.slow
+@pytest.mark.tier("default")
 def test_players_are_frozen_restarted_and_met_again(tmp_path):
     outcome = succeed(run_arena(tmp_path, league(steps=10_000, phase=2_000, verify_replicas=True)))
     directory = outcome.directory
@@ -117,6 +118,7 @@ def learning_rates(directory, player_type):
     return [rate for (rate,) in rows]
 
 
+@pytest.mark.tier("default")
 def test_a_league_that_was_killed_goes_on_and_counts_every_game_once(tmp_path):
     config = league(players=("main_player", "main_exploiter"), steps=25_000, checkpoint={"every": 1.0})
     process = start(tmp_path, config)

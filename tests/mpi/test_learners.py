@@ -53,6 +53,7 @@ TURNS = {
 """Environment, settings and steps of each algorithm."""
 
 
+@pytest.mark.tier("default")
 def test_taking_turns_is_learning_in_place_bit_for_bit(tmp_path):
     """Every algorithm in a match of its own; only whole runs have learners."""
     found = []
@@ -256,6 +257,7 @@ def test_several_seats_of_one_player_share_a_runner(tmp_path):
 
 
 @pytest.mark.parametrize("machine", ["arena.launch", "without_shared_memory.py"])
+@pytest.mark.tier("default")
 def test_a_loop_of_ones_own_sends_experience_and_pulls_weights(tmp_path, machine):
     """Two workers with unequal shares: the second one has a slower match, and stops early."""
     config = {
@@ -289,6 +291,7 @@ def test_a_loop_that_acts_with_older_weights_than_allowed_is_told_so(tmp_path):
     assert "policies.p.max_lag: expected weights at most 2 updates old, found experience 3" in outcome.errors
 
 
+@pytest.mark.tier("default")
 def test_an_agent_that_was_written_for_one_process_learns_apart(tmp_path):
     """The acting copy has the learner's weights, and the learning one gets whole transitions of all workers."""
     config = {

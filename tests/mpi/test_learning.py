@@ -68,6 +68,7 @@ def test_a_replica_that_drifts_by_one_bit_ends_the_job_and_is_named(tmp_path):
     assert "after update 1 the weights of workers [1] of 'one' differ from worker 0's" in outcome.errors
 
 
+@pytest.mark.tier("default")
 def test_one_update_of_many_workers_is_one_update_on_all_their_data(tmp_path):
     output = succeed(run_arena(tmp_path, four_workers(player("updates:OneUpdate")))).output
     assert output.count("one update of 4 workers differs by") == 4
@@ -107,6 +108,7 @@ def test_a_worker_that_stops_early_does_not_hold_up_its_group(tmp_path, workers,
         assert all(f"worker {rank} made 12 updates of {size} outputs" in output for rank in others)
 
 
+@pytest.mark.tier("default")
 def test_what_a_loop_of_ones_own_has_done_is_on_record(tmp_path):
     config = {
         "steps": 4_000,
@@ -144,6 +146,7 @@ def test_different_collectives_on_different_workers_are_an_error_not_a_hang(tmp_
 
 
 @pytest.mark.parametrize(("at", "expected"), [("", 2000), ("@best", 1000), ("@1000", 1000)])
+@pytest.mark.tier("default")
 def test_a_player_starts_from_another_run(tmp_path, at, expected):
     """Only a whole start shows that every rank has the copy, and that a resumed run needs the other one no more."""
     other = make_run(tmp_path, POLE)
@@ -164,6 +167,7 @@ def test_a_player_starts_from_another_run(tmp_path, at, expected):
     assert load_stored_config(run.config).policies["p"].warm_start == str(run.warm_start("p"))
 
 
+@pytest.mark.tier("default")
 def test_a_frozen_player_plays_its_warm_start_and_never_changes(tmp_path):
     settings = {"hidden": [16, 16], "horizon": 32}
     config = {

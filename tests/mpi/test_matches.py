@@ -87,6 +87,7 @@ def test_one_seat_may_hold_entities_with_different_spaces(tmp_path):
     assert "echo of [0, 1, 2, 3]" in succeed(run_arena(tmp_path, config)).output
 
 
+@pytest.mark.tier("default")
 def test_a_sparse_remap_gives_each_seat_its_own_entities(tmp_path):
     config = {
         "steps": 100,
@@ -103,6 +104,7 @@ def test_a_sparse_remap_gives_each_seat_its_own_entities(tmp_path):
     assert "nobody plays" in (outcome.directory / "log/arena.log").read_text()
 
 
+@pytest.mark.tier("default")
 def test_settings_of_a_match_reach_all_its_replicas_and_no_other_match(tmp_path):
     config = {
         "steps": 100,
@@ -121,6 +123,7 @@ def test_settings_of_a_match_reach_all_its_replicas_and_no_other_match(tmp_path)
     assert output.count("echo of [0] with mark 0") == 2
 
 
+@pytest.mark.tier("default")
 def test_a_worker_that_raises_ends_the_whole_job_in_seconds_and_is_named(tmp_path):
     outcome = run_arena(tmp_path, one_against_one({"use": player("behaviours:Raises")}, {"use": "random"}))
     assert outcome.code not in (0, 2)

@@ -42,6 +42,7 @@ def configuration(place, size):
     }
 
 
+@pytest.mark.tier("default")
 def test_a_pipe_gets_plain_text(tmp_path):
     """Under mpirun, since libraries of each rank write at its end."""
     outcome = succeed(run_arena(tmp_path, configuration(tmp_path, 1.0)))

@@ -19,6 +19,7 @@ def table(policy, rows):
     }
 
 
+@pytest.mark.tier("default")
 def test_gymnasiums_check_env_passes_on_the_single_entity_proxy(tmp_path):
     """The proxy lives between two ranks of a run: one run has all environments."""
     rows = [({}, {"use": f"gymnasium:{name}", "num_envs": 1}) for name in ENVIRONMENTS]
@@ -26,6 +27,7 @@ def test_gymnasiums_check_env_passes_on_the_single_entity_proxy(tmp_path):
     assert output.count("check_env passed") == len(rows)
 
 
+@pytest.mark.tier("default")
 def test_the_vector_proxy_does_what_sync_vector_env_does(tmp_path):
     """In both modes of autoreset, with episodes that end and that are cut."""
     rows = []
@@ -39,6 +41,7 @@ def test_the_vector_proxy_does_what_sync_vector_env_does(tmp_path):
     assert output.count("identical to SyncVectorEnv") == len(rows)
 
 
+@pytest.mark.tier("default")
 def test_pettingzoos_api_and_seed_tests_pass_on_the_several_entity_proxy(tmp_path):
     env = {"use": "pettingzoo:mpe2.simple_tag_v3", "num_envs": 2, "batches": 2}
     config = table(player("conformance:ChecksParallel"), [({}, env)])

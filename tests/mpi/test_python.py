@@ -88,6 +88,7 @@ TEN_LINES = """
 """
 
 
+@pytest.mark.tier("default")
 def test_a_script_of_ten_lines(tmp_path):
     (tmp_path / "pole.yaml").write_text(json.dumps(POLE))
     with script(tmp_path, TEN_LINES) as process:
@@ -142,6 +143,7 @@ def test_two_at_a_time_and_a_stop():
         assert run.player().steps > 0 and Checkpoints(run.path / "checkpoints").newest() is not None
 
 
+@pytest.mark.tier("default")
 def test_ctrl_c_stops_a_script_in_order(tmp_path):
     text = f"""
         import arena, sys

@@ -74,6 +74,7 @@ def newest(place):
 
 
 @pytest.mark.slow
+@pytest.mark.tier("default")
 def test_whatever_stops_a_run_it_goes_on_where_it_was_and_finishes_its_budget(tmp_path):
     """One run that is stopped in every way there is: no update is lost, and none is counted twice."""
     job = ("--resume-or-start", "--stopped-code", "85")  # what a batch script starts, the first time and later
@@ -171,6 +172,7 @@ def test_a_replay_goes_on_with_new_episodes_and_another_number_of_copies(tmp_pat
     assert all(np.isfinite(array).all() for array in read_tensors(path / "p.safetensors").values())
 
 
+@pytest.mark.tier("default")
 def test_between_rounds_the_best_player_is_copied_over_the_others(tmp_path):
     settings = {"horizon": 32, "epochs": 1, "normalize_observations": False}
     config = {
@@ -210,6 +212,7 @@ def ranks_of(process):
     return found
 
 
+@pytest.mark.tier("default")
 def test_a_killed_rank_is_named_and_the_run_starts_again_by_itself(tmp_path):
     process = start(tmp_path, cartpole(steps=30_000), "--restarts", "1")
     os.kill(ranks_of(process)[2], signal.SIGSEGV)

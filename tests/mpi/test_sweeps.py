@@ -37,6 +37,7 @@ def wait_for(process, text):
     raise AssertionError(process.stderr.read())
 
 
+@pytest.mark.tier("default")
 def test_a_killed_sweep_runs_what_is_missing_once(tmp_path):
     """A grid of 2 x 3 runs; SIGKILL meets one that has finished and others that run: no cheaper way to have both."""
     (tmp_path / "pole.yaml").write_text(yaml.safe_dump({"name": "pole", **POLE}))

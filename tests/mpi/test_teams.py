@@ -53,6 +53,7 @@ def test_a_team_of_a_league_learns_and_is_evaluated_served_and_exported(tmp_path
         assert player in served.line
 
 
+@pytest.mark.tier("default")
 def test_a_speaker_and_a_listener_learn_on_one_seat_and_are_evaluated(tmp_path):
     """Needs a whole run: messages, rollouts and weights of entities with different spaces, of two workers."""
     config = {

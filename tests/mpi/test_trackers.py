@@ -76,6 +76,7 @@ def curve_of_trackio(folder: Path) -> list[tuple[int, float]]:
     return [(steps, json.loads(metrics)[CURVE]) for steps, metrics in rows if CURVE in json.loads(metrics)]
 
 
+@pytest.mark.tier("default")
 def test_each_tracker_has_the_curve_once_and_whole_after_a_kill_and_a_resume(tmp_path, monkeypatch):
     """The process of each tracker reads a run that goes on, dies with it, and is started by the resumed one."""
     monkeypatch.setenv("WANDB_MODE", "offline")

@@ -177,7 +177,7 @@ class Page(NamedTuple):
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Page]]:
+def serve(forks: None) -> Iterator[Callable[..., Page]]:
     """Start pages: ``serve(*arguments of arena page)``."""
     pages: list[subprocess.Popen] = []
 

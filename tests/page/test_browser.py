@@ -9,7 +9,7 @@ from arena.records.run_directory import RunDirectory
 from tests.page.conftest import record, record_league
 from tests.page.test_server import SCRIPT
 
-pytestmark = pytest.mark.xdist_group("browser")  # one browser for all of them
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.tier("default")]  # one browser for all of them
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ def data_of(text):
     return gzip.decompress(base64.b64decode(re.search(r'id="saved">([^<]*)<', text)[1])).decode()
 
 
+@pytest.mark.tier("default")
 def test_the_saved_file_needs_neither_server_nor_network(run, tmp_path, browser, capsys):
     league = RunDirectory(tmp_path, "family")
     record_league(league)

@@ -209,6 +209,7 @@ def test_same_plan_gives_the_same_bytes() -> None:
     per_node=st.integers(1, 40),
     learners=st.dictionaries(st.sampled_from(["blue", "main_exploiter_zerg_12"]), st.integers(1, 7)),
 )
+@pytest.mark.tier("all")
 def test_no_plan_makes_text_leave_its_box(
     rows: list[TableRow], spare: int, per_node: int, learners: dict[str, int]
 ) -> None:

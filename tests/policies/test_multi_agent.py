@@ -200,6 +200,7 @@ def test_critics_read_discrete_actions_at_the_corners_of_the_simplex_only(action
 
 
 @pytest.mark.parametrize("use", ["maddpg", "masac"])
+@pytest.mark.tier("default")
 def test_an_episode_that_is_cut_by_time_is_worth_what_follows(use):
     """Rewards of 1 with a discount of one half are worth 2; episodes of four steps taken for ends, 1.5 on average."""
     settings = {"entropy_coefficient": 1e-6} if use == "masac" else {"exploration_noise": 0.0}

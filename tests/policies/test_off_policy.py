@@ -225,7 +225,7 @@ OBSERVATIONS = {
 
 
 @pytest.mark.parametrize("use", ALGORITHMS)
-@pytest.mark.parametrize("kind", OBSERVATIONS)
+@pytest.mark.parametrize("kind", [pytest.param("image", marks=pytest.mark.tier("all")), "nest"])
 def test_any_observation_goes_through_a_whole_update(use, kind):
     spaces = SPACES[use]._replace(observation=OBSERVATIONS[kind])
     policy = make(use, spaces=spaces, n_step=3)
@@ -283,6 +283,7 @@ def test_compiled_gradients_and_losses_are_those_of_autograd(use, spaces, settin
 # DQN
 
 
+@pytest.mark.tier("all")
 def test_values_are_those_of_a_table():
     """Two states that alternate, action 1 earns 1 in the second: with gamma 0.5 values follow from a sum."""
 
@@ -474,6 +475,7 @@ def test_defaults_of_sac_follow_the_actions_and_what_is_set_stays():
 
 
 @given(st.data())
+@pytest.mark.tier("all")
 def test_discrete_sac_never_takes_a_masked_action(data):
     sizes = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
     space = gym_spaces.Discrete(sizes[0]) if len(sizes) == 1 else gym_spaces.MultiDiscrete(sizes)

@@ -520,6 +520,7 @@ class Target(gymnasium.Env):
         return {"target": self.target}, -float(np.square(action - self.target).sum()), True, False, {}
 
 
+@pytest.mark.tier("all")
 def test_learns_continuous_actions_from_dict_observations():
     envs = vector(Target)
     policy = policy_for(envs, horizon=64, learning_rate=3e-3, epochs=5, gamma=0.0, log_std_init=-0.7)

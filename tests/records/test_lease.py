@@ -46,6 +46,7 @@ def test_a_second_process_is_refused_with_who_where_and_since_when(tmp_path):
     assert take(tmp_path, 0).communicate(timeout=30)[0] == "taken\n"
 
 
+@pytest.mark.tier("all")
 def test_of_many_starts_at_once_one_takes_it(tmp_path):
     for _ in range(3):
         starts = [take(tmp_path, 2) for _ in range(6)]

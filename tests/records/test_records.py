@@ -172,6 +172,7 @@ def test_tensorboard_shows_return_and_length_of_each_player(run):
 
 
 @pytest.mark.parametrize("tensorboard", [True, False])
+@pytest.mark.tier("all")
 def test_episodes_that_are_written_take_no_memory(run, tensorboard):
     records = records_of(run, tensorboard=tensorboard)
 
@@ -527,6 +528,7 @@ def test_notes_and_warnings_are_in_the_readable_log(run):
     ]
 
 
+@pytest.mark.tier("all")
 def test_root_keeps_records_without_torch(run):
     code = f"""
 import sys

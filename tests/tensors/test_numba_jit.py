@@ -34,12 +34,14 @@ def run(tmp_path: Path, cache: Path | str) -> tuple[str, bool]:
     return result, hits != "0"
 
 
+@pytest.mark.tier("default")
 def test_what_was_compiled_is_found_again(tmp_path):
     assert run(tmp_path, tmp_path / "cache") == ("10.0", False)
     assert run(tmp_path, tmp_path / "cache") == ("10.0", True)
 
 
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.tier("all")
 def test_what_a_crash_has_left_of_it_is_compiled_anew(tmp_path, ending):
     run(tmp_path, tmp_path / "cache")
     (damaged,) = (tmp_path / "cache").rglob(f"*.{ending}")
@@ -49,6 +51,7 @@ def test_what_a_crash_has_left_of_it_is_compiled_anew(tmp_path, ending):
     assert run(tmp_path, tmp_path / "cache") == ("10.0", True)
 
 
+@pytest.mark.tier("all")
 def test_nothing_needs_to_be_kept(tmp_path):
     assert run(tmp_path, "/proc/nowhere") == ("10.0", False)
 
