@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from arena.launch.parent.client import SOCKET
 from benchmarks.determinism import manifests
 
 from .cluster import Cluster, running, what_is_missing
@@ -55,6 +56,12 @@ def config(tmp_path):
     }
     path.write_text(yaml.safe_dump(content))
     return path
+
+
+@pytest.fixture
+def forks_of_shared_parent(cluster, shared_parent, monkeypatch):
+    """Have launchers and ranks of jobs be forks of the parent that the tests share, where their start is not tested."""
+    monkeypatch.setitem(cluster.environment, SOCKET, shared_parent)
 
 
 def output(place, number):
@@ -159,6 +166,7 @@ def test_a_job_that_is_interrupted_goes_on_and_finishes_its_budget(cluster: Clus
         assert "stopped in order, goes back into the queue" in said
 
 
+@pytest.mark.usefixtures("forks_of_shared_parent")
 def test_an_array_of_seeds_leaves_a_run_for_each(cluster: Cluster, tmp_path, config):
     more = ("--set", "steps=2000", "--set", "matches.0.replicas=1")
     number = cluster.submit(tmp_path, "--array=1-2", "--ntasks-per-node=3", ARRAY, str(config), *more)
@@ -177,6 +185,7 @@ def arena(place, *arguments):
 
 
 @pytest.mark.rooms("sweeps", "launch")
+@pytest.mark.usefixtures("forks_of_shared_parent")
 def test_a_sweep_and_a_search_are_arrays(cluster: Cluster, tmp_path, config):
     """Both at once: each task of the one is a run, the tasks of the other share the trials of a study."""
     shared = {"run": config.name, "set": {"steps": 2000, "matches.0.replicas": 1}}
@@ -198,6 +207,7 @@ def test_a_sweep_and_a_search_are_arrays(cluster: Cluster, tmp_path, config):
     assert "all 2 runs are finished" in arena(tmp_path, "sweep", "seeds.yaml", "--slurm", "--force")
 
 
+@pytest.mark.usefixtures("forks_of_shared_parent")
 def test_a_wrong_configuration_fails_once(cluster: Cluster, tmp_path, config):
     number = cluster.submit(tmp_path, "--ntasks-per-node=5", SCRIPT, str(config), "--set", "steps=many")
     job = cluster.wait(number)
@@ -206,6 +216,7 @@ def test_a_wrong_configuration_fails_once(cluster: Cluster, tmp_path, config):
     assert said.count("error:") == 1 and "Traceback" not in said
 
 
+@pytest.mark.usefixtures("forks_of_shared_parent")
 def test_too_few_tasks_are_told_in_the_first_line(cluster: Cluster, tmp_path):
     number = cluster.submit(tmp_path, "--ntasks-per-node=4", SCRIPT, f"{ROOT}/configs/quickstart.yaml")
     job = cluster.wait(number)
@@ -214,6 +225,7 @@ def test_too_few_tasks_are_told_in_the_first_line(cluster: Cluster, tmp_path):
     assert "needs 6 ranks" in first and "4" in first and "--ntasks-per-node" in first
 
 
+@pytest.mark.usefixtures("forks_of_shared_parent")
 def test_a_run_that_fails_is_tried_again_but_not_for_ever(cluster: Cluster, tmp_path, config):
     broken = (
         "class Broken:\n    def __init__(self, env, group): ...\n    def run(self, steps): raise OSError('no disk')\n"
