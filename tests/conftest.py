@@ -17,7 +17,7 @@ from hypothesis import settings
 from arena.launch.parent.client import SOCKET
 from arena.launch.parent.started import parent_process
 from tests import choice
-from tests.failures import Failures, failed_last_time
+from tests.failures import Failures, check_failed, failed_last_time
 from tests.ledger import Ledger, keep_left_out
 
 # Hypothesis does not judge speed, for machines are busy.
@@ -36,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         _handle_signals_in_children()
     if not hasattr(config, "workerinput"):
+        if config.getoption("failed"):
+            check_failed(config)
         name = choice.name_of(config)
         if name is not None:
             config.pluginmanager.register(Ledger(name))

@@ -46,15 +46,22 @@ class PastRun(NamedTuple):
     unstable: Sequence[str]
 
 
-def failed_last_time(config: pytest.Config, items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests that failed in the last run of a tier.
+def check_failed(config: pytest.Config) -> None:
+    """Check that there are failed tests to run once more, and that they may be judged.
 
     Raises:
-      UsageError: they are to be judged, and are too many.
+      UsageError: there are none, or too many.
     """
     failed = _kept(config)
+    if not failed:
+        raise pytest.UsageError("--failed: expected tests that failed in the last run of a tier, found none")
     if history_file() is not None and len(failed) > MOST:
-        raise pytest.UsageError(f"{len(failed)} tests have failed: up to {MOST} are run once more")
+        raise pytest.UsageError(f"--failed: {len(failed)} tests have failed; up to {MOST} are run once more")
+
+
+def failed_last_time(config: pytest.Config, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests that failed in the last run of a tier."""
+    failed = _kept(config)
     return [item for item in items if item.nodeid in failed]
 
 

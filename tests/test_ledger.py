@@ -137,8 +137,9 @@ def test_a_test_may_be_unstable_again_after_ten_runs():
 def test_many_failures_are_no_chance_and_one_that_fails_again_is_a_failure(suite, tmp_path):
     history = str(tmp_path / "history.json")
     several = "import pytest\n@pytest.mark.parametrize('n', range({}))\ndef test_it(n):\n    assert 0\n"
+    assert "expected tests that failed in the last run of a tier, found none" in suite(several.format(1), "--failed")
     suite(several.format(11))
-    assert "11 tests have failed: up to 10 are run once more" in suite(several.format(11), "--failed", history=history)
+    assert "11 tests have failed; up to 10 are run once more" in suite(several.format(11), "--failed", history=history)
     suite(several.format(2))
     assert suite(several.format(2), "--failed", history=history).endswith("exit 1")
 
