@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from arena.common.text import count_of
 from tests.choice import TIERS, id_without_group
 
 DEAREST = 20
@@ -47,13 +48,15 @@ def lines(now: Run, last: Run | None) -> Iterator[str]:
     before = {} if last is None else dict(last.tests)
     since = "" if last is None else f"; since the last run, {last.day}"
     yield f"seconds by tier and folder, of all test processes together{since}"
-    yield _line(sum(now.tests.values()), sum(before.values()) if last else None, f"all {len(now.tests):,} tests")
+    yield _line(
+        sum(now.tests.values()), sum(before.values()) if last else None, f"all {count_of(len(now.tests), 'test')}"
+    )
     yield _line(now.wall, last.wall if last else None, "by the clock")
     for tier in TIERS:
         of_tier = [seconds for test, seconds in now.tests.items() if now.tiers[test] == tier]
         was = [seconds for test, seconds in before.items() if last is not None and last.tiers[test] == tier]
         if of_tier:
-            yield _line(sum(of_tier), sum(was) if last else None, f"tier {tier}: {len(of_tier):,} tests")
+            yield _line(sum(of_tier), sum(was) if last else None, f"tier {tier}: {count_of(len(of_tier), 'test')}")
     totals, were = _by_folder(now.tests), _by_folder(before)
     for name in sorted({**were, **totals}, key=lambda name: -totals[name]):
         yield _line(totals[name], were[name] if last else None, name)
@@ -68,15 +71,15 @@ def left_out_lines(left_out: Mapping[str, int]) -> Iterator[str]:
     Args:
       left_out: number of tests by tier.
     """
-    ways = {"default": "launch/test.sh runs {} more tests, which show each capability, most of them under mpirun"}
-    ways["all"] = "launch/test.sh --all runs all tests, {} more"
+    ways = {"default": "launch/test.sh runs {} more, which show each capability, most of them under mpirun"}
+    ways["all"] = "launch/test.sh --all runs all, {} more"
     if sum(left_out.values()):
         yield "not all tests have run:"
     more = 0
     for tier in TIERS:
         more += left_out.get(tier, 0)
         if left_out.get(tier):
-            yield "  " + ways[tier].format(f"{more:,}")
+            yield "  " + ways[tier].format(count_of(more, "test"))
 
 
 def _by_folder(tests: Mapping[str, float]) -> defaultdict[str, float]:

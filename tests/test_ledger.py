@@ -48,8 +48,8 @@ def test_folders_and_tests_stand_beside_those_of_the_last_run():
         "seconds by tier and folder, of all test processes together; since the last run, 2026-01-01 10:00",
         "    30.5 s    +23.5  all 2 tests",
         "    30.0 s    +21.0  by the clock",
-        "    10.5 s     +3.5  tier quick: 1 tests",
-        "    20.0 s    +20.0  tier all: 1 tests",
+        "    10.5 s     +3.5  tier quick: 1 test",
+        "    20.0 s    +20.0  tier all: 1 test",
         "    20.0 s    +20.0  tests/test_y.py",
         "    10.5 s     +8.5  tests/a",
         "     0.0 s     -5.0  tests/gone",
@@ -99,9 +99,9 @@ def test_each_tier_takes_its_tests_and_states_what_it_leaves_out(suite):
     tests = "def test_it():\n    pass\n"
     quick, default, everything = suite(tests, "--quick"), suite(tests), suite(tests, "--all")
     assert "1 passed, 3 deselected" in quick and "2 passed, 2 deselected" in default and "4 passed" in everything
-    assert "launch/test.sh runs 1 more tests" in quick and "launch/test.sh --all runs all tests, 3 more" in quick
-    assert default.endswith("not all tests have run:\n  launch/test.sh --all runs all tests, 2 more\nexit 0")
-    assert "tier default: 1 tests" in everything and "not all" not in everything
+    assert "launch/test.sh runs 1 test more" in quick and "launch/test.sh --all runs all, 3 tests more" in quick
+    assert default.endswith("not all tests have run:\n  launch/test.sh --all runs all, 2 tests more\nexit 0")
+    assert "tier default: 1 test" in everything and "not all" not in everything
     assert "1 passed" in suite(tests, "-k", "test_kill"), "what is named runs in any tier"
     assert "pytest.mark.tier: expected one of ('quick', 'default', 'all'), found ('al',)" in suite(
         "import pytest\n@pytest.mark.tier('al')\n" + tests
