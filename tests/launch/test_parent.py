@@ -139,6 +139,17 @@ def test_a_command_that_is_forked_ends_as_one_that_imports_by_itself(parent, wor
 
 
 @pytest.mark.xdist_group("parent")
+@pytest.mark.parametrize("sent", [b"", b"\0\0", b"\0\0\0\7garbage", client.LENGTH.pack(100)])
+def test_a_client_that_is_killed_before_it_has_sent_everything_ends_no_one_else(parent, sent):
+    """A rank that is killed as it starts would take its parent along, and with it all that the parent has forked."""
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.connect(client.address(parent))
+        killed.sendall(sent)
+    with client.connect(parent, ["schema"], [0, 1, 2], None) as connection:
+        assert client.STATUS.unpack(connection.recv(client.STATUS.size, socket.MSG_WAITALL)) == (0,)
+
+
+@pytest.mark.xdist_group("parent")
 def test_a_forked_command_outlives_its_shell_and_obeys_signals(parent, tmp_path):
     """Under nohup it would end with the shell; or Ctrl-C would not end it."""
     place = tmp_path / "printed"

@@ -202,7 +202,7 @@ def test_nothing_is_left_when_a_process_is_killed_as_soon_as_it_is_there(tmp_pat
         os.kill(launcher.pid if victim == "launcher" else min(chosen), signal.SIGKILL)
         if victim != "launcher":
             assert launcher.wait(60) != 0
-        wait_until(lambda: set(of_test(tmp_path)) <= {launcher.pid}, ENDED_WITHIN)
+        wait_until_gone(tmp_path, launcher.pid)
     finally:
         launcher.kill()
         launcher.wait()
@@ -228,7 +228,7 @@ def test_ranks_of_an_mpirun_of_ones_own_stop_and_go_on_with_their_clients_and_en
             os.kill(client, signal.SIGCONT)
         wait_until(lambda: all(status_of(process)[0] != "T" for process in ranks + clients), ENDED_WITHIN)
         mpirun.kill()
-        wait_until(lambda: set(of_test(tmp_path)) <= {mpirun.pid}, ENDED_WITHIN)
+        wait_until_gone(tmp_path, mpirun.pid)
     finally:
         mpirun.kill()
         mpirun.wait()
@@ -256,11 +256,16 @@ def lines_of(processes: list[int]) -> dict[int, str]:
     return lines
 
 
-def wait_until(condition, seconds: float) -> None:
+def wait_until(condition, seconds: float, found=lambda: "") -> None:
     until = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < until
+        assert time.monotonic() < until, found()
         time.sleep(0.05)
+
+
+def wait_until_gone(place: Path, but: int) -> None:
+    """Wait until no process of a test is left but its own child, which is a zombie or about to be one."""
+    wait_until(lambda: set(of_test(place)) <= {but}, ENDED_WITHIN, lambda: lines_of(of_test(place)))
 
 
 def status_of(pid: int) -> list[str]:

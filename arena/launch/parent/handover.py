@@ -63,6 +63,8 @@ def receive(connection: socket.socket) -> tuple[Handover, list[int]]:
     connection.settimeout(TIMEOUT)
     head, received, _, _ = socket.recv_fds(connection, LENGTH.size, MOST_DESCRIPTORS)
     try:
+        if len(head) < LENGTH.size:
+            raise ConnectionError("the client has ended")
         (size,) = LENGTH.unpack(head)
         if size > LARGEST:
             raise ValueError(f"expected a handover of at most {LARGEST} bytes, found {size}")
