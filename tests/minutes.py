@@ -51,7 +51,7 @@ def with_figures(text: str, phrase: str, figures: Mapping[str, str]) -> str:
       ValueError: the text has the phrase not once.
     """
     parts = re.split(r"<(\w+)>", phrase)
-    pattern = "".join(f"(?P<{part}>[^|;,]+?)" if place % 2 else re.escape(part) for place, part in enumerate(parts))
+    pattern = "".join(f"(?P<{part}>[^|;,\n]+)" if place % 2 else re.escape(part) for place, part in enumerate(parts))
     found = list(re.finditer(pattern, text))
     if len(found) != 1:
         raise ValueError(f"expected {phrase!r} once, found it {len(found)} times")

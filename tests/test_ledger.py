@@ -152,5 +152,6 @@ def test_minutes_of_the_readme_are_those_of_the_last_runs():
             text = with_figures(text, phrase, dict.fromkeys(("machine", *RUNS), "99"))
         names = [name for phrase in phrases for name in re.findall(r"<(\w+)>", phrase)]
         assert text.count("99") == len(names) > 3
+    assert with_figures("in 25 s, all: 12\nand", "in <a> s, all: <all>", {"all": "9"}) == "in 25 s, all: 9\nand"
     with pytest.raises(ValueError, match="expected 'a <all> b' once, found it 0 times"):
         with_figures("a 1 c", "a <all> b", {})
