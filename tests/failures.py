@@ -123,8 +123,11 @@ class Failures:
         repeated = unstable_before(unstable, history)
         self._lines = list(_lines(unstable, repeated, history))
         history.append(PastRun(time.strftime("%Y-%m-%d %H:%M"), _commit(session.config.rootpath), list(unstable)))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(history[-RUNS:], indent=1) + "\n", "utf-8")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(history[-RUNS:], indent=1) + "\n", "utf-8")
+        except OSError as error:
+            self._lines.append(f"{path}: this run is not listed: {error.strerror}; name another file with {HISTORY}")
         if repeated:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -117,7 +117,8 @@ class Ledger:
         """Add what setting a test up, running it or tearing it down took."""
         test = id_without_group(report.nodeid)
         self._tests[test] += report.duration
-        self._tiers[test] = dict(report.user_properties)["tier"]
+        # The report on a process that has crashed has no properties.
+        self._tiers.setdefault(test, dict(report.user_properties).get("tier", TIERS[-1]))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -138,8 +139,9 @@ class Ledger:
             return
         now = Run(time.strftime("%Y-%m-%d %H:%M"), time.monotonic() - self._began, self._tests, self._tiers)
         kept = cache.get(self._key, None)
+        is_comparable = kept is not None and len(kept) == len(Run._fields)  # older checkouts kept less
         terminalreporter.section("ledger")
-        for line in lines(now, None if kept is None else Run(*kept)):
+        for line in lines(now, Run(*kept) if is_comparable else None):
             terminalreporter.write_line(line)
         if exitstatus == 0:
             cache.set(self._key, now)

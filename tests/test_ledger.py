@@ -94,6 +94,17 @@ def test_a_run_is_compared_with_the_last_one_that_passed(suite):
 
 
 @pytest.mark.tier("default")
+def test_a_process_that_crashes_is_a_failure_of_its_test_also_beside_an_older_ledger(suite, tmp_path):
+    """The run would end with an error of the ledger, and the other tests' results would be lost."""
+    text = "import os\ndef test_it():\n    os._exit(3)\n"
+    kept = tmp_path / ".pytest_cache" / "v" / "arena" / "ledger" / "all"
+    kept.parent.mkdir(parents=True)
+    kept.write_text('["2026-01-01 10:00", 9.0, {}]')
+    output = suite(text, "-p", "xdist", "-n", "1", "--all")
+    assert "INTERNALERROR" not in output and "1 failed, 3 passed" in output and "dearest" in output, output
+
+
+@pytest.mark.tier("default")
 def test_each_tier_takes_its_tests_and_states_what_it_leaves_out(suite):
     """A newcomer would wait for all tests, or take a part for the whole."""
     tests = "def test_it():\n    pass\n"
