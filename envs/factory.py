@@ -1,7 +1,6 @@
 """Construction of environments from their configuration."""
 
 import copy
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,13 +9,10 @@ import gymnasium
 from arena.common.errors import ConfigError
 from arena.common.registry import ENVIRONMENTS, is_reference
 from arena.common.text import suggestion
+from arena.envs.adapters.kinds import adapt
 from arena.envs.agent_id import AgentIdEnvironment
 from arena.envs.global_state import check_state_space
-from arena.envs.gymnasium_adapter import GymnasiumEnvironment
-from arena.envs.interface import EntitySpaces, Environment, state_space_of
-from arena.envs.list_adapter import ListEnvironment, space_lists
-from arena.envs.pettingzoo_aec import AECEnvironment
-from arena.envs.pettingzoo_parallel import ParallelEnvironment
+from arena.envs.interface import Environment, state_space_of
 from arena.envs.sources import from_code, from_gymnasium, from_openspiel, from_pettingzoo
 from arena.envs.spaces import check_spaces
 from arena.envs.wrapping import wrap
@@ -24,11 +20,6 @@ from arena.envs.wrapping import wrap
 SOURCES = (
     "a registered name ({names}), gymnasium:<id>, pettingzoo:<module>, pettingzoo-aec:<module>, "
     "openspiel:<game>, package.module:make_env or path/to/file.py:make_env"
-)
-ACCEPTED = (
-    "a gymnasium.Env, a PettingZoo ParallelEnv or AECEnv, a pyspiel.Game, an arena.envs.interface.Environment "
-    "(entities, turn_based, reset, step), or a list environment (lists observation_spaces and action_spaces, "
-    "reset() -> list, step(list) -> (observations, rewards, done, info))"
 )
 
 
@@ -90,44 +81,3 @@ def _make_native(use: str, settings: dict[str, Any], render: bool) -> Any:
     if kind == "openspiel":
         return from_openspiel(use, name, settings)
     return from_code(use, use, settings, render)
-
-
-def adapt(native: Any) -> Environment:
-    """Return ``native`` behind the arena's common interface, by its type.
-
-    Raises:
-      ConfigError: its kind has no adapter, or its spaces are not supported.
-    """
-    # Only PettingZoo's own code constructs its environments, so it is imported then; other runs do not pay for it.
-    pettingzoo = sys.modules.get("pettingzoo")
-    if pettingzoo is not None and isinstance(native, pettingzoo.ParallelEnv):
-        return ParallelEnvironment(native)
-    if pettingzoo is not None and isinstance(native, pettingzoo.AECEnv):
-        return AECEnvironment(native)
-    pyspiel = sys.modules.get("pyspiel")
-    if pyspiel is not None and isinstance(native, pyspiel.Game):
-        from arena.envs.openspiel_adapter import OpenSpielEnvironment  # requires pyspiel
-
-        return OpenSpielEnvironment(native)
-    # List environments come before Gymnasium's: one may well inherit from gymnasium.Env.
-    if space_lists(native) is not None:
-        return ListEnvironment(native)
-    if isinstance(native, gymnasium.Env):
-        return GymnasiumEnvironment(native)
-    if _keeps_contract(native):
-        return native
-    hint = ""
-    if isinstance(native, gymnasium.vector.VectorEnv):
-        hint = "; a vector environment is not accepted: give one environment and set num_envs"
-    raise ConfigError(f"expected {ACCEPTED}; found {type(native).__module__}.{type(native).__qualname__}{hint}")
-
-
-def _keeps_contract(native: Any) -> bool:
-    entities = getattr(native, "entities", None)
-    return (
-        isinstance(entities, (list, tuple))
-        and all(isinstance(entity, EntitySpaces) for entity in entities)
-        and hasattr(native, "turn_based")
-        and callable(getattr(native, "reset", None))
-        and callable(getattr(native, "step", None))
-    )

@@ -9,7 +9,7 @@ from arena.env_manager.faults import NotANumberError
 from arena.environment.batch_writer import BatchWriter
 from arena.environment.episodes import RunningEpisode, RunningEpisodes
 from arena.environment.fast_step import make_steady_stepper
-from arena.envs.gymnasium_adapter import GymnasiumEnvironment
+from arena.envs.adapters.gymnasium import GymnasiumEnvironment
 from arena.protocol.wire import ActionMessage, ShapeError, action_reader, blocks_of, make_observation_message
 
 

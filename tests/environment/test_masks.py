@@ -14,7 +14,7 @@ from arena.common.registry import build_policy
 from arena.env_manager.faults import fault_of
 from arena.env_manager.slot import Slot
 from arena.environment.batch_writer import BatchWriter
-from arena.envs.factory import adapt
+from arena.envs.adapters.kinds import adapt
 from arena.evaluation.play import SeatAgent, play
 from arena.protocol.wire import blocks_of, make_observation_message
 

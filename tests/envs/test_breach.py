@@ -6,7 +6,7 @@ import pytest
 from pettingzoo import ParallelEnv
 
 from arena.common.errors import ConfigError, ContractError
-from arena.envs.factory import adapt
+from arena.envs.adapters.kinds import adapt
 
 BOX, TWO = gymnasium.spaces.Box(-1, 1, (2,), np.float32), gymnasium.spaces.Discrete(2)
 SEEN = np.zeros(2, np.float32)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from arena.common.errors import ConfigError
+from arena.envs.adapters.gymnasium import GymnasiumEnvironment
+from arena.envs.adapters.list_environment import ListEnvironment
+from arena.envs.adapters.openspiel import OpenSpielEnvironment
+from arena.envs.adapters.pettingzoo_aec import AECEnvironment
+from arena.envs.adapters.pettingzoo_parallel import ParallelEnvironment
 from arena.envs.factory import make_environment
-from arena.envs.gymnasium_adapter import GymnasiumEnvironment
-from arena.envs.list_adapter import ListEnvironment
 from arena.envs.matrix_game import MatrixGame
-from arena.envs.openspiel_adapter import OpenSpielEnvironment
-from arena.envs.pettingzoo_aec import AECEnvironment
-from arena.envs.pettingzoo_parallel import ParallelEnvironment
 
 HERE = Path(__file__).parents[1] / "environments"
 NESTED = f"{HERE}/nested.py"
@@ -90,7 +90,7 @@ def test_whatever_is_named_is_adapted_by_what_it_is(use: str, settings: dict, ki
         (f"{HERE}/absent.py:Nested", "there is no file"),
         (f"{__file__}:NOT_A_FUNCTION", "expected a function or class that makes an environment, found 3"),
         (f"{NESTED}:needs_absent_package", "pip install package_that_nobody_installs"),
-        ("collections:OrderedDict", "expected a gymnasium.Env, a PettingZoo.*found collections.OrderedDict"),
+        ("collections:OrderedDict", "expected a PettingZoo.*a gymnasium.Env.*found collections.OrderedDict"),
         (f"{__file__}:make_vector", "give one environment and set num_envs"),
     ],
 )

@@ -7,11 +7,11 @@ import numpy as np
 
 from arena.common.errors import ContractError
 from arena.common.user_code import source_of
-from arena.envs.breach import call_reset, describe, number_of
+from arena.envs.adapters.breach import call_reset, describe, number_of
+from arena.envs.adapters.pettingzoo_entities import entity_adapters
+from arena.envs.adapters.rendering import rgb_array
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.envs.pettingzoo_entities import entity_adapters
-from arena.envs.rendering import rgb_array
 
 
 class AECEnvironment:

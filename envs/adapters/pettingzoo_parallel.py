@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from arena.envs.breach import call_reset, check_reset, check_step, number_of
+from arena.envs.adapters.breach import call_reset, check_reset, check_step, number_of
+from arena.envs.adapters.pettingzoo_entities import entity_adapters
+from arena.envs.adapters.rendering import rgb_array
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.envs.pettingzoo_entities import entity_adapters
-from arena.envs.rendering import rgb_array
 
 
 class ParallelEnvironment:

@@ -7,10 +7,10 @@ import gymnasium
 import numpy as np
 
 from arena.common.errors import ContractError
-from arena.envs.breach import call_reset, check_reset, check_step, number_of, raise_step_error
+from arena.envs.adapters.breach import call_reset, check_reset, check_step, number_of, raise_step_error
+from arena.envs.adapters.rendering import rgb_array
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.envs.rendering import rgb_array
 from arena.envs.spaces import MASK_KEY, EntityAdapter, as_mask
 
 # Parts of a timestep that are equal in almost every step: shared, so that a step allocates next to nothing.

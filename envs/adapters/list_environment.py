@@ -8,9 +8,9 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.common.errors import ConfigError
+from arena.envs.adapters.rendering import rgb_array
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.envs.rendering import rgb_array
 from arena.envs.spaces import EntityAdapter, check_spaces
 
 STEP_FORM = "expected step to return (observations, rewards, done, info), the first two with one item per entity"

@@ -1,0 +1,96 @@
+"""The kinds of environments that have an adapter, in the order in which they are recognised."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium
+
+from arena.common.errors import ConfigError
+from arena.envs.adapters.gymnasium import GymnasiumEnvironment
+from arena.envs.adapters.list_environment import ListEnvironment, space_lists
+from arena.envs.adapters.pettingzoo_aec import AECEnvironment
+from arena.envs.adapters.pettingzoo_parallel import ParallelEnvironment
+from arena.envs.interface import EntitySpaces, Environment
+
+
+class Kind(NamedTuple):
+    """A kind of environment.
+
+    Attributes:
+      description: what an object of this kind is, for error messages.
+      recognises: whether an object is of this kind; it must not call a method of the object.
+      adapt: function that returns the object behind the common interface.
+    """
+
+    description: str
+    recognises: Callable[[Any], bool]
+    adapt: Callable[[Any], Environment]
+
+
+def adapt(native: Any) -> Environment:
+    """Return ``native`` behind the arena's common interface, by its kind.
+
+    Raises:
+      ConfigError: its kind has no adapter, or its spaces are not supported.
+    """
+    for kind in KINDS:
+        if kind.recognises(native):
+            return kind.adapt(native)
+    hint = ""
+    if isinstance(native, gymnasium.vector.VectorEnv):
+        hint = "; a vector environment is not accepted: give one environment and set num_envs"
+    *others, last = [kind.description for kind in KINDS]
+    raise ConfigError(
+        f"expected {', '.join(others)}, or {last}; found {type(native).__module__}.{type(native).__qualname__}{hint}"
+    )
+
+
+def _is_of(package: str, name: str) -> Callable[[Any], bool]:
+    """Return a check for instances of a class of a package, which is not imported for it.
+
+    Only the package's own code constructs its objects, so it is imported where there are any; other runs do not pay.
+    """
+
+    def check(native: Any) -> bool:
+        module = sys.modules.get(package)
+        return module is not None and isinstance(native, getattr(module, name))
+
+    return check
+
+
+def _adapt_openspiel(native: Any) -> Environment:
+    from arena.envs.adapters.openspiel import OpenSpielEnvironment  # requires pyspiel
+
+    return OpenSpielEnvironment(native)
+
+
+def _keeps_interface(native: Any) -> bool:
+    entities = getattr(native, "entities", None)
+    return (
+        isinstance(entities, (list, tuple))
+        and all(isinstance(entity, EntitySpaces) for entity in entities)
+        and hasattr(native, "turn_based")
+        and callable(getattr(native, "reset", None))
+        and callable(getattr(native, "step", None))
+    )
+
+
+KINDS = (
+    Kind("a PettingZoo ParallelEnv", _is_of("pettingzoo", "ParallelEnv"), ParallelEnvironment),
+    Kind("a PettingZoo AECEnv", _is_of("pettingzoo", "AECEnv"), AECEnvironment),
+    Kind("a pyspiel.Game", _is_of("pyspiel", "Game"), _adapt_openspiel),
+    # List environments come before Gymnasium's: one may well inherit from gymnasium.Env.
+    Kind(
+        "a list environment (lists observation_spaces and action_spaces, reset() -> list, "
+        "step(list) -> (observations, rewards, done, info))",
+        lambda native: space_lists(native) is not None,
+        ListEnvironment,
+    ),
+    Kind("a gymnasium.Env", lambda native: isinstance(native, gymnasium.Env), GymnasiumEnvironment),
+    Kind(
+        "an arena.envs.interface.Environment (entities, turn_based, reset, step)",
+        _keeps_interface,
+        lambda native: native,
+    ),
+)
