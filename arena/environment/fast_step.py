@@ -11,7 +11,7 @@ import numpy as np
 
 from arena.env_manager.faults import NotANumberError
 from arena.environment.batch_writer import SteadySlot
-from arena.environment.episodes import RunningEpisode
+from arena.environment.episodes.running import RunningEpisode
 from arena.envs.interface import NativeEnvironment, Timestep
 
 

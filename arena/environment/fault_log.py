@@ -3,7 +3,7 @@
 from arena.common.logs import path_of_log
 from arena.config.environment import EnvConfig
 from arena.env_manager.faults import Fault
-from arena.environment.first_episodes import FirstEpisodes
+from arena.environment.episodes.first import FirstEpisodes
 from arena.environment.setup import Services
 from arena.protocol.messages import LogLine
 

@@ -16,11 +16,11 @@ from arena.env_manager.faults import RetriesSpentError, cut_short, fault_of
 from arena.env_manager.serial import FAILURES
 from arena.env_manager.source import EnvironmentSource
 from arena.environment.batch_writer import BatchWriter
-from arena.environment.episodes import RunningEpisodes
+from arena.environment.episodes.job_queue import JobQueue
+from arena.environment.episodes.running import RunningEpisodes
 from arena.environment.fault_log import FaultLog
 from arena.environment.global_state import StateSource
 from arena.environment.handshake import SeatOffers, collect_requests, connect_seats
-from arena.environment.job_queue import JobQueue
 from arena.environment.setup import MatchSetup, Services
 from arena.environment.stepping import InProcessStepper, SubprocessStepper
 from arena.envs.interface import EntitySpaces, Timestep, with_global_state

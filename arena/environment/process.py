@@ -7,10 +7,10 @@ from arena.common.errors import ConfigError
 from arena.env_manager.faults import RetriesSpentError, fault_of
 from arena.env_manager.serial import FAILURES
 from arena.environment.async_batches import AsyncBatches
-from arena.environment.episode_starts import EpisodeFaults, EpisodeStarts
-from arena.environment.first_episodes import NeverWorkedError
+from arena.environment.episodes.first import NeverWorkedError
+from arena.environment.episodes.resets import RequestedResets
+from arena.environment.episodes.starts import EpisodeFaults, EpisodeStarts
 from arena.environment.match import MatchState
-from arena.environment.resets import RequestedResets
 from arena.environment.setup import MatchSetup, Services
 from arena.protocol.messages import CloseMatch, Job, MatchGivenUp
 from arena.protocol.wire import DONE, GIVEN_UP, MATCH_OVER

@@ -9,7 +9,7 @@ from arena.env_manager import BaseEnvManager
 from arena.env_manager.faults import Fault, fault_of
 from arena.env_manager.serial import FAILURES
 from arena.environment.batch_writer import SteadySlot
-from arena.environment.episodes import RunningEpisode
+from arena.environment.episodes.running import RunningEpisode
 from arena.environment.fast_step import make_steady_stepper
 from arena.envs.interface import Environment, NativeEnvironment, Timestep
 

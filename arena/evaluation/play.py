@@ -11,7 +11,7 @@ from arena.common.masks import NoActionError, emptiness_check, sample_action
 from arena.common.seeding import derive_seed
 from arena.common.trees import map_tree
 from arena.env_manager.faults import fault_of
-from arena.environment.episodes import metrics_of
+from arena.environment.episodes.running import metrics_of
 from arena.envs.interface import EntitySpaces, Environment, Timestep
 from arena.protocol.wire import (
     ActionMessage,

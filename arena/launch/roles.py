@@ -150,7 +150,7 @@ class Roles:
         if environment != self.world.rank or context.plan.assignments[environment].role == "runner":
             self._serve_on_seat(make(context, environment))
             return
-        from arena.environment.colocated import environment_in_worker
+        from arena.environment.one_rank.colocated import environment_in_worker
 
         def serve(waiter: Waiter) -> None:
             self._serve_environment(context._replace(waiter=waiter), ())
@@ -191,7 +191,7 @@ class Roles:
 
     def _serve_runner(self, context: Context) -> None:
         """Run the environment and all seats of a match cooperatively."""
-        from arena.environment.cooperative import ENVIRONMENT, run_cooperatively
+        from arena.environment.one_rank.cooperative import ENVIRONMENT, run_cooperatively
         from arena.experience import rollout  # noqa: F401 (Numba's compilation is no hang)
 
         assert context.me.match is not None

@@ -5,8 +5,8 @@ import pytest
 
 from arena.common.errors import ConfigError
 from arena.config.table import Seat
-from arena.environment.episodes import RunningEpisodes, metrics_of
-from arena.environment.job_queue import JobQueue
+from arena.environment.episodes.job_queue import JobQueue
+from arena.environment.episodes.running import RunningEpisodes, metrics_of
 from arena.envs.interface import Timestep
 from arena.protocol.messages import Job
 

@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from arena.env_manager.faults import NotANumberError
 from arena.environment.batch_writer import BatchWriter
-from arena.environment.episodes import RunningEpisode, RunningEpisodes
+from arena.environment.episodes.running import RunningEpisode, RunningEpisodes
 from arena.environment.fast_step import make_steady_stepper
 from arena.envs.adapters.gymnasium import GymnasiumEnvironment
 from arena.protocol.wire import ActionMessage, ShapeError, action_reader, blocks_of, make_observation_message

@@ -3,7 +3,7 @@
 import pytest
 
 from arena.env_manager.faults import Fault, fault_of
-from arena.environment.first_episodes import FirstEpisodes, NeverWorkedError
+from arena.environment.episodes.first import FirstEpisodes, NeverWorkedError
 
 
 def fault(method: str, kind: str = "ValueError (game.py, line 3)", what: str = "raised") -> Fault:

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from arena.config.table import Seat
-from arena.environment.job_queue import JobQueue
+from arena.environment.episodes.job_queue import JobQueue
 from arena.protocol.lineup import lineup_of, seats_of_sides, side_on_seat
 from arena.protocol.messages import Job
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from arena.environment.job_queue import JobQueue, Lineup
+from arena.environment.episodes.job_queue import JobQueue, Lineup
 from arena.protocol.messages import Episode, Episodes
 
 

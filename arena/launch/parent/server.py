@@ -39,7 +39,7 @@ MODULES = (
     "arena.comms",
     "arena.launch.entry",
     "arena.environment.process",
-    "arena.environment.colocated",
+    "arena.environment.one_rank.colocated",
     "arena.evaluation.players",
     "arena.group.learning",
     "arena.learner.process",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from arena.environment.episode_starts import EpisodeStarts
+from arena.environment.episodes.starts import EpisodeStarts
 from arena.environment.match import MatchState
 from arena.protocol.seat import ResetRequest
 from arena.protocol.wire import RESET

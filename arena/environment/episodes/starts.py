@@ -5,7 +5,7 @@ from dataclasses import replace
 from arena.common.errors import ConfigError
 from arena.env_manager.faults import Fault, NotANumberError, RetriesSpentError, fault_of
 from arena.env_manager.serial import FAILURES
-from arena.environment.job_queue import Lineup
+from arena.environment.episodes.job_queue import Lineup
 from arena.environment.match import MatchState
 from arena.envs.interface import Timestep
 from arena.protocol.messages import Job

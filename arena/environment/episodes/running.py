@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from arena.common.errors import ConfigError
-from arena.environment.job_queue import JobQueue, Lineup
+from arena.environment.episodes.job_queue import JobQueue, Lineup
 from arena.envs.interface import Timestep
 from arena.protocol.messages import Episode, Episodes
 

@@ -13,7 +13,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from arena.common.activity import Activity
 from arena.common.waiting import HangError, Waiter
-from arena.environment.watchdog import InterruptedByWatchdog, Watchdog
+from arena.environment.one_rank.watchdog import InterruptedByWatchdog, Watchdog
 
 Play = Callable[[Waiter], None]
 

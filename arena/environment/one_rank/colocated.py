@@ -14,7 +14,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from arena.common.errors import ConfigError
 from arena.common.waiting import HangError, Waiter
-from arena.environment.watchdog import InterruptedByWatchdog, Watchdog
+from arena.environment.one_rank.watchdog import InterruptedByWatchdog, Watchdog
 
 
 @contextlib.contextmanager
