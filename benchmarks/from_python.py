@@ -17,7 +17,7 @@ from typing import Any
 import gymnasium
 
 import arena
-from arena.records.reader import open_records
+from arena.records.readers.run import open_records
 from benchmarks.tools.trained import POLE, give_weights, make_run
 
 ENVIRONMENTS = {"CartPole-v1": (300_000, 20_000, 10), "HalfCheetah-v5": (100_000, 10_000, 5)}

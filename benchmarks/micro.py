@@ -214,7 +214,7 @@ def recording() -> Pair:
     """Take an environment process's report into the records."""
     from arena.protocol.messages import Episode, Episodes
     from arena.records.run_directory import RunDirectory
-    from arena.records.writer import RecordWriter
+    from arena.records.writers.run import RecordWriter
 
     place = Path(tempfile.mkdtemp(prefix="arena-benchmark-"))
     run = RunDirectory(place, "run")

@@ -28,9 +28,9 @@ import arena
 from arena.protocol.messages import Episode, Episodes, Progress
 from arena.records.database import Database
 from arena.records.player_statistics import PlayerInfo
-from arena.records.reader import open_records
+from arena.records.readers.run import open_records
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 
 EPISODES = 10_000_000
 PLAYERS = 1_000

@@ -19,7 +19,10 @@ from arena.evaluation.players import global_generators_kept
 from arena.evaluation.results import Results
 from arena.evaluation.served import all_names
 from arena.records.checkpoints import Checkpoints
-from arena.records.columns import (
+from arena.records.lease import holder_of
+from arena.records.player_files import NEWEST
+from arena.records.player_statistics import RECENT
+from arena.records.readers.columns import (
     episode_columns,
     evaluation_columns,
     metric_columns,
@@ -27,11 +30,8 @@ from arena.records.columns import (
     rating_columns,
     select,
 )
-from arena.records.league_reader import League, has_league, read_league
-from arena.records.lease import holder_of
-from arena.records.player_files import NEWEST
-from arena.records.player_statistics import RECENT
-from arena.records.reader import (
+from arena.records.readers.league import League, has_league, read_league
+from arena.records.readers.run import (
     Attempt,
     open_records,
     read_attempts,
@@ -39,8 +39,8 @@ from arena.records.reader import (
     read_players,
     read_returns,
 )
+from arena.records.readers.table import read_table
 from arena.records.run_directory import RunDirectory
-from arena.records.table_reader import read_table
 from arena.report.plots import draw_returns
 
 POLL_EVERY = 0.2
@@ -197,7 +197,7 @@ class Run:
     # Records ----------------------------------------------------------------------------------------------------
 
     def episodes(self, player: str | None = None) -> Columns:
-        """Return the episodes: one row for each player of each, see ``arena.records.columns.episode_columns``.
+        """Return the episodes: one row for each player of each, see ``arena.records.readers.columns.episode_columns``.
 
         Args:
           player: only this player's; all if None.

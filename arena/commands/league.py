@@ -20,10 +20,10 @@ from arena.evaluation.exploitability import (
     plot_curve,
 )
 from arena.evaluation.exploitability import curve as follow
-from arena.records.league_reader import League, has_league, read_league
-from arena.records.reader import open_records
+from arena.records.readers.league import League, has_league, read_league
+from arena.records.readers.run import open_records
+from arena.records.readers.table import read_table
 from arena.records.run_directory import RunDirectory
-from arena.records.table_reader import read_table
 from arena.report.league_plots import draw_family, draw_heat_map, draw_ratings
 from arena.report.league_tables import WIDEST, Line, matrix_table, standing_table
 from arena.report.plots import save_figure

@@ -21,8 +21,8 @@ from arena.config.run import RunConfig
 from arena.records.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from arena.gateway.access import Access
-    from arena.gateway.app import Gateway
+    from arena.gateway.http.access import Access
+    from arena.gateway.http.app import Gateway
     from arena.gateway.models import LoadedPlayer
     from arena.gateway.reload import VersionSource
     from arena.gateway.workers.peers import WorkerPlace
@@ -110,7 +110,7 @@ def _gateway(
     from arena.evaluation.players import seed_libraries
     from arena.evaluation.served_trainers import trainers_among
     from arena.gateway.actors.seats import Seats, assign, load_actor, spaces_of
-    from arena.gateway.app import Gateway
+    from arena.gateway.http.app import Gateway
     from arena.gateway.players import ModelMaker, make_players
     from arena.gateway.reload import Reloader
     from arena.gateway.workers.peers import Peers
@@ -161,7 +161,7 @@ def _gateway_of_trainers(
     """Return the gateway for players that are trainers of the user's own."""
     from arena.evaluation.served_trainers import TrainedModels, trainers_among
     from arena.gateway.actors.seats import load_actor
-    from arena.gateway.app import Gateway
+    from arena.gateway.http.app import Gateway
     from arena.gateway.remote_seats import RemoteSeats, reloading
 
     names = list(dict.fromkeys(agents.values()))

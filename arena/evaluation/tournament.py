@@ -17,9 +17,9 @@ from arena.evaluation.results import standard_error
 from arena.league.ratings import Rating, Ratings
 from arena.league.roster import Roster
 from arena.league.settings import RatingConfig
-from arena.records.league_reader import read_league
 from arena.records.player_statistics import mean_by_player, outcomes_of
-from arena.records.reader import open_records
+from arena.records.readers.league import read_league
+from arena.records.readers.run import open_records
 from arena.records.run_directory import RunDirectory
 
 HISTORICAL = "historical"

@@ -6,8 +6,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from gymnasium import spaces
 
 from arena.config.gateway import GatewayConfig
+from arena.gateway.http.responses import Refusal, shown
 from arena.gateway.models import LoadedPlayer, Model, seconds_of_a_batch
-from arena.gateway.responses import Refusal, shown
 
 IN_LOOP = 0.001
 """Seconds that a forward pass may block the event loop; slower policies act in a common thread."""

@@ -14,9 +14,9 @@ import uvloop
 
 from arena.common.errors import ConfigError
 from arena.config.gateway import GatewayConfig
-from arena.gateway.access import Access, serves_loopback_only, token_of
-from arena.gateway.app import Gateway
-from arena.gateway.http import HttpServer, raise_open_file_limit
+from arena.gateway.http.access import Access, serves_loopback_only, token_of
+from arena.gateway.http.app import Gateway
+from arena.gateway.http.server import HttpServer, raise_open_file_limit
 from arena.gateway.workers.peers import WorkerPlace
 from arena.system.listening import listen, url_of
 from arena.system.signals import stop_signals

@@ -23,8 +23,8 @@ from arena.plan.layout import lanes_of_group
 from arena.plan.updates import among_changing_players
 from arena.protocol.messages import Job, Restart, WriteCheckpoint
 from arena.protocol.seat import SeatRequest
-from arena.records.metric_rows import ALL_UPDATES
 from arena.records.run_directory import RunDirectory
+from arena.records.writers.metric_rows import ALL_UPDATES
 from arena.tensors.weights import read_state, read_tensors
 
 if TYPE_CHECKING:  # imports Numba, which only learning ranks need

@@ -291,7 +291,7 @@ def _check(args: argparse.Namespace, config: "RunConfig") -> int:
 
 def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, ranks: int, parent: str | None) -> int:
     """Start mpirun, repeatedly after failures if configured, and return the exit code."""
-    from arena.records.reader import part_of_rank
+    from arena.records.readers.run import part_of_rank
     from arena.records.run_directory import RunDirectory
 
     run = RunDirectory(config.run_root, config.name)
@@ -328,7 +328,7 @@ def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, r
 
 def _last_attempt(run: "RunDirectory") -> tuple[int, int | None]:
     """Return number and exit code of the last attempt; (0, None) if the records are damaged."""
-    from arena.records.reader import read_last_attempt
+    from arena.records.readers.run import read_last_attempt
 
     try:
         return read_last_attempt(run.database)

@@ -9,8 +9,8 @@ from arena.config.run import RunConfig, TableRow
 from arena.launch.in_child import Announce, run_in_child
 from arena.plan.idle_cores import SLOW_STEP, BusyRank, cores_of_plan, describe_busy, keys_for_cores, slow_row
 from arena.plan.layout import Plan
-from arena.records.rank_rows import read_busy_ranks
-from arena.records.reader import open_records
+from arena.records.readers.ranks import read_busy_ranks
+from arena.records.readers.run import open_records
 from arena.records.run_directory import RunDirectory
 
 MEASURED = 0.2

@@ -115,7 +115,7 @@ class Rank:
         root: Any = None
         try:
             from arena.records.player_statistics import players_of
-            from arena.records.writer import RecordWriter
+            from arena.records.writers.run import RecordWriter
             from arena.report.progress import ProgressView
             from arena.root.process import Root
 
@@ -208,8 +208,8 @@ class Rank:
 
     def _activity(self, planned: Plan | None) -> Any:
         """Return how busy the ranks were in this attempt; None if it was too short, or the records cannot be read."""
-        from arena.records.rank_rows import read_busy_ranks
-        from arena.records.reader import open_records
+        from arena.records.readers.ranks import read_busy_ranks
+        from arena.records.readers.run import open_records
         from arena.report.summary import Activity
 
         try:

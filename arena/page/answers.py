@@ -13,7 +13,7 @@ from arena.page.machine import read_machine
 from arena.page.matches import read_matches
 from arena.page.runs import Catalogue, StateReader, describe
 from arena.page.source import Source, name_of
-from arena.records.reader import Attempt
+from arena.records.readers.run import Attempt
 
 FILMS = {".gif": "image/gif", ".mp4": "video/mp4"}
 """Suffix of films -> media type."""

@@ -12,8 +12,8 @@ import numpy as np
 from arena.common.colors import resolve
 from arena.page.series.buckets import TIME, Buckets
 from arena.page.series.pairs import Pairs
-from arena.records.league_reader import has_league
-from arena.records.reader import read_concerns, read_players
+from arena.records.readers.league import has_league
+from arena.records.readers.run import read_concerns, read_players
 
 CHUNK = 10_000
 """Rows of one reading."""

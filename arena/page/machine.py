@@ -9,7 +9,7 @@ import numpy as np
 from arena.records.run_directory import RunDirectory
 
 KINDS = ("environment", "policy", "learning", "other", "waiting")
-"""Kinds of time, in the order of ``arena.records.rank_rows.RankRow``."""
+"""Kinds of time, in the order of ``arena.records.writers.rank_rows.RankRow``."""
 
 LAG = ("lag/mean", "lag/greatest", "wait/learner", "wait/workers", "versions_per_second")
 """Metrics of players with learners apart."""

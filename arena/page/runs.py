@@ -13,7 +13,7 @@ from arena.page.series.curves import RETURN
 from arena.page.source import Source
 from arena.records.checkpoints import Checkpoints
 from arena.records.lease import EXPIRES, Holder, holder_of
-from arena.records.reader import Attempt
+from arena.records.readers.run import Attempt
 from arena.records.run_directory import RunDirectory
 from arena.report.run_groups import runs_at, runs_below
 

@@ -10,7 +10,14 @@ from arena.common.errors import ConfigError
 from arena.page.league import LeagueReader
 from arena.page.series.cache import CurveCache
 from arena.page.series.curves import Curves
-from arena.records.reader import FIRST_TO_ADD_ONLY, Attempt, open_records, read_concerns, read_evaluations, read_players
+from arena.records.readers.run import (
+    FIRST_TO_ADD_ONLY,
+    Attempt,
+    open_records,
+    read_concerns,
+    read_evaluations,
+    read_players,
+)
 from arena.records.run_directory import RunDirectory
 
 SHOWN_FAULTS = 500

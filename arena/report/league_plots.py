@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arena.common.colors import CYCLE, resolve
-from arena.records.league_reader import RatingCurve, Relative
+from arena.records.readers.league import RatingCurve, Relative
 from arena.report.plots import FAINT, GRID, INK, new_figure
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from arena.common.errors import ConfigError
 from arena.common.files import write_atomically
 from arena.records.player_statistics import RECENT, PlayerInfo
-from arena.records.reader import (
+from arena.records.readers.run import (
     EvaluationSeries,
     Series,
     open_records,

@@ -17,9 +17,9 @@ from rich.text import Text
 from arena.common.errors import ConfigError
 from arena.config.run import RunConfig
 from arena.records.player_statistics import PlayerStatistics, Speed
-from arena.records.reader import open_records, read_metrics, read_players, read_returns
+from arena.records.readers.run import open_records, read_metrics, read_players, read_returns
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.report.progress_file import WRITE_EVERY, write_progress
 from arena.report.progress_table import ProgressState, StyledText, draw, plain_line
 from arena.report.terminal import Terminal, find_terminal, make_console

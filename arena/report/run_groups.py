@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.config.yaml_source import read
 from arena.records.checkpoints import Checkpoints
-from arena.records.reader import open_records, read_evaluations, read_players, read_returns
+from arena.records.readers.run import open_records, read_evaluations, read_players, read_returns
 from arena.records.run_directory import RunDirectory
 
 WITHIN_GROUP = ("name", "run_root", "seed", "records")

@@ -16,7 +16,7 @@ from arena.common.text import compact, count_of, duration, number, percentages
 from arena.plan.idle_cores import BusyRank, describe_busy
 from arena.records.player_statistics import RECENT, Evaluation
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.report.health import concerns_of
 from arena.report.progress_table import measured
 from arena.report.terminal import Terminal, find_terminal, make_console

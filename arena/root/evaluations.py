@@ -11,7 +11,7 @@ from arena.common.text import count_of, number
 from arena.config.run import RunConfig
 from arena.protocol.evaluation import EvaluationReport, EvaluationRequest, Snapshot
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 
 START_UP = 600.0
 """Seconds without a sign of life that the first evaluation may take: at low priority, beside busy ranks, it imports

@@ -10,7 +10,7 @@ from typing import IO
 from arena.config.run import RunConfig
 from arena.protocol.messages import FilmRequest
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.system.launcher_env import without_mpi
 
 PATIENCE = 1800.0

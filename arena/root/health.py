@@ -1,7 +1,7 @@
 """Watch over the players that learn: a line in the log when one no longer does, and when it does again."""
 
 from arena.common.waiting import Pacer
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.report.health import concerns_of
 
 CHECK_EVERY = 2.0

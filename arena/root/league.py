@@ -14,8 +14,8 @@ from arena.comms import Mailbox
 from arena.config.run import RunConfig
 from arena.plan.layout import Plan
 from arena.protocol.messages import Episode, Episodes, Job, Published, Restart
-from arena.records.league_writer import LeagueRecords
 from arena.records.run_directory import RunDirectory, training_state_of
+from arena.records.writers.league import LeagueRecords
 
 KEPT = 4
 """Published weights of a player that are kept although no job names them: a worker may be about to load them."""

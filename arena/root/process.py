@@ -27,7 +27,7 @@ from arena.protocol.messages import (
     RoundOver,
 )
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.report.progress import ProgressView
 from arena.root.early_end import EarlyEnd
 from arena.root.evaluations import Evaluations

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from arena.plan.layout import Assignment, Plan
-from arena.records.rank_rows import RankRow, RankRows
+from arena.records.writers.rank_rows import RankRow, RankRows
 from arena.system.stack_dump import StackCollector
 
 REPLY_WITHIN = 1.0

@@ -20,7 +20,7 @@ from arena.protocol.messages import (
     StopLearning,
     WriteCheckpoint,
 )
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.root.evaluations import Evaluations
 from arena.root.league import LeagueCoordinator
 

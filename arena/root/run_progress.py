@@ -8,7 +8,7 @@ from arena.config.run import Round, RunConfig
 from arena.protocol.messages import CheckpointPart, Progress, RecoveryOrder, RoundStart, SurvivorState, WriteCheckpoint
 from arena.records.checkpoints import Checkpoints
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.root.evaluations import Evaluations
 from arena.root.league import LeagueCoordinator, restarts_of
 

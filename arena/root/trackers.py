@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.system.launcher_env import without_mpi
 
 RESTART_AFTER = 60.0

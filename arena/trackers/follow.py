@@ -12,7 +12,7 @@ from arena.common.errors import ConfigError, GivenUpError
 from arena.common.files import write_text
 from arena.config.yaml_source import read
 from arena.records.lease import holder_of
-from arena.records.reader import open_records, read_last_attempt, read_players
+from arena.records.readers.run import open_records, read_last_attempt, read_players
 from arena.records.run_directory import RunDirectory
 from arena.report.run_groups import leaves
 from arena.trackers.clients import Client, Description, connect

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from arena.records.checkpoints import Checkpoints
-from arena.records.reader import NO_FAULT, open_records, superseded_steps
+from arena.records.readers.run import NO_FAULT, open_records, superseded_steps
 from arena.records.run_directory import RunDirectory
 
 BINS = 500

@@ -13,7 +13,7 @@ import arena
 from arena.protocol.messages import Episode, Progress
 from arena.records.player_statistics import PlayerInfo
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from benchmarks.tools.trained import POLE, give_weights, make_run
 
 DUEL = """

@@ -14,7 +14,7 @@ from arena.config.run import load_config
 from arena.launch import main
 from arena.policies.loader import build
 from arena.records.database import SCHEMA, SCHEMA_VERSION
-from arena.records.league_reader import read_league
+from arena.records.readers.league import read_league
 from arena.records.run_directory import RunDirectory
 from arena.tensors.weights import write_tensors
 from benchmarks.tools.trained import POLE, make_run

@@ -352,7 +352,7 @@ def test_a_user_error_is_one_sentence_and_exit_code_2(tmp_path, capsys, monkeypa
 
 
 def test_the_room_needs_no_torch_and_no_server_until_it_serves():
-    code = "import arena.gateway.app, sys; print([m for m in ('torch', 'uvicorn') if m in sys.modules])"
+    code = "import arena.gateway.http.app, sys; print([m for m in ('torch', 'uvicorn') if m in sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert told.stdout.strip() == "[]"
 

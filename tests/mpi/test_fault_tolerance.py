@@ -8,7 +8,7 @@ import time
 import pytest
 
 from arena.records.checkpoints import Checkpoints
-from arena.records.reader import open_records
+from arena.records.readers.run import open_records
 from benchmarks.determinism import manifests
 from benchmarks.survival import BOUND, configuration, lose, roles
 from benchmarks.tools.observing import Observed

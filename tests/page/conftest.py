@@ -16,9 +16,9 @@ import pytest
 from arena.protocol.messages import Episode, Episodes, Progress
 from arena.records.database import Database
 from arena.records.player_statistics import PlayerInfo
-from arena.records.rank_rows import RankRow
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.rank_rows import RankRow
+from arena.records.writers.run import RecordWriter
 
 CONFIG = "name: {name}\nsteps: 1000\nenv: {{use: touchdown}}\npolicies: {{blue: ppo, red: random}}\n"
 PLAYERS = {

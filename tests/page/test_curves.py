@@ -6,7 +6,7 @@ import pytest
 from arena.page.series import backlog, cache
 from arena.page.series.backlog import Backlog, spread
 from arena.page.source import Source
-from arena.records.reader import open_records, read_returns
+from arena.records.readers.run import open_records, read_returns
 from arena.records.run_directory import RunDirectory
 from tests.page.conftest import add, episode, record
 
@@ -105,7 +105,7 @@ def test_kept_curves_continue_with_what_was_recorded_since_and_of_a_resumed_run_
 
 
 def record_again(run, state):
-    from arena.records.writer import RecordWriter
+    from arena.records.writers.run import RecordWriter
     from tests.page.conftest import PLAYERS
 
     records = RecordWriter(run, PLAYERS, host="node2", ranks=6, tensorboard=False)

@@ -11,9 +11,9 @@ import pytest
 from arena.launch import main
 from arena.protocol.messages import Episodes, Failure
 from arena.records.player_statistics import PlayerInfo
-from arena.records.reader import open_records, read_returns
+from arena.records.readers.run import open_records, read_returns
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from tests.page.conftest import PLAYERS, add, episode, record, record_league
 
 SCRIPT = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"

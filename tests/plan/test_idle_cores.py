@@ -9,7 +9,8 @@ from arena.config.run import RunConfig
 from arena.plan.idle_cores import BusyRank, describe_busy, keys_for_cores
 from arena.plan.layout import plan, ranks_to_start
 from arena.records.database import Database
-from arena.records.rank_rows import RankRow, RankRows, read_busy_ranks
+from arena.records.readers.ranks import read_busy_ranks
+from arena.records.writers.rank_rows import RankRow, RankRows
 
 LANDER = """
 name: lander

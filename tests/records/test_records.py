@@ -23,12 +23,12 @@ from arena.common.errors import ConfigError
 from arena.protocol.messages import Episode, Episodes, Failure, LoggedScalar, Progress
 from arena.records import database
 from arena.records.database import Database
-from arena.records.logged_scalars import is_kept
 from arena.records.player_statistics import PlayerInfo, PlayerStatistics, ReturnHistory, Speed, outcomes_of
-from arena.records.reader import open_records, read_last_attempt, read_returns
+from arena.records.readers.run import open_records, read_last_attempt, read_returns
 from arena.records.run_directory import RunDirectory
-from arena.records.tensorboard import EventFiles
-from arena.records.writer import RecordWriter
+from arena.records.writers.logged_scalars import is_kept
+from arena.records.writers.run import RecordWriter
+from arena.records.writers.tensorboard import EventFiles
 
 PLAYERS = {
     "blue": PlayerInfo("ppo", "#3b82f6", budget=1000),
@@ -487,7 +487,7 @@ def test_each_call_of_a_loop_that_logs_is_a_row_the_mean_over_its_workers(run):
 
 
 def test_weeks_of_updates_are_thinned_to_one_a_second(run, monkeypatch):
-    from arena.records import metric_rows as module
+    from arena.records.writers import metric_rows as module
 
     monkeypatch.setattr(module, "ALL_UPDATES", 5)
     records = records_of(run)
@@ -520,7 +520,7 @@ def test_notes_and_warnings_are_in_the_readable_log(run):
     records.log_line("INFO", "checkpoint 1 is complete")
     logging.getLogger("arena.records.database").warning("the disk is full")
     records.close(0)
-    logging.getLogger("arena.records.writer").info("of the next run")
+    logging.getLogger("arena.records.writers.run").info("of the next run")
     lines = run.arena_log.read_text().splitlines()
     assert [line.split(maxsplit=2)[2] for line in lines] == [
         "INFO    checkpoint 1 is complete",

@@ -10,7 +10,7 @@ import arena
 from arena.launch.command_line import main
 from arena.records.player_statistics import PlayerInfo
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.report.comparison import band, interval
 from arena.report.run_groups import Curve, group_runs, read_run, short_names
 from benchmarks.tools.trained import POLE, make_run

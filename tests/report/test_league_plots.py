@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from arena.records.league_reader import RatingCurve, Relative
+from arena.records.readers.league import RatingCurve, Relative
 from arena.report.league_plots import (
     draw_exploitability,
     draw_family,

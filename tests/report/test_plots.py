@@ -16,9 +16,9 @@ from arena.common.errors import ConfigError
 from arena.launch import main
 from arena.protocol.messages import Episode, Progress
 from arena.records.player_statistics import PlayerInfo
-from arena.records.reader import Series, open_records, read_metrics, read_returns
+from arena.records.readers.run import Series, open_records, read_metrics, read_returns
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.report.plots import (
     MAX_POINTS,
     draw_metrics,
@@ -197,7 +197,7 @@ def test_the_pictures_can_be_drawn_again_from_the_shell(run, capsys):
 
 def test_plots_load_neither_torch_nor_matplotlib_before_they_are_drawn():
     code = (
-        "import sys, arena.report.plots, arena.report.summary, arena.report.progress, arena.records.writer\n"
+        "import sys, arena.report.plots, arena.report.summary, arena.report.progress, arena.records.writers.run\n"
         "assert not {'torch', 'matplotlib'} & set(sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

@@ -22,7 +22,7 @@ from arena.common.text import compact, duration, number
 from arena.protocol.messages import Episode, Episodes, Progress
 from arena.records.player_statistics import PlayerInfo, PlayerStatistics
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.report.progress import ProgressView, main
 from arena.report.progress_table import ProgressState, draw, plain_line, spark
 from arena.report.terminal import Terminal, find_terminal

@@ -8,9 +8,9 @@ from arena.common.errors import ConfigError
 from arena.config.run import RunConfig, load_config
 from arena.protocol.evaluation import EvaluationReport, EvaluationRequest, Snapshot
 from arena.records.player_statistics import players_of
-from arena.records.reader import open_records, read_evaluations
+from arena.records.readers.run import open_records, read_evaluations
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.root import evaluations as module
 from arena.root.evaluations import Evaluations
 

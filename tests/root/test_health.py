@@ -4,9 +4,9 @@ import time
 
 from arena.protocol.messages import Episode, Episodes, Progress
 from arena.records.player_statistics import PlayerInfo
-from arena.records.reader import open_records, read_concerns
+from arena.records.readers.run import open_records, read_concerns
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.report.summary import render, summarise
 from arena.report.terminal import Terminal
 from arena.root.health import Health

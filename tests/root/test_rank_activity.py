@@ -8,7 +8,7 @@ import pytest
 
 from arena.common.waiting import Waiter
 from arena.records.database import Database
-from arena.records.rank_rows import MAX_SAMPLES, RankRow, RankRows
+from arena.records.writers.rank_rows import MAX_SAMPLES, RankRow, RankRows
 from arena.root.rank_activity import shares_of_time
 from arena.system.measurements import measure
 

@@ -8,7 +8,7 @@ from arena.protocol.messages import Episode, Progress
 from arena.records.checkpoints import Checkpoints
 from arena.records.player_statistics import PlayerInfo
 from arena.records.run_directory import RunDirectory
-from arena.records.writer import RecordWriter
+from arena.records.writers.run import RecordWriter
 from arena.trackers.points import Points
 from benchmarks.tools.trained import POLE, make_run
 

@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     log_requests(config)
     with packages_for("arena fake-actor"):
         from arena.gateway.actors.seats import Seats
-        from arena.gateway.app import Gateway
+        from arena.gateway.http.app import Gateway
         from arena.gateway.server import opened, serve
     settings = {
         "tick": arguments.tick.encode(),

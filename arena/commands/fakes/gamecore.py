@@ -14,8 +14,8 @@ import numpy as np
 
 from arena.commands.arguments import positive
 from arena.common.errors import ConfigError
-from arena.gateway.access import token_of
 from arena.gateway.client import Address, Connection, Reply
+from arena.gateway.http.access import token_of
 
 
 def main(argv: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from arena.gateway.actors.actor import Actor
 from arena.gateway.actors.agent import Agents
-from arena.gateway.responses import BadRequest
+from arena.gateway.http.responses import BadRequest
 from arena.gateway.values import SpaceError, to_json
 
 _TICK = {"observation": "observations", "reward": "rewards", "action_mask": "action_masks"}

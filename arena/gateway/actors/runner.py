@@ -10,7 +10,7 @@ from typing import Any
 from arena.common.errors import GivenUpError
 from arena.config.gateway import GatewayConfig
 from arena.gateway.actors.bridge import in_greenlet, in_thread
-from arena.gateway.responses import BadRequest, Refusal
+from arena.gateway.http.responses import BadRequest, Refusal
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from arena.gateway.actors.agent import Agents, Ending
-from arena.gateway.responses import Headers, Response
+from arena.gateway.http.responses import Headers, Response
 
 REPLAYED: Headers = ((b"replayed", b"1"),)
 

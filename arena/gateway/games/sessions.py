@@ -10,7 +10,7 @@ from arena.config.gateway import GatewayConfig
 from arena.gateway.actors.agent import Agents, Ending
 from arena.gateway.actors.runner import ActorRunner
 from arena.gateway.games.session import Call, Session
-from arena.gateway.responses import Refusal
+from arena.gateway.http.responses import Refusal
 
 logger = logging.getLogger(__name__)
 

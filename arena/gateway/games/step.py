@@ -11,9 +11,9 @@ from arena.gateway.actors.runner import ActorError, ActorRunner
 from arena.gateway.actors.seats import SeatAssigner
 from arena.gateway.games.session import Call, Session, replayed
 from arena.gateway.games.sessions import Sessions
+from arena.gateway.http.request import Request
+from arena.gateway.http.responses import Headers, Refusal, Response, shown
 from arena.gateway.metrics import Metrics
-from arena.gateway.request import Request
-from arena.gateway.responses import Headers, Refusal, Response, shown
 
 KINDS = {b"start": "start", b"tick": "tick", b"end": "end", b"stop": "stop", b"auto": "auto"}
 WAITING = 4

@@ -7,7 +7,7 @@ from typing import Any
 from arena.envs.interface import EntitySpaces
 from arena.gateway.actors.agent import Agent, Agents, CheckedObservation
 from arena.gateway.batcher import ForwardResult
-from arena.gateway.responses import Refusal
+from arena.gateway.http.responses import Refusal
 from arena.gateway.training.exchange import Exchange, Row
 from arena.gateway.training.games import Games
 from arena.gateway.training.remote_agents import RemoteBuffer, RemoteLink

@@ -15,7 +15,7 @@ from arena.comms import MatchChannel
 from arena.config.table import Seat
 from arena.envs.interface import EntitySpaces
 from arena.gateway.batcher import ForwardResult
-from arena.gateway.responses import Refusal
+from arena.gateway.http.responses import Refusal
 from arena.protocol.wire import BEGINS, MATCH_OVER, VOID, WITHDRAWN, Block, ObservationMessage
 
 HEARTBEAT = 0.05

@@ -10,7 +10,7 @@ from arena.common.seeding import derive_seed
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces, Environment, Timestep
 from arena.gateway.actors.actor import Actor
-from arena.gateway.responses import BadRequest
+from arena.gateway.http.responses import BadRequest
 from arena.gateway.training.agents import LearningAgents
 from arena.gateway.values import RowReader, SpaceError, choices_of, first_row, to_json
 

@@ -21,8 +21,8 @@ from arena.environment.handshake import SeatOffers, collect_requests, connect_se
 from arena.environment.setup import MatchSetup, Services
 from arena.envs.interface import EntitySpaces, Environment
 from arena.gateway.actors.seats import load_actor
-from arena.gateway.app import Gateway
-from arena.gateway.http import HttpServer
+from arena.gateway.http.app import Gateway
+from arena.gateway.http.server import HttpServer
 from arena.gateway.server import Listener, opened
 from arena.gateway.training.agents import ExternalSeats
 from arena.gateway.training.exchange import Exchange

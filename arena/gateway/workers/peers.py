@@ -11,8 +11,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from arena.gateway.client import Address, Connection
-from arena.gateway.request import Request
-from arena.gateway.responses import JSON, Refusal, Response
+from arena.gateway.http.request import Request
+from arena.gateway.http.responses import JSON, Refusal, Response
 
 HANDED_ON = (b"game_id", b"step_kind", b"tick_id", b"authorization")
 KEPT = ("version", "replayed", "retry-after")

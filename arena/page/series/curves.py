@@ -11,7 +11,7 @@ from arena.page.matches import MatchCounts
 from arena.page.series.backlog import Backlog
 from arena.page.series.buckets import COUNT, TIME, TOTAL, UPDATES, Buckets, limit_for
 from arena.page.series.pairs import Pairs
-from arena.records.reader import NO_FAULT, superseded_steps
+from arena.records.readers.run import NO_FAULT, superseded_steps
 
 RETURN, LENGTH, WINS = "return", "length", "win rate"
 """Curves of episodes."""

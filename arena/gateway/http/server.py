@@ -12,7 +12,7 @@ import uvicorn
 
 from arena.common.errors import ConfigError
 from arena.config.gateway import GatewayConfig
-from arena.gateway.bounded_protocol import BoundedProtocol, Bounds
+from arena.gateway.http.bounded_protocol import BoundedProtocol, Bounds
 from arena.system.open_files import make_room
 
 GRACE = 5

@@ -12,8 +12,8 @@ from arena.common.outcomes import ranks_of, scores_of
 from arena.league.payoff import BattleRecord
 from arena.league.ratings import Ratings
 from arena.league.settings import RatingConfig
-from arena.records.league_reader import League, Member, PairRecord, RatingCurve
-from arena.records.reader import stored_outcome
+from arena.records.readers.league import League, Member, PairRecord, RatingCurve
+from arena.records.readers.run import stored_outcome
 
 COUNTED = 20_000
 """Number of episodes that are counted, the latest ones: a player learns, and its old results are little evidence."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from arena.records.database import Database
 from arena.records.player_statistics import Evaluation, PlayerStatistics
-from arena.records.tensorboard import EventFiles
+from arena.records.writers.tensorboard import EventFiles
 
 
 class EvaluationRows:

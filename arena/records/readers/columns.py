@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from arena.common.text import suggestion
-from arena.records.league_reader import League
 from arena.records.player_statistics import entities_by_player, mean_by_player, mean_metrics, outcomes_of
-from arena.records.reader import NO_FAULT, EvaluationSeries, read_evaluations, stored_outcome, superseded_steps
+from arena.records.readers.league import League
+from arena.records.readers.run import NO_FAULT, EvaluationSeries, read_evaluations, stored_outcome, superseded_steps
 
 EPISODES = f"""
     SELECT id, attempt, match, ended_at, episodes.length, truncated, player, return, outcome, steps, metrics
@@ -70,7 +70,7 @@ def evaluation_columns(connection: sqlite3.Connection) -> dict[str, np.ndarray]:
     """Return the evaluations of learning players while they trained, one row for each.
 
     Returns:
-      ``player``, and the names of ``arena.records.reader.EvaluationSeries``, with ``time`` for its ``times``.
+      ``player``, and the names of ``arena.records.readers.run.EvaluationSeries``, with ``time`` for its ``times``.
     """
     rows: list[tuple[Any, ...]] = []
     for player, series in read_evaluations(connection).items():

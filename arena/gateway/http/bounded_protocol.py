@@ -9,8 +9,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from arena.config.gateway import GatewayConfig
-from arena.gateway.request import WHOLE_ANSWER
-from arena.gateway.responses import Refusal
+from arena.gateway.http.request import WHOLE_ANSWER
+from arena.gateway.http.responses import Refusal
 
 MAX_HEAD = 16384
 """Largest size of a request's line and headers, and of the trailer behind its body, in bytes."""

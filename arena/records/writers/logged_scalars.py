@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from arena.protocol.messages import LoggedScalar
 from arena.records.database import Database
-from arena.records.tensorboard import EventFiles
+from arena.records.writers.tensorboard import EventFiles
 
 ALL_CALLS = 10_000
 """Number of calls with one name that are all kept."""

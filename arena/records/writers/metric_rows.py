@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from arena.protocol.messages import Progress
 from arena.records.database import Database
 from arena.records.player_statistics import PlayerStatistics
-from arena.records.tensorboard import EventFiles
+from arena.records.writers.tensorboard import EventFiles
 
 ALL_UPDATES = 2000
 """Updates of a player with metrics that are all kept.

@@ -11,11 +11,6 @@ import arena
 from arena.common.outcomes import against_own_snapshots
 from arena.protocol.messages import Episode, Episodes, ExperienceTotals, Failure, Progress
 from arena.records.database import Database
-from arena.records.episode_steps import EpisodeSteps
-from arena.records.evaluation_rows import EvaluationRows
-from arena.records.league_writer import LeagueRecords
-from arena.records.logged_scalars import LoggedScalars
-from arena.records.metric_rows import MetricRows
 from arena.records.player_statistics import (
     PlayerInfo,
     PlayerStatistics,
@@ -25,9 +20,14 @@ from arena.records.player_statistics import (
     mean_metrics,
     outcomes_of,
 )
-from arena.records.rank_rows import RankRows
 from arena.records.run_directory import RunDirectory
-from arena.records.tensorboard import EventFiles
+from arena.records.writers.episode_steps import EpisodeSteps
+from arena.records.writers.evaluation_rows import EvaluationRows
+from arena.records.writers.league import LeagueRecords
+from arena.records.writers.logged_scalars import LoggedScalars
+from arena.records.writers.metric_rows import MetricRows
+from arena.records.writers.rank_rows import RankRows
+from arena.records.writers.tensorboard import EventFiles
 
 logger = logging.getLogger(__name__)
 

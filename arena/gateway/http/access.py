@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arena.common.errors import ConfigError
-from arena.gateway.request import Request
-from arena.gateway.responses import Headers, Refusal, Response
+from arena.gateway.http.request import Request
+from arena.gateway.http.responses import Headers, Refusal, Response
 
 _ALLOWED = b"authorization, content-type, game_id, game-id, step_kind, step-kind, tick_id, tick-id"
 

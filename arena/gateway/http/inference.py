@@ -10,10 +10,10 @@ from gymnasium import spaces
 import arena
 from arena.common.trees import NamedLeaf, map_tree, named_leaves, nest
 from arena.gateway.batcher import ForwardResult
+from arena.gateway.http.request import Request
+from arena.gateway.http.responses import Refusal, Response, json_response, shown
 from arena.gateway.models import Model
 from arena.gateway.players import Player
-from arena.gateway.request import Request
-from arena.gateway.responses import Refusal, Response, json_response, shown
 from arena.gateway.values import SpaceError, as_array, leaf_reader, mask_reader
 
 MAX_ROWS = 1024

@@ -9,18 +9,18 @@ from typing import Any
 
 from arena.common.errors import GivenUpError
 from arena.config.gateway import GatewayConfig
-from arena.gateway.access import Access
 from arena.gateway.actors.actor import Actor
 from arena.gateway.actors.json_actor import JsonActor
 from arena.gateway.actors.seats import SeatAssigner
 from arena.gateway.games.step import Steps, kind_of
-from arena.gateway.inference import Inference
-from arena.gateway.loop_watchdog import LoopWatchdog
+from arena.gateway.http.access import Access
+from arena.gateway.http.inference import Inference
+from arena.gateway.http.loop_watchdog import LoopWatchdog
+from arena.gateway.http.request import UNKNOWN, WHOLE_ANSWER, Receive, Request, Scope
+from arena.gateway.http.responses import Refusal, Response, json_response, shown
 from arena.gateway.metrics import Levels, Metrics
 from arena.gateway.models import Model
 from arena.gateway.players import Player
-from arena.gateway.request import UNKNOWN, WHOLE_ANSWER, Receive, Request, Scope
-from arena.gateway.responses import Refusal, Response, json_response, shown
 from arena.gateway.workers.peers import Peers
 
 LAST_WORDS = 0.5
