@@ -265,7 +265,7 @@ def test_no_modules_import_each_other_in_a_circle(loaded):
 
 def test_root_and_environment_processes_start_without_torch():
     """Packages of others count too: one of them importing torch would cost every such process seconds and memory."""
-    engine = ["root.process", "environment.process", "records.writers.run", "report.progress", "launch.entry"]
+    engine = ["root.process", "environment.process", "records.writers.run", "report.progress", "launch.ranks.entry"]
     names = [*(f"arena.{name}" for name in engine), "arena.envs.factory"]
     code = f"import sys, {', '.join(names)}; print('torch' in sys.modules, 'arena.comms' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)

@@ -12,7 +12,7 @@ import yaml
 
 from arena.config.run import load_config
 from arena.config.schema import json_schema
-from arena.launch.preflight import inspect_run
+from arena.launch.preflight.inspection import inspect_run
 from arena.plan.layout import plan, ranks_to_start
 
 pytestmark = pytest.mark.usefixtures("forks")

@@ -13,7 +13,7 @@ from arena.common.errors import ConfigError
 from arena.common.text import count_of
 from arena.config.run import Round, RunConfig, load_config
 from arena.launch import slurm_script
-from arena.launch.preflight import inspect_run
+from arena.launch.preflight.inspection import inspect_run
 from arena.plan.describe import describe
 from arena.plan.layout import Plan, plan, ranks_of_match, ranks_of_run
 

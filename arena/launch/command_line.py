@@ -173,7 +173,7 @@ def start_run(args: argparse.Namespace, *, own_process: bool) -> int:
     if launcher_env.started_by_mpi() is not None and not args.dry_run:
         if own_process:
             aslr.disable_aslr()
-        from arena.launch.entry import play
+        from arena.launch.ranks.entry import play
 
         return play(args.config, args.set, resume=_resume(args), stopped_code=args.stopped_code)
     return dry_run(args) if args.dry_run else start_under_mpi(args)
@@ -182,8 +182,8 @@ def start_run(args: argparse.Namespace, *, own_process: bool) -> int:
 def dry_run(args: argparse.Namespace) -> int:
     """Print (and draw) the plan of every round."""
     from arena.config.run import Round, load_config
-    from arena.launch.notes_on_cores import notes_on_cores
-    from arena.launch.preflight import check_memory, inspect_run
+    from arena.launch.preflight.inspection import check_memory, inspect_run
+    from arena.launch.preflight.notes_on_cores import notes_on_cores
     from arena.plan.describe import describe
     from arena.plan.layout import plan, ranks_to_start
     from arena.plan.updates import notes_on_updates
@@ -271,7 +271,7 @@ def _check(args: argparse.Namespace, config: "RunConfig") -> int:
     Raises:
       ConfigError: it cannot start.
     """
-    from arena.launch.preflight import check_files, check_memory, check_trackers, inspect_run
+    from arena.launch.preflight.inspection import check_files, check_memory, check_trackers, inspect_run
     from arena.plan.layout import plan, ranks_of_run, ranks_to_start
     from arena.records.run_directory import RunDirectory
 

@@ -13,7 +13,7 @@ from arena.common.text import count_of
 from arena.config.run import RunConfig
 from arena.config.yaml_source import write
 from arena.launch.mpirun import find_mpirun
-from arena.launch.preflight import inspect_run
+from arena.launch.preflight.inspection import inspect_run
 from arena.plan.memory import MemoryNeeds
 from arena.sweeps.capacity import runs_at_a_time
 from arena.sweeps.children import run_all

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from arena.common.errors import ConfigError
-from arena.launch.in_child import run_in_child
+from arena.launch.preflight.in_child import run_in_child
 
 RUDE = """
 import argparse, os, random, sys

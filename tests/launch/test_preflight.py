@@ -8,7 +8,7 @@ import yaml
 
 from arena.common.errors import ConfigError
 from arena.config.run import load_config
-from arena.launch.preflight import check_memory, inspect_run
+from arena.launch.preflight.inspection import check_memory, inspect_run
 
 ENVIRONMENTS = """
 import gymnasium

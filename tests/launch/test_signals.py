@@ -7,7 +7,7 @@ import textwrap
 RUN = """
     import os, signal
     from arena.root.process import Root
-    from arena.launch.rank import ignore_signals
+    from arena.launch.ranks.rank import ignore_signals
 
     class Late:
         def __del__(self, kill=os.kill, me=os.getpid(), number=signal.SIGUSR1):

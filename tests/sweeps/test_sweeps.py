@@ -117,7 +117,7 @@ def test_a_dry_run_and_an_array_name_what_is_missing(folder, capsys):
 def test_runs_at_a_time_depend_on_cores_and_memory(folder):
     config = check_sweep({"name": "lr", "run": "pole.yaml", "seeds": [1]}, folder)
     base = open_sweep(config).base
-    from arena.launch.preflight import inspect_run
+    from arena.launch.preflight.inspection import inspect_run
 
     needs = inspect_run(base)
     assert runs_at_a_time(base, needs, 4, 10**11) == 4  # the environment process and the worker take turns

@@ -10,8 +10,8 @@ from arena.commands.doctor.finding import Finding, problem
 from arena.commands.doctor.measured import Library, Pings
 from arena.common.waiting import HangError, Waiter
 from arena.launch import mpirun_probe
-from arena.launch.fault_tolerance_probe import survives_rank_loss
 from arena.launch.mpirun_probe import Launcher
+from arena.launch.ranks.fault_tolerance_probe import survives_rank_loss
 from arena.system.launcher_env import is_fault_tolerant
 
 PATIENCE = 45.0

@@ -37,7 +37,7 @@ MODULES = (
     "arena.tensors.numba_jit",
     "gymnasium",
     "arena.comms",
-    "arena.launch.entry",
+    "arena.launch.ranks.entry",
     "arena.environment.process",
     "arena.environment.one_rank.colocated",
     "arena.evaluation.players",

@@ -16,8 +16,8 @@ from arena.common.waiting import HangError, Pacer, Waiter
 from arena.comms import Mailbox, World
 from arena.config.run import RunConfig
 from arena.group.context import Context
-from arena.launch.fault_tolerance import FaultTolerance
-from arena.launch.roles import Roles
+from arena.launch.ranks.fault_tolerance import FaultTolerance
+from arena.launch.ranks.roles import Roles
 from arena.plan.idle_cores import keys_for_cores
 from arena.plan.layout import Plan, Role, describe_part, row_of
 from arena.plan.pinning import ANYWHERE, place_of

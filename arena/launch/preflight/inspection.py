@@ -14,8 +14,8 @@ from arena.config.table import Seat
 from arena.env_manager.subprocesses import FILES_OF_PROCESS, check_open_files
 from arena.envs.interface import EntitySpaces, state_space_of, with_global_state
 from arena.group.policy_kinds import check_kind, needs_class
-from arena.launch.in_child import Announce, run_in_child
-from arena.launch.warm_start import weights_file
+from arena.launch.preflight.in_child import Announce, run_in_child
+from arena.launch.preflight.warm_start import weights_file
 from arena.plan.layout import Plan, lanes_of_group, plan, ranks_needed
 from arena.plan.memory import MemoryNeeds, bytes_per_copy, bytes_per_transition
 from arena.plan.seats import check_seats

@@ -13,8 +13,8 @@ from arena.common.waiting import LATE, Waiter, usual_waits
 from arena.comms import Mailbox, World
 from arena.config.resumed import kept_settings
 from arena.config.run import RunConfig, WaitConfig, load_config
-from arena.launch.rank import STOP_SIGNALS, Rank
-from arena.launch.warm_start import WarmStarts
+from arena.launch.preflight.warm_start import WarmStarts
+from arena.launch.ranks.rank import STOP_SIGNALS, Rank
 from arena.plan.layout import plan
 from arena.protocol.messages import LogLine
 from arena.records.run_directory import Resume, RunDirectory
@@ -94,7 +94,7 @@ def _check_as_launcher(path: Path, overrides: Sequence[str], started: tuple[int,
     """
     if CHECKED in os.environ:
         return ""
-    from arena.launch.preflight import check_memory, inspect_run
+    from arena.launch.preflight.inspection import check_memory, inspect_run
 
     try:
         config = load_config(path, overrides).on_cores(cores_of_job())

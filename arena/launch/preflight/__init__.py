@@ -1,0 +1,1 @@
+"""Checks before any rank starts: what a run needs is built or read once, where a failure costs one sentence."""
