@@ -13,7 +13,8 @@ from torch import nn
 from arena.common.trees import NamedLeaf, leaf_dtype, leaf_shape, named_leaves, nest
 from arena.envs.interface import EntitySpaces
 from arena.policies.distributions import NEVER
-from arena.policies.encoders import Encoder, Tanh
+from arena.policies.encoders.composite import Encoder
+from arena.policies.layers import Tanh
 from arena.policies.networks import ActorCritic
 
 OUTPUTS, MASK, STATE, START, NEXT_STATE = "outputs", "action_mask", "state", "start", "next_state"

@@ -8,19 +8,12 @@ from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.common.errors import ConfigError
-from arena.policies.encoders import (
-    ACTIVATIONS,
-    SQRT_2,
-    Encoder,
-    check_normalization,
-    is_image,
-    leaf_spaces,
-    linear,
-    share_normalization,
-)
+from arena.policies.encoders.composite import Encoder, check_normalization, leaf_spaces, share_normalization
+from arena.policies.encoders.images import is_image
+from arena.policies.layers import ACTIVATIONS, SQRT_2, linear
 from arena.policies.on_policy.value_scale import ValueScale
 from arena.policies.recurrent import GRU, LSTM, Recurrent
-from arena.policies.settings import NetworkSettings
+from arena.policies.settings.networks import NetworkSettings
 
 VALUE_GRADIENT = 0.1
 """Share of the value's gradient in a common trunk, on vectors.

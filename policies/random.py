@@ -11,7 +11,7 @@ from arena.common.trees import map_space
 from arena.envs.interface import EntitySpaces
 from arena.policies.action_spaces import check_mask, count_flags
 from arena.policies.interface import Decision, Reducer
-from arena.policies.settings import RandomSettings
+from arena.policies.settings.random import RandomSettings
 
 
 class Random:

@@ -14,9 +14,9 @@ from stable_baselines3.common.vec_env import VecEnv, VecMonitor
 from torch import nn
 
 from arena.common.errors import ConfigError
-from arena.policies.encoders import is_image
+from arena.policies.encoders.images import is_image
 from arena.policies.loader import explain
-from arena.policies.settings import StableBaselines3Settings
+from arena.policies.settings.sb3 import StableBaselines3Settings
 
 
 class StableBaselines3:

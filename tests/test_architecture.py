@@ -57,6 +57,9 @@ WITHOUT_TORCH = (
     "arena.records",
     "arena.report",
     "arena.policies.settings",
+    "arena.policies.on_policy.settings",
+    "arena.policies.off_policy.settings",
+    "arena.policies.multi_agent.settings",
     "arena.envs",
 )
 """What root and environment processes load (names of modules, or of packages with all that is in them)."""

@@ -92,7 +92,7 @@ def test_wheel_works_without_the_checkout(wheel: zipfile.ZipFile, tmp_path: Path
     wheel.extractall(tmp_path / "site")
     # -S leaves out the editable installation, which would lead back to the checkout.
     path = os.pathsep.join([str(tmp_path / "site"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
-    code = "import arena.envs.touchdown as t, arena.policies.settings as s; print(t.__file__, s.__file__)"
+    code = "import arena.envs.touchdown as t, arena.policies.settings.networks as s; print(t.__file__, s.__file__)"
     ran = subprocess.run(
         [sys.executable, "-S", "-c", code],
         cwd=tmp_path,

@@ -39,9 +39,9 @@ class PolicyEntry(NamedTuple):
 
 
 POLICIES = {
-    "random": PolicyEntry("arena.policies.random:Random", "arena.policies.settings:RandomSettings"),
+    "random": PolicyEntry("arena.policies.random:Random", "arena.policies.settings.random:RandomSettings"),
     "external": PolicyEntry("arena.policies.external:External", "arena.config.gateway:ExternalSettings"),
-    "ppo": PolicyEntry("arena.policies.on_policy.ppo:PPO", "arena.policies.settings:PPOSettings"),
+    "ppo": PolicyEntry("arena.policies.on_policy.ppo:PPO", "arena.policies.on_policy.settings:PPOSettings"),
     "dqn": PolicyEntry("arena.policies.off_policy.dqn:DQN", "arena.policies.off_policy.settings:DQNSettings"),
     "sac": PolicyEntry("arena.policies.off_policy.sac:SAC", "arena.policies.off_policy.settings:SACSettings"),
     "td3": PolicyEntry("arena.policies.off_policy.td3:TD3", "arena.policies.off_policy.settings:TD3Settings"),
@@ -50,7 +50,7 @@ POLICIES = {
         "arena.policies.multi_agent.maddpg:MADDPG", "arena.policies.multi_agent.settings:MADDPGSettings"
     ),
     "masac": PolicyEntry("arena.policies.multi_agent.masac:MASAC", "arena.policies.multi_agent.settings:MASACSettings"),
-    "sb3": PolicyEntry("arena.policies.sb3:StableBaselines3", "arena.policies.settings:StableBaselines3Settings"),
+    "sb3": PolicyEntry("arena.policies.sb3:StableBaselines3", "arena.policies.settings.sb3:StableBaselines3Settings"),
 }
 
 # Top-level package -> the extra of this project that installs it.

@@ -10,7 +10,7 @@ from pydantic import Field
 from arena.envs.interface import EntitySpaces
 from arena.policies.interface import Decision
 from arena.policies.random import Random
-from arena.policies.settings import Settings
+from arena.policies.settings.base import Settings
 from benchmarks.peers.output import write_figures
 
 ACTIONS = 64

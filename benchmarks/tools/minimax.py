@@ -7,7 +7,7 @@ import numpy as np
 from arena.common.seeding import new_generator
 from arena.envs.interface import EntitySpaces
 from arena.experience.rollout import Decision
-from arena.policies.settings import RandomSettings
+from arena.policies.settings.random import RandomSettings
 
 ROWS, COLUMNS, LINE = 6, 7, 4
 

@@ -9,7 +9,8 @@ from torch import nn
 
 from arena.policies.compiled.layers import LINEAR, OBSERVATIONS, RELU, TANH, backward, forward
 from arena.policies.compiled.vector_input import VectorInput
-from arena.policies.encoders import Tanh, Vector
+from arena.policies.encoders.leaves import Vector
+from arena.policies.layers import Tanh
 from arena.policies.networks import ActorCritic, Trunk
 
 KNOWN = {Tanh: TANH, nn.ReLU: RELU}

@@ -9,7 +9,8 @@ from torch import nn
 from arena.policies.compiled.actor_critic import KNOWN, Layer, Plan
 from arena.policies.compiled.layers import LINEAR, OBSERVATIONS, backward, backward_to_inputs, forward
 from arena.policies.compiled.vector_input import VectorInput
-from arena.policies.encoders import Encoder, Vector
+from arena.policies.encoders.composite import Encoder
+from arena.policies.encoders.leaves import Vector
 
 
 class CompiledPerceptrons:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from arena.policies.encoders import Vector
+from arena.policies.encoders.leaves import Vector
 from arena.tensors.numba_jit import compiled
 
 

@@ -16,7 +16,7 @@ from arena.experience.feed import RowMaker
 from arena.experience.joint_layout import STATE, prefix_of
 from arena.experience.joint_rows import JointTransitions
 from arena.experience.row_layout import OBSERVATION
-from arena.policies.encoders import Encoder, share_normalization
+from arena.policies.encoders.composite import Encoder, share_normalization
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
 from arena.policies.multi_agent.kinds import Actors, JointRowTensors, TeamKind, kinds_of

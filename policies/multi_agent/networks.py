@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional
 
 from arena.common.trees import map_tree
-from arena.policies.encoders import Encoder
+from arena.policies.encoders.composite import Encoder
 from arena.policies.off_policy.networks import EncodedPerceptron, hidden_layers, perceptron
-from arena.policies.settings import Activation, EncoderSettings
+from arena.policies.settings.networks import Activation, EncoderSettings
 
 USUAL = (64, 64)
 """Widths of the hidden layers by default."""

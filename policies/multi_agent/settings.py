@@ -11,7 +11,7 @@ from arena.envs.interface import EntitySpaces, Team
 from arena.experience.joint_layout import Kind, joint_row_dtype
 from arena.policies.off_policy.settings import ActorSettings, EntropySettings, NoiseSettings, PrioritySettings
 from arena.policies.off_policy.spaces import check_box, is_categorical
-from arena.policies.settings import Width
+from arena.policies.settings.base import Width
 
 
 def team_of(spaces: EntitySpaces) -> Team:

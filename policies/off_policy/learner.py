@@ -23,7 +23,7 @@ from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import copy_tensors
 from arena.policies.off_policy.actions import Actions
-from arena.policies.settings import settings_of_job
+from arena.policies.settings.base import settings_of_job
 from arena.tensors.gradients import FlatGradient
 
 ACTING = ("pace", "progress")  # state of acting besides the network

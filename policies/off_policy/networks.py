@@ -13,8 +13,11 @@ from torch import nn
 from arena.common.trees import nest
 from arena.experience.row_layout import FOLLOWING, OBSERVATION
 from arena.policies.compiled.perceptrons import CompiledPerceptrons
-from arena.policies.encoders import ACTIVATIONS, Encoder, Vector, check_normalization, is_image, leaf_spaces
-from arena.policies.settings import EncoderSettings
+from arena.policies.encoders.composite import Encoder, check_normalization, leaf_spaces
+from arena.policies.encoders.images import is_image
+from arena.policies.encoders.leaves import Vector
+from arena.policies.layers import ACTIVATIONS
+from arena.policies.settings.networks import EncoderSettings
 
 
 def perceptron(inputs: int, hidden: Sequence[int], outputs: int, activation: str) -> nn.Sequential:

@@ -10,7 +10,7 @@ from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.actor_critics import CompiledSAC
 from arena.policies.compiled.actor_critics import squash as squash_to
 from arena.policies.compiled.perceptrons import serves
-from arena.policies.encoders import share_normalization
+from arena.policies.encoders.composite import share_normalization
 from arena.policies.off_policy.actions import BoxActions
 from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers
 from arena.policies.off_policy.sac_form import ActionForm

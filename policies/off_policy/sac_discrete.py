@@ -15,7 +15,7 @@ from gymnasium import spaces as gym_spaces
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.discrete_sac import CompiledDiscreteSAC
 from arena.policies.compiled.perceptrons import serves
-from arena.policies.encoders import share_normalization
+from arena.policies.encoders.composite import share_normalization
 from arena.policies.off_policy.actions import CategoricalActions
 from arena.policies.off_policy.networks import Critics, EncodedPerceptron, RowTensors, hidden_layers
 from arena.policies.off_policy.sac_form import ActionForm

@@ -14,7 +14,8 @@ from arena.common.validation import describe_value
 from arena.envs.interface import EntitySpaces
 from arena.experience.row_layout import row_dtype
 from arena.policies.off_policy.spaces import check_box, check_discrete, is_categorical
-from arena.policies.settings import Activation, EncoderSettings, Schedule, Width
+from arena.policies.settings.base import Schedule, Width
+from arena.policies.settings.networks import Activation, EncoderSettings
 
 Extras = dict[str, tuple[tuple[int, ...], Any]]
 

@@ -8,7 +8,7 @@ import torch
 from arena.envs.interface import EntitySpaces
 from arena.policies.compiled.actor_critics import CompiledTD3
 from arena.policies.compiled.perceptrons import serves
-from arena.policies.encoders import share_normalization
+from arena.policies.encoders.composite import share_normalization
 from arena.policies.off_policy.actions import BoxActions
 from arena.policies.off_policy.learner import EntityLearner, seeded
 from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers, target_of

@@ -17,7 +17,7 @@ import torch
 from arena.common.trees import map_tree
 from arena.policies.compiled.kernels import clipped_losses
 from arena.policies.distributions import Categorical, Distribution
-from arena.policies.settings import PPOSettings
+from arena.policies.on_policy.settings import PPOSettings
 
 # Names of the losses, averaged over the group along with every gradient.
 LOSSES = ("loss/policy", "loss/value", "entropy", "kl", "clip_fraction")

@@ -13,7 +13,7 @@ from arena.policies.compiled.adam import FlatAdam
 from arena.policies.distributions import Distribution
 from arena.policies.networks import ActorCritic, NetworkOutput
 from arena.policies.on_policy.loss import Batch, loss, loss_gradients, select_rows
-from arena.policies.settings import PPOSettings
+from arena.policies.on_policy.settings import PPOSettings
 from arena.tensors.gradients import FlatGradient
 
 CHUNK_SAMPLES = 1024

@@ -15,7 +15,8 @@ from arena.experience.rollout import Rollout
 from arena.policies.compiled.adam import FlatAdam, l2_norm
 from arena.policies.compiled.kernels import sum_of
 from arena.policies.distributions import Categorical, distribution
-from arena.policies.encoders import is_image, leaf_spaces
+from arena.policies.encoders.composite import leaf_spaces
+from arena.policies.encoders.images import is_image
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import ActorCritic, acting_tensors, copy_tensors
@@ -24,8 +25,9 @@ from arena.policies.on_policy.magnet import Magnet
 from arena.policies.on_policy.paths import CompiledPath, Path, TorchPath, flat
 from arena.policies.on_policy.returns import advantages
 from arena.policies.on_policy.reward_scale import RewardScale
+from arena.policies.on_policy.settings import PPOSettings
 from arena.policies.on_policy.value_scale import ValueScale, constant_value
-from arena.policies.settings import PPOSettings, settings_of_job
+from arena.policies.settings.base import settings_of_job
 from arena.tensors.gradients import FlatGradient
 
 KL = LOSSES.index("kl")

@@ -12,8 +12,8 @@ from arena.policies.loader import build
 from arena.policies.local import Alone
 from arena.policies.on_policy.paths import CompiledPath, TorchPath
 from arena.policies.on_policy.ppo import PPO
+from arena.policies.on_policy.settings import PPOSettings
 from arena.policies.on_policy.value_scale import ValueScale
-from arena.policies.settings import PPOSettings
 
 OWN = gym_spaces.Box(-1, 1, (3,), np.float32)
 STATES = {

@@ -12,12 +12,15 @@ from arena.common.errors import ConfigError
 from arena.common.trees import map_tree
 from arena.policies.compiled.actor_critic import CompiledActorCritic
 from arena.policies.compiled.adam import FlatAdam
-from arena.policies.encoders import Convolution, Encoder, Tanh, Vector
+from arena.policies.encoders.composite import Encoder
+from arena.policies.encoders.images import Convolution
+from arena.policies.encoders.leaves import Vector
+from arena.policies.layers import Tanh
 from arena.policies.local import Alone
 from arena.policies.networks import ActorCritic, copy_tensors
 from arena.policies.on_policy.loss import select_rows
 from arena.policies.recurrent import GRU, LSTM
-from arena.policies.settings import NetworkSettings
+from arena.policies.settings.networks import NetworkSettings
 from arena.tensors.gradients import FlatGradient
 
 

@@ -9,12 +9,13 @@ from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.common.errors import ConfigError
-from arena.policies.encoders import Encoder, share_normalization
+from arena.policies.encoders.composite import Encoder, share_normalization
 from arena.policies.loader import load_weights
 from arena.policies.local import Alone, Lockstep
 from arena.policies.normalization import Normalization
 from arena.policies.on_policy.reward_scale import RewardScale
-from arena.policies.settings import EncoderSettings, PPOSettings
+from arena.policies.on_policy.settings import PPOSettings
+from arena.policies.settings.networks import EncoderSettings
 from arena.tensors.weights import write_tensors
 from tests.policies import test_multi_agent as teams
 from tests.policies import test_off_policy as off_policy

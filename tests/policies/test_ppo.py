@@ -17,7 +17,7 @@ from arena.policies.compiled.adam import FlatAdam, l2_norm
 from arena.policies.loader import build, load_weights
 from arena.policies.local import Alone, Lockstep, train
 from arena.policies.on_policy.ppo import PPO
-from arena.policies.settings import PPOSettings
+from arena.policies.on_policy.settings import PPOSettings
 from arena.tensors.weights import write_tensors
 
 VECTOR = gym_spaces.Box(-1, 1, (3,))

@@ -9,7 +9,7 @@ from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
 from arena.policies.distributions import distribution
 from arena.policies.on_policy.loss import LOSSES, Batch, loss, loss_gradients
-from arena.policies.settings import PPOSettings
+from arena.policies.on_policy.settings import PPOSettings
 
 ACTIONS = [gym_spaces.Discrete(3), gym_spaces.MultiDiscrete([2, 4]), gym_spaces.Box(-1, 1, (2,))]
 

@@ -10,7 +10,7 @@ from gymnasium import spaces as gym_spaces
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
 from arena.policies.random import Random
-from arena.policies.settings import RandomSettings
+from arena.policies.settings.random import RandomSettings
 
 OBSERVATION = gym_spaces.Box(-1, 1, (2,))
 
@@ -107,5 +107,5 @@ def test_refuses_spaces_and_masks_it_does_not_understand():
 
 
 def test_plays_without_torch():
-    code = "import sys, arena.policies.random, arena.policies.settings; sys.exit('torch' in sys.modules)"
+    code = "import sys, arena.policies.random, arena.policies.settings.random; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

@@ -6,7 +6,9 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from arena.policies.settings import PPOSettings, RandomSettings, StableBaselines3Settings
+from arena.policies.on_policy.settings import PPOSettings
+from arena.policies.settings.random import RandomSettings
+from arena.policies.settings.sb3 import StableBaselines3Settings
 
 MODELS = [RandomSettings, PPOSettings, StableBaselines3Settings]
 
@@ -52,7 +54,7 @@ def test_what_makes_no_sense_is_refused(settings, message):
 
 
 def test_settings_load_without_torch():
-    code = "import sys, arena.policies.settings; sys.exit('torch' in sys.modules)"
+    code = "import sys, arena.policies.on_policy.settings, arena.policies.settings.sb3; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from arena.policies.on_policy.ppo import PPO
 from arena.policies.on_policy.returns import advantages
-from arena.policies.settings import PPOSettings
+from arena.policies.on_policy.settings import PPOSettings
 
 
 class StoringSettings(PPOSettings):

@@ -1,0 +1,120 @@
+"""Settings of networks: shapes of encoders, of hidden layers and of memories."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from arena.policies.settings.base import LearningSettings, Width
+
+Activation = Literal["tanh", "relu", "elu", "silu", "gelu"]
+NORMALIZED = (
+    "Whether each number of a vector observation is shifted and scaled by the mean and standard deviation of all that "
+    "the player has learned from. The statistics are a part of the weights. Images and discrete parts are left alone."
+)
+
+
+class EncoderSettings(LearningSettings):
+    """Shape of the encoders; the rest of a network's shape follows from the spaces."""
+
+    encoder: Literal["auto", "mlp", "cnn"] = Field(
+        "auto",
+        description="Encoder of observations with the shape of an image; auto: a convolution if both sides "
+        "are 8 or more.",
+    )
+    image_features: Width = Field(
+        512, description="Width of the layer after a convolution; 512 as in the Nature DQN paper."
+    )
+    normalize_observations: bool = Field(False, description=NORMALIZED)
+    observation_clip: float = Field(
+        10.0, gt=0, description="With normalize_observations: bound of the results, in standard deviations."
+    )
+
+    def normalizes(self, low: float, high: float, *, is_bytes: bool) -> bool:
+        """Return whether a vector of numbers from ``low`` to ``high`` is normalised."""
+        return bool(self.normalize_observations)
+
+
+class NetworkSettings(EncoderSettings):
+    """The shape of a policy's networks; inputs and outputs follow from the spaces."""
+
+    normalize_observations: bool | None = Field(  # type: ignore[assignment]
+        None,
+        description=f"{NORMALIZED} Null: vectors with a space beyond -1 to 1, but no bytes.",
+    )
+    hidden: tuple[Width, ...] | None = Field(
+        None,
+        description="Widths of the hidden layers. Null: two layers of 64 for vectors; no layer if the "
+        "observation contains only images, since a convolution ends with a layer of its own.",
+    )
+    activation: Activation = Field(
+        "tanh", description="Activation of the hidden layers; convolutions always use relu, as published."
+    )
+    shared: bool | Literal["encoder"] | None = Field(
+        None,
+        description="Parts that policy and value share. true: everything except their last layers, the memory"
+        " too; encoder: only the encoder of the observation (a convolution); false: nothing. "
+        "Null: false for vectors; with an image true, or encoder with a memory, since a "
+        "convolution is expensive.",
+    )
+    value_gradient: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Fraction of the value's gradient that enters the shared parts; with 0 they learn from "
+        "the policy's gradient alone. Null: 0.1, since the value's gradient is many times larger "
+        "than the policy's if returns are large; 0 for a shared memory, which even a hundredth of"
+        " it saturates; 1 for a convolution, as published.",
+    )
+    lstm: Width | None = Field(
+        None,
+        description="Width of an LSTM after the encoder, for tasks that need memory; null: no LSTM. The "
+        "hidden layers read the LSTM and the encoder. Policy and value have one LSTM each, unless"
+        " shared is true.",
+    )
+    gru: Width | None = Field(
+        None, description="Width of a GRU in place of the LSTM; it is simpler and takes three quarters of the time."
+    )
+    critic: Literal["own", "central"] = Field(
+        "own",
+        description="Input of the value network. own: the observation that the policy reads. central: the global state "
+        "of the copy (env.state), too, as in MAPPO (Yu et al., 2022), for teams. Acting never reads the state.",
+    )
+    value_normalization: bool | None = Field(
+        None,
+        description="Whether the value network learns the distance of its targets from their running mean, divided by "
+        "their running standard deviation; for returns much larger than 1. value_clip then counts in standard "
+        "deviations. Null: true with a central critic, else false.",
+    )
+    log_std_init: float = Field(
+        0.0,
+        ge=-20,
+        le=2,
+        description="First value of the log standard deviation of continuous actions; 0 explores the whole of"
+        " a Box of about [-1, 1].",
+    )
+
+    def normalizes(self, low: float, high: float, *, is_bytes: bool) -> bool:
+        """See ``EncoderSettings``."""
+        if self.normalize_observations is not None:
+            return self.normalize_observations
+        return not is_bytes and (low < -1 or high > 1)
+
+    @property
+    def memory_width(self) -> int:
+        """Width of the LSTM or GRU; 0 for none."""
+        return self.lstm or self.gru or 0
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether there is an LSTM or a GRU."""
+        return self.memory_width > 0
+
+    @property
+    def normalizes_values(self) -> bool:
+        """Whether values are normalised, with the default resolved."""
+        return self.reads_global_state if self.value_normalization is None else self.value_normalization
+
+    @property
+    def reads_global_state(self) -> bool:
+        """Whether the policy reads the global state while it learns."""
+        return self.critic == "central"
