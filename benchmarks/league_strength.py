@@ -26,7 +26,8 @@ import numpy as np
 import yaml
 
 from arena.config.resumed import load_stored_config
-from arena.config.run import RunConfig, TableRow
+from arena.config.rounds import TableRow
+from arena.config.run import RunConfig
 from arena.config.sections import PolicyConfig
 from arena.evaluation.exploitability import Snapshot, game_of, load_strategy
 from arena.evaluation.players import Contestant, find_contestant

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from arena.config.run import EnvConfig, TableRow
+from arena.config.environment import EnvConfig
+from arena.config.rounds import TableRow
 from arena.config.table import Seat
 from arena.plan.layout import plan
 from benchmarks.tools.measuring import Figures, Table, compete, conclude, options, parse

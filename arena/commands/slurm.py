@@ -11,7 +11,8 @@ from typing import NamedTuple
 from arena.commands.arguments import positive
 from arena.common.errors import ConfigError
 from arena.common.text import count_of
-from arena.config.run import Round, RunConfig, load_config
+from arena.config.rounds import Round
+from arena.config.run import RunConfig, load_config
 from arena.launch import slurm_script
 from arena.launch.preflight.inspection import inspect_run
 from arena.plan.describe import describe

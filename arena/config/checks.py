@@ -3,7 +3,6 @@
 import importlib.util
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -11,17 +10,16 @@ from arena.common import registry
 from arena.common.text import count_of, did_you_mean
 from arena.common.validation import Place, Problem, problems
 from arena.config.environment import OUTSIDE, EnvConfig, EnvOverride
+from arena.config.rounds import Round
+from arena.config.run_keys import RunKeys
 from arena.config.sections import BEST, EXTERNAL, OTHERS
 from arena.config.table import MatchConfig, RoundConfig, Table, exactly_one, listed, named
-
-if TYPE_CHECKING:
-    from arena.config.run import Round, RunConfig
 
 TABLES = ("matches", "round_robin", "rounds", "league")  # the kinds of table: a file has exactly one of these keys
 MANY = 2**31  # more workers than any job has: what ``auto`` may become
 
 
-def structure_problems(config: "RunConfig") -> list[Problem]:
+def structure_problems(config: RunKeys) -> list[Problem]:
     """Return problems of the tables, which later checks rely on."""
     wrong = exactly_one(config, TABLES)
     for each, place in config.written_rounds():
@@ -31,7 +29,7 @@ def structure_problems(config: "RunConfig") -> list[Problem]:
     return wrong
 
 
-def run_problems(config: "RunConfig") -> list[Problem]:
+def run_problems(config: RunKeys) -> list[Problem]:
     """Return problems of the run as a whole; to be called once its tables are valid.
 
     Raises:
@@ -61,7 +59,7 @@ def run_problems(config: "RunConfig") -> list[Problem]:
     return wrong
 
 
-def _film_problems(config: "RunConfig") -> list[Problem]:
+def _film_problems(config: RunKeys) -> list[Problem]:
     """Return what is impossible about films."""
     section = config.records.films
     if section is None:
@@ -82,7 +80,7 @@ def _film_problems(config: "RunConfig") -> list[Problem]:
     return []
 
 
-def _evaluate_problems(config: "RunConfig") -> list[Problem]:
+def _evaluate_problems(config: RunKeys) -> list[Problem]:
     """Return what is impossible about evaluations while training."""
     section = config.evaluate
     if section is None:
@@ -115,7 +113,7 @@ def _evaluate_problems(config: "RunConfig") -> list[Problem]:
     return wrong
 
 
-def _unknown_names_problems(config: "RunConfig", table: Table, place: Place) -> list[Problem]:
+def _unknown_names_problems(config: RunKeys, table: Table, place: Place) -> list[Problem]:
     return [
         Problem(
             (*place, *where),
@@ -127,7 +125,7 @@ def _unknown_names_problems(config: "RunConfig", table: Table, place: Place) -> 
     ]
 
 
-def _playable_problems(config: "RunConfig", table: Table, place: Place) -> list[Problem]:
+def _playable_problems(config: RunKeys, table: Table, place: Place) -> list[Problem]:
     """Return the matches that are invalid with their changes of the environment."""
     wrong: dict[Problem, None] = {}
     for match, where in listed(table):
@@ -142,7 +140,7 @@ def _playable_problems(config: "RunConfig", table: Table, place: Place) -> list[
     return list(wrong)
 
 
-def _override_problems(config: "RunConfig", env: EnvOverride | None, place: Place) -> list[Problem]:
+def _override_problems(config: RunKeys, env: EnvOverride | None, place: Place) -> list[Problem]:
     try:
         if env is not None:
             env.over(config.env)
@@ -159,7 +157,7 @@ def _too_few_copies_problems(copies: int | None, replicas: int | str, place: Pla
     return [Problem(place, text, replicas)]
 
 
-def _external_seat_problems(config: "RunConfig", match: MatchConfig, place: Place) -> list[Problem]:
+def _external_seat_problems(config: RunKeys, match: MatchConfig, place: Place) -> list[Problem]:
     """Return the reasons why a match cannot have an external seat."""
     external = [name for names in match.seats for name in names[:1] if _is_external(config, name)]
     if not external:
@@ -180,12 +178,12 @@ def _external_seat_problems(config: "RunConfig", match: MatchConfig, place: Plac
     return wrong
 
 
-def _is_external(config: "RunConfig", name: str) -> bool:
+def _is_external(config: RunKeys, name: str) -> bool:
     return name in config.policies and config.policies[name].use == EXTERNAL
 
 
 def _in_worker_problems(
-    config: "RunConfig", env: EnvOverride | None, players: Sequence[str], place: Place
+    config: RunKeys, env: EnvOverride | None, players: Sequence[str], place: Place
 ) -> list[Problem]:
     """Return a problem if in_worker is set but no worker, nor a runner that only acts, can step a match."""
     if len(players) == 1 or not config.environment_of(env).in_worker:
@@ -208,7 +206,7 @@ def _in_worker_problems(
     return [Problem(inside, text)]
 
 
-def _copies_problems(config: "RunConfig", each: RoundConfig, place: Place) -> list[Problem]:
+def _copies_problems(config: RunKeys, each: RoundConfig, place: Place) -> list[Problem]:
     wrong = []
     seated = {name: config.policies[name] for name, _ in named(each) if name in config.policies}
     learning = {name: policy.use for name, policy in seated.items() if policy.learns}
@@ -228,7 +226,7 @@ def _copies_problems(config: "RunConfig", each: RoundConfig, place: Place) -> li
     return wrong
 
 
-def _learners_problems(config: "RunConfig", round_: "Round") -> list[Problem]:
+def _learners_problems(config: RunKeys, round_: Round) -> list[Problem]:
     """Return the policies with learners that would get no experience."""
     wrong = []
     workers: Counter[str] = Counter()
@@ -246,7 +244,7 @@ def _learners_problems(config: "RunConfig", round_: "Round") -> list[Problem]:
     return wrong
 
 
-def _warm_up_problems(config: "RunConfig") -> list[Problem]:
+def _warm_up_problems(config: RunKeys) -> list[Problem]:
     """Return the policies that would still be filling their replay buffer when their budget is spent."""
     wrong = []
     for round_ in config.round_list():
@@ -266,7 +264,7 @@ def _warm_up_problems(config: "RunConfig") -> list[Problem]:
     return wrong
 
 
-def _deterministic_problems(config: "RunConfig") -> list[Problem]:
+def _deterministic_problems(config: RunKeys) -> list[Problem]:
     """Return the settings of a deterministic run that would depend on time."""
     if config.fault_tolerance != "none":
         text = f"expected none in a deterministic run, which no death may change, found {config.fault_tolerance}"

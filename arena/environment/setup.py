@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, World
-from arena.config.run import TableRow
+from arena.config.rounds import TableRow
 from arena.plan.layout import Match
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.common.text import suggestion
-from arena.config.run import RunConfig, TableRow
+from arena.config.rounds import TableRow
+from arena.config.run import RunConfig
 from arena.envs.interface import Environment
 from arena.evaluation.play import Result, play
 from arena.evaluation.players import Contestant, find_contestant, make_copy, seed_libraries, take_seats

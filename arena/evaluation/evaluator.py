@@ -14,7 +14,8 @@ from arena.common.seeding import derive_seed
 from arena.common.waiting import Pacer, Waiter
 from arena.comms import Mailbox
 from arena.config.resumed import load_stored_config
-from arena.config.run import RunConfig, TableRow
+from arena.config.rounds import TableRow
+from arena.config.run import RunConfig
 from arena.envs.interface import Environment
 from arena.evaluation.evaluate import seat_names
 from arena.evaluation.play import Result, play

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from arena.common.errors import ConfigError
 from arena.common.files import write_atomically
 from arena.config.resumed import load_stored_config
-from arena.config.run import RunConfig, TableRow
+from arena.config.rounds import TableRow
+from arena.config.run import RunConfig
 from arena.envs.interface import EntitySpaces
 from arena.evaluation.observed import record_observations
 from arena.evaluation.players import seed_libraries, split_entity

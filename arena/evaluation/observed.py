@@ -10,7 +10,8 @@ import numpy as np
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.common.trees import Tree, map_tree
-from arena.config.run import RunConfig, TableRow
+from arena.config.rounds import TableRow
+from arena.config.run import RunConfig
 from arena.envs.interface import Environment
 from arena.evaluation.play import Acting, SeatAgent, play
 from arena.evaluation.players import find_contestant, make_copy, seed_libraries, take_seats

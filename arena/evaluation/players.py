@@ -12,7 +12,9 @@ from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.text import suggestion
-from arena.config.run import PolicyConfig, RunConfig, TableRow
+from arena.config.rounds import TableRow
+from arena.config.run import RunConfig
+from arena.config.sections import PolicyConfig
 from arena.envs.interface import EntitySpaces, Environment
 from arena.evaluation.play import Acting, SeatAgent
 from arena.evaluation.user_policy import UserPolicy

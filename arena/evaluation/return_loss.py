@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from arena.common.seeding import derive_seed
-from arena.config.run import RunConfig, TableRow
+from arena.config.rounds import TableRow
+from arena.config.run import RunConfig
 from arena.evaluation.observed import COPIES, match_of
 from arena.evaluation.play import Acting, play
 from arena.export.metadata import ExportMetadata

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from arena.common import registry
 from arena.common.errors import ConfigError
-from arena.config.run import PolicyConfig, RunConfig, TableRow
+from arena.config.rounds import TableRow
+from arena.config.run import RunConfig
+from arena.config.sections import PolicyConfig
 from arena.envs.interface import EntitySpaces, Team
 from arena.evaluation.players import (
     Contestant,

@@ -10,7 +10,8 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
-from arena.config.run import RunConfig, TableRow
+from arena.config.rounds import TableRow
+from arena.config.run import RunConfig
 from arena.evaluation.play import Result, play
 from arena.evaluation.players import Contestant, find_contestant, make_copy, seed_libraries, take_seats
 from arena.evaluation.results import standard_error

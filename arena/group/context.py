@@ -6,7 +6,8 @@ from typing import NamedTuple
 from arena.common.seeding import derive_seed
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, World
-from arena.config.run import Round, RunConfig
+from arena.config.rounds import Round
+from arena.config.run import RunConfig
 from arena.plan.layout import Assignment, Plan
 from arena.protocol.messages import RoundStart
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from arena.common.errors import ConfigError
-from arena.config.run import RunConfig, TableRow
+from arena.config.rounds import TableRow
+from arena.config.run import RunConfig
 
 
 def needs_class(config: RunConfig, row: TableRow, player: str) -> bool:

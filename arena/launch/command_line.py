@@ -181,7 +181,8 @@ def start_run(args: argparse.Namespace, *, own_process: bool) -> int:
 
 def dry_run(args: argparse.Namespace) -> int:
     """Print (and draw) the plan of every round."""
-    from arena.config.run import Round, load_config
+    from arena.config.rounds import Round
+    from arena.config.run import load_config
     from arena.launch.preflight.inspection import check_memory, inspect_run
     from arena.launch.preflight.notes_on_cores import notes_on_cores
     from arena.plan.describe import describe

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from arena.common.text import count_of, ranges
-from arena.config.run import Round, RunConfig
+from arena.config.rounds import Round
+from arena.config.run import RunConfig
 from arena.config.table import Seat
 from arena.plan.layout import Assignment, Match, Plan
 from arena.plan.memory import MemoryNeeds

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from arena.common import registry
 from arena.common.text import count_of
 from arena.common.validation import Place
-from arena.config.run import RunConfig, TableRow
+from arena.config.rounds import TableRow
+from arena.config.run import RunConfig
 from arena.config.table import listed
 from arena.plan.layout import ENVIRONMENTS, Plan, ranks_to_start
 

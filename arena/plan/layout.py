@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 from arena.common.errors import ConfigError
 from arena.common.text import count_of
 from arena.common.trees import even_slices
-from arena.config.run import RunConfig, TableRow
+from arena.config.rounds import TableRow
+from arena.config.run import RunConfig
 from arena.config.table import Seat
 
 Role = Literal["root", "environment", "gateway", "worker", "runner", "learner", "evaluator", "idle"]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from gymnasium import spaces as gym_spaces
 
-from arena.config.run import TableRow
+from arena.config.rounds import TableRow
 from arena.config.table import Seat
 from arena.envs.interface import EntitySpaces
 from arena.plan.layout import Plan

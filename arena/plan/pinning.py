@@ -11,7 +11,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from arena.config.run import Round, RunConfig
+from arena.config.rounds import Round
+from arena.config.run import RunConfig
 from arena.plan.layout import Match, Plan
 from arena.system.cores import Cores
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from arena.common import registry
 from arena.common.text import count_of
-from arena.config.run import Round, RunConfig
+from arena.config.rounds import Round
+from arena.config.run import RunConfig
 from arena.plan.layout import Plan, lanes_of_group
 
 TOO_LARGE = 16

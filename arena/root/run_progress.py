@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from arena.config.run import Round, RunConfig
+from arena.config.rounds import Round
+from arena.config.run import RunConfig
 from arena.protocol.messages import CheckpointPart, Progress, RecoveryOrder, RoundStart, SurvivorState, WriteCheckpoint
 from arena.records.checkpoints import Checkpoints
 from arena.records.run_directory import RunDirectory

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from arena.common.errors import ConfigError
-from arena.config.run import EnvConfig, RunConfig, load_config
+from arena.config.environment import EnvConfig
+from arena.config.run import RunConfig, load_config
 from arena.config.table import Seat
 from arena.plan.layout import ranks_of_run
 

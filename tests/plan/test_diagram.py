@@ -15,7 +15,8 @@ from PIL import ImageFont
 
 from arena.common.colors import to_hex
 from arena.common.text import ranges
-from arena.config.run import EnvConfig, TableRow
+from arena.config.environment import EnvConfig
+from arena.config.rounds import TableRow
 from arena.config.table import Seat
 from arena.plan.diagram import draw_plan
 from arena.plan.diagram.sheet import text_width

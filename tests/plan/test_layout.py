@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.common.errors import ConfigError
-from arena.config.run import EnvConfig, TableRow
+from arena.config.environment import EnvConfig
+from arena.config.rounds import TableRow
 from arena.config.table import Seat
 from arena.plan.layout import Plan, plan, ranks_needed, reduced
 

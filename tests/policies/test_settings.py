@@ -54,7 +54,9 @@ def test_what_makes_no_sense_is_refused(settings, message):
 
 
 def test_settings_load_without_torch():
-    code = "import sys, arena.policies.on_policy.settings, arena.policies.settings.sb3; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, arena.policies.on_policy.settings, arena.policies.settings.sb3; sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 

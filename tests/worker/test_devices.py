@@ -2,7 +2,8 @@
 
 import pytest
 
-from arena.config.run import EnvConfig, TableRow
+from arena.config.environment import EnvConfig
+from arena.config.rounds import TableRow
 from arena.config.table import Seat
 from arena.group.member import device_of
 from arena.plan.layout import plan

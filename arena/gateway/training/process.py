@@ -15,7 +15,7 @@ from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.common.trees import even_slices
 from arena.config.gateway import ExternalSettings, GatewayConfig, GatewaySettings, ServerConfig
-from arena.config.run import TableRow
+from arena.config.rounds import TableRow
 from arena.environment.episodes.job_queue import JobQueue
 from arena.environment.handshake import SeatOffers, collect_requests, connect_seats
 from arena.environment.setup import MatchSetup, Services

@@ -9,7 +9,9 @@ from gymnasium.spaces import Space
 from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.common.registry import missing_package
-from arena.config.run import EnvConfig, Round, RunConfig, TableRow
+from arena.config.environment import EnvConfig
+from arena.config.rounds import Round, TableRow
+from arena.config.run import RunConfig
 from arena.config.table import Seat
 from arena.env_manager.subprocesses import FILES_OF_PROCESS, check_open_files
 from arena.envs.interface import EntitySpaces, state_space_of, with_global_state

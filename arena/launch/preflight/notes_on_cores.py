@@ -5,7 +5,8 @@ import time
 
 from arena.common import registry
 from arena.common.errors import ConfigError
-from arena.config.run import RunConfig, TableRow
+from arena.config.rounds import TableRow
+from arena.config.run import RunConfig
 from arena.launch.preflight.in_child import Announce, run_in_child
 from arena.plan.idle_cores import SLOW_STEP, BusyRank, cores_of_plan, describe_busy, keys_for_cores, slow_row
 from arena.plan.layout import Plan

@@ -12,7 +12,8 @@ from arena.common.logs import open_log
 from arena.common.waiting import LATE, Waiter, usual_waits
 from arena.comms import Mailbox, World
 from arena.config.resumed import kept_settings
-from arena.config.run import RunConfig, WaitConfig, load_config
+from arena.config.run import RunConfig, load_config
+from arena.config.sections import WaitConfig
 from arena.launch.preflight.warm_start import WarmStarts
 from arena.launch.ranks.rank import STOP_SIGNALS, Rank
 from arena.plan.layout import plan

@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 from arena.common.errors import GO_ON
 from arena.common.waiting import Waiter, do_nothing
 from arena.comms import Mailbox, World
-from arena.config.run import Round, RunConfig
+from arena.config.rounds import Round
+from arena.config.run import RunConfig
 from arena.launch.ranks.fault_tolerance_probe import fault_tolerance_obstacle
 from arena.plan.layout import Plan, plan, ranks_needed, reduced
 from arena.protocol.messages import RecoveryOrder, SurvivorState
