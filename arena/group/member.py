@@ -15,7 +15,7 @@ from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.waiting import Pacer
 from arena.comms import GroupChannel
 from arena.group.context import Context
-from arena.group.evaluation_snapshots import EvaluationSnapshots
+from arena.group.evaluation_snapshots import NEEDED, EvaluationSnapshots
 from arena.plan.layout import Plan
 from arena.protocol.messages import (
     CheckpointPart,
@@ -154,7 +154,7 @@ class Member(PlayerProcess, ABC):
             self._next_film = (begun // films.every + 1) * films.every
         if leads and context.config.evaluate is not None:
             self._evaluations = EvaluationSnapshots(
-                self, context.config.evaluate.every, self._steps_before + self.steps
+                context, self.player, context.config.evaluate.every, self._steps_before + self.steps
             )
 
     def check_spaces(self, spaces: Sequence[tuple[str, str, int]]) -> None:
@@ -281,7 +281,9 @@ class Member(PlayerProcess, ABC):
         """
         self._offer_film()
         if self._evaluations is not None and self.learns:
-            self._evaluations.offer(at_once=at_once)
+            policy = getattr(self, "policy", None)
+            missing = [] if self.act_learn else [name for name in NEEDED if not hasattr(policy, name)]
+            self._evaluations.offer(self.steps_of_player(), self.weights, missing, at_once=at_once)
 
     def _offer_film(self) -> None:
         films = self.context.config.records.films

@@ -4,7 +4,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from arena.common.errors import GO_ON, GivenUpError
@@ -38,6 +38,7 @@ from arena.root.league import LeagueCoordinator
 from arena.root.rank_activity import RankActivity
 from arena.root.round import IDLE_PAUSE, RootServices, RoundSupervisor
 from arena.root.run_progress import RunProgress
+from arena.root.run_state import RunState
 from arena.root.trackers import Trackers
 from arena.system.stack_dump import StackCollector
 
@@ -51,9 +52,7 @@ class Root:
     Attributes:
       world, mailbox, config, run, records, view: see the constructor.
       progress: progress of the run, and its checkpoints.
-      plan: plan of the current round; None before the first.
-      stopped_code: exit code of a run that a signal has stopped.
-      given_up: a sentence for each match that was given up.
+      state: these, and what changes with the rounds.
       evaluations: evaluations while training; None without the key ``evaluate``.
       ranks: rank -> its role and whether it has loaded torch (only workers should).
     """
@@ -68,6 +67,7 @@ class Root:
         view: ProgressView,
         stack_collector: StackCollector,
         measure: Callable[[], dict[str, Any]],
+        stopped_code: int,
     ) -> None:
         """Create the root of a run.
 
@@ -80,19 +80,16 @@ class Root:
           view: the live view.
           stack_collector: queries the other ranks' stacks and activity.
           measure: returns this rank's own activity.
+          stopped_code: exit code of a run that a signal has stopped.
         """
-        self.plan: Plan | None = None
         self.world, self.mailbox, self.config, self.run = world, mailbox, config, run
         self.records, self.view = records, view
         self.progress = RunProgress(config, run, records)
+        self.state = RunState(world, mailbox, config, run, records, view, self.progress, stopped_code)
         self._next_view = 0.0
-        self.stopped_code = 0
         self.ranks: dict[int, dict[str, Any]] = {}
-        self._roles: dict[int, str] = {}
-        self._gateways: dict[int, str] = {}  # match -> url
         self._recorded_deaths = 0
-        self.given_up: list[str] = []
-        self._ending = EarlyEnd(self, stack_collector)
+        self._ending = EarlyEnd(self.state, stack_collector, self.handle)
         self._rank_activity = RankActivity(stack_collector, records.ranks, measure)
         self.evaluations: Evaluations | None = None
         self.films = None if config.records.films is None else Films(config, run, records)
@@ -118,7 +115,7 @@ class Root:
     @property
     def errors(self) -> list[str]:
         """A sentence for each reason why a run that has ended is not a success."""
-        sentences = list(self.given_up)
+        sentences = list(self.state.given_up)
         not_written = self.progress.not_written
         reasons = dict.fromkeys(not_written.values())
         for reason in reasons:
@@ -141,10 +138,10 @@ class Root:
                 self.records.log_line,
                 progress.league_state,
             )
-        self.plan, self._gateways = plan, {}
+        self.state.plan, self.state.gateways = plan, {}
         self._rank_activity.begin_round(plan, self.world.hosts, self.world.origins)
         origins = self.world.origins
-        self._roles = {origins[each.rank]: describe_part(each) for each in plan.assignments}
+        self.state.roles = {origins[each.rank]: describe_part(each) for each in plan.assignments}
         if len(plan.matches) == 0:
             raise GivenUpError(f"{self.world.size} ranks are left, too few for any match; {GO_ON}")
         round_ = progress.rounds[progress.round_number]
@@ -185,7 +182,7 @@ class Root:
         """Record the ranks that have died since the last call."""
         world = self.world
         for origin in world.dead[self._recorded_deaths :]:
-            part = self.part_of(origin)
+            part = self.state.role_of(origin)
             self.records.lost(origin, part)
             left = f"{world.size} ranks are left, and go on"
             self.records.log_line("WARNING", f"rank {origin} ({part}) has died; {left}")
@@ -195,7 +192,7 @@ class Root:
     def _give_up(self, message: MatchGivenUp) -> None:
         """Record that a match is given up; the exit code of the run will be 1."""
         text = f"match {message.match} is given up: {message.text}"
-        self.given_up.append(text)
+        self.state.given_up.append(text)
         self.records.log_line("ERROR", text)
 
     def _record_rank(self, message: RoundOver) -> None:
@@ -244,9 +241,9 @@ class Root:
 
     def _open_gateway(self, message: GatewayOpen) -> None:
         """Write the address of a gateway for external games."""
-        self._gateways[message.match] = message.url
+        self.state.gateways[message.match] = message.url
         self.records.log_line("INFO", f"match {message.match}: games may come to {message.url}")
-        described = [{"match": match, "url": url} for match, url in sorted(self._gateways.items())]
+        described = [{"match": match, "url": url} for match, url in sorted(self.state.gateways.items())]
         try:
             write_text(self.run.gateways, json.dumps(described, indent=1) + "\n")
         except OSError as error:
@@ -257,15 +254,6 @@ class Root:
         if self.films is not None:
             self.films.give_up()
         self._ending.fail(failure)
-
-    def part_of(self, origin: int) -> str:
-        """Return the role of a rank in the current round, given its number at the start."""
-        return self._roles.get(origin, "no part yet")
-
-    @property
-    def gateways(self) -> Iterable[int]:
-        """Indices of the matches with an open gateway."""
-        return self._gateways
 
     def refresh(self, matches: int = 0) -> None:
         """Draw the view and flush the records, if due; ``matches`` are running.

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from arena.common.errors import GO_ON
 from arena.common.waiting import Waiter, do_nothing
@@ -19,6 +19,10 @@ from arena.config.run import RunConfig
 from arena.launch.ranks.fault_tolerance_probe import fault_tolerance_obstacle
 from arena.plan.layout import Plan, plan, ranks_needed, reduced
 from arena.protocol.messages import RecoveryOrder, SurvivorState
+
+if TYPE_CHECKING:  # few ranks load them
+    from arena.group.member import Member
+    from arena.root.process import Root
 
 OTHERS_LEAVE_WITHIN = 0.5
 """Seconds in which idle ranks end."""
@@ -83,7 +87,7 @@ class FaultTolerance:
         time.sleep(OTHERS_LEAVE_WITHIN)
         leave(1)
 
-    def recover_as_root(self, root: Any) -> None:
+    def recover_as_root(self, root: "Root") -> None:
         """Let the survivors save their states, and the round continue from them; to be called by the root."""
         root.record_failed_ranks()
         survivors: list[SurvivorState] = []
@@ -99,15 +103,16 @@ class FaultTolerance:
         self._waiter.until(have_reported, lambda: "what the survivors have")
         recovery = self._world.bcast(root.progress.order_recovery(survivors), self._waiter)
         self._world.barrier(self._waiter, "what the survivors write")
-        root.progress.complete_recovery(recovery, root.plan.learners if root.plan is not None else ())
+        root.progress.complete_recovery(recovery, root.state.plan.learners if root.state.plan is not None else ())
 
-    def recover_as_member(self, worker: Any, log: logging.Logger) -> None:
-        """Send this rank's state, and write what the root orders; ``worker`` may be None."""
+    def recover_as_member(self, worker: "Member | None", log: logging.Logger) -> None:
+        """Send this rank's state, and write what the root orders; ``worker`` is None on one without a player."""
         world = self._world
         log.warning("ranks %s have died; this is rank %d of %d now", world.dead, world.rank, world.size)
         self._mailbox.post(0, SurvivorState(world.rank) if worker is None else worker.survivor_state())
         recovery: RecoveryOrder = world.bcast(None, self._waiter)
         if worker is not None and recovery.writers.get(worker.player) == world.rank:
+            assert recovery.order is not None
             worker.write_recovered(recovery.order)
         self._mailbox.flush(self._waiter)
         world.barrier(self._waiter, "what the survivors write")

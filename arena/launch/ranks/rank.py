@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arena.common.errors import ConfigError, GivenUpError, PolicyGoesOnError
 from arena.common.waiting import HangError, Pacer, Waiter
@@ -28,6 +28,11 @@ from arena.root.early_end import ENDED_WITHIN
 from arena.system.cores import pinned_to
 from arena.system.measurements import measure
 from arena.system.stack_dump import StackCollector, StackReporter
+
+if TYPE_CHECKING:  # only the root loads them
+    from arena.records.writers.run import RecordWriter
+    from arena.report.summary import Activity
+    from arena.root.process import Root
 
 ABORT_GRACE = ENDED_WITHIN + 2.0
 """Seconds that a failing rank leaves the root to save what is whole and end the job, before it ends the job itself."""
@@ -112,28 +117,12 @@ class Rank:
           stopped_code: exit code if not all rounds were finished.
           early: signals that have arrived already.
         """
-        root: Any = None
+        root: Root | None = None
         try:
-            from arena.records.player_statistics import players_of
-            from arena.records.writers.run import RecordWriter
-            from arena.report.progress import ProgressView
-            from arena.root.process import Root
-
-            records = RecordWriter(
-                self.run,
-                players_of(self.config),
-                host=self.world.host,
-                ranks=self.world.size,
-                tensorboard=self.config.records.tensorboard,
-                deterministic=self.config.deterministic,
-            )
-            view = ProgressView(records, self.config)
-            root = Root(
-                self.world, self.mailbox, self.config, self.run, records, view, self.stack_collector, self._measure
-            )
+            root = self._make_root(stopped_code)
+            records = root.records
             root.listen_to_signals()
             root.progress.stopping = root.progress.stopping or bool(early)
-            root.stopped_code = stopped_code
             nodes = len(set(self.world.nodes))
             where = f"{self.world.size} ranks on {nodes} node(s)"
             records.log_line("INFO", f"{self.run} begins: {where}, attempt {records.attempt}")
@@ -144,13 +133,13 @@ class Rank:
                 root.evaluations.close()
             if root.films is not None:
                 root.films.close()
-            view.close()
+            root.view.close()
             root.describe_ranks()
             errors = root.errors
             if not records.close(exit=1 if errors else 0):
                 errors.append(f"{self.run}: the last records could not be written to {self.run.database.name}")
             self.stack_collector.close()
-            self._conclude(records, root.plan)
+            self._conclude(records, root.state.plan)
             for text in root.trackers.close():  # they end when the records are closed
                 print(f"warning: {text}", file=sys.stderr, flush=True)
             self.run.release_lease()
@@ -170,7 +159,34 @@ class Rank:
             self.world.abort(1)
             raise
 
-    def _run_rounds(self, root: Any) -> None:
+    def _make_root(self, stopped_code: int) -> "Root":
+        from arena.records.player_statistics import players_of
+        from arena.records.writers.run import RecordWriter
+        from arena.report.progress import ProgressView
+        from arena.root.process import Root
+
+        records = RecordWriter(
+            self.run,
+            players_of(self.config),
+            host=self.world.host,
+            ranks=self.world.size,
+            tensorboard=self.config.records.tensorboard,
+            deterministic=self.config.deterministic,
+        )
+        view = ProgressView(records, self.config)
+        return Root(
+            self.world,
+            self.mailbox,
+            self.config,
+            self.run,
+            records,
+            view,
+            self.stack_collector,
+            self._measure,
+            stopped_code,
+        )
+
+    def _run_rounds(self, root: "Root") -> None:
         """Announce one round after the other and supervise it."""
         from arena.root.process import polling_waiter
 
@@ -182,7 +198,7 @@ class Rank:
             except Exception as error:
                 self.fault_tolerance.recover(error, partial(self.fault_tolerance.recover_as_root, root))
 
-    def _lead_round(self, root: Any, reading: Waiter) -> bool:
+    def _lead_round(self, root: "Root", reading: Waiter) -> bool:
         """Execute a round, or a stretch of it; return False if none was left."""
         start: RoundStart = self.world.bcast(root.progress.next_round(), reading)
         if start.number < 0:
@@ -197,7 +213,7 @@ class Rank:
         root.progress.end_round(order)
         return True
 
-    def _conclude(self, records: Any, planned: Plan | None) -> None:
+    def _conclude(self, records: "RecordWriter", planned: Plan | None) -> None:
         from arena.report.summary import write_summary
 
         if self.config.records.plots:
@@ -206,7 +222,7 @@ class Rank:
             write_plots(self.run)
         print(write_summary(self.run, records, self._activity(planned)), flush=True)
 
-    def _activity(self, planned: Plan | None) -> Any:
+    def _activity(self, planned: Plan | None) -> "Activity | None":
         """Return how busy the ranks were in this attempt; None if it was too short, or the records cannot be read."""
         from arena.records.readers.ranks import read_busy_ranks
         from arena.records.readers.run import open_records

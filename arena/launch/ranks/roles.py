@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 from arena.common import registry
 from arena.common.waiting import Waiter, do_nothing
@@ -14,6 +14,23 @@ from arena.group.context import Context
 from arena.group.policy_kinds import check_kind
 from arena.plan.layout import Assignment, Match, port_number, row_of
 from arena.records.run_directory import RunDirectory
+
+if TYPE_CHECKING:  # few ranks load them
+    from arena.environment.setup import MatchSetup, Services
+    from arena.gateway.training.remote_agents import RemoteLink
+    from arena.group.member import Member
+    from arena.worker.seat import Seat
+
+
+class SeatProcess(Protocol):
+    """A process on a seat of a match."""
+
+    @property
+    def seat(self) -> "Seat":
+        """The seat."""
+
+    def serve(self) -> None:
+        """Play until the match is over."""
 
 
 class Roles:
@@ -27,8 +44,8 @@ class Roles:
     def __init__(self, world: World, mailbox: Mailbox, waiter: Waiter, config: RunConfig, log: logging.Logger) -> None:
         """Store what every role needs."""
         self.world, self.mailbox, self.waiter, self.config, self.log = world, mailbox, waiter, config, log
-        self.worker: Any = None
-        self.seats: list[Any] = []
+        self.worker: Member | None = None
+        self.seats: list[Seat] = []
 
     def drop_last_round(self) -> None:
         """Drop the objects of the last round."""
@@ -74,7 +91,9 @@ class Roles:
         process.serve()
         context.waiter.on_idle = do_nothing
 
-    def _setup(self, context: Context, match: Match, workers: Sequence[int], core_ranks: Sequence[int] = ()) -> Any:
+    def _setup(
+        self, context: Context, match: Match, workers: Sequence[int], core_ranks: Sequence[int] = ()
+    ) -> "MatchSetup":
         from arena.environment.setup import MatchSetup
 
         return MatchSetup(
@@ -87,7 +106,7 @@ class Roles:
             core_ranks=core_ranks,
         )
 
-    def _services(self, context: Context) -> Any:
+    def _services(self, context: Context) -> "Services":
         from arena.environment.setup import Services
 
         return Services(self.world, self.mailbox, context.waiter, self.log)
@@ -107,9 +126,9 @@ class Roles:
             number=port_number(context.plan, context.round.rows, match.index),
         ).serve()
 
-    def _trainers(self, context: Context, match: Match, workers: Sequence[int]) -> list[Any]:
+    def _trainers(self, context: Context, match: Match, workers: Sequence[int]) -> "list[RemoteLink]":
         """Return the links to the workers of a match with a policy that learns from replays of actors."""
-        trainers: list[Any] = []
+        trainers = []
         for seat, rank in zip(match.seats, workers, strict=True):
             policy = self.config.players[seat.player]
             policy_class = registry.policy_class(policy.use) if registry.is_reference(policy.use) else None
@@ -123,24 +142,24 @@ class Roles:
         # Imported here: they load torch, which must stay out of root and environment processes.
         from arena.worker.act_learn import ActLearnWorker
         from arena.worker.custom_loop import CustomLoopWorker
+        from arena.worker.remote_trainer import RemoteTrainerWorker
 
         assert channel is not None and context.me.match is not None and context.me.player is not None
         policy_class = registry.policy_class(self.config.players[context.me.player].use)
-        worker_class: Any = CustomLoopWorker if hasattr(policy_class, "run") else ActLearnWorker
+        worker_class: type[ActLearnWorker | CustomLoopWorker | RemoteTrainerWorker] = ActLearnWorker
         if hasattr(policy_class, "make_model"):
-            from arena.worker.remote_trainer import RemoteTrainerWorker
-
             worker_class = RemoteTrainerWorker
-        if worker_class is CustomLoopWorker:
+        elif hasattr(policy_class, "run"):
+            worker_class = CustomLoopWorker
             self._check_kind(context)
 
-        def worker(context: Context, environment: int) -> Any:
-            self.worker = worker_class(context, channel, environment)
-            return self.worker
+        def worker(context: Context, environment: int) -> SeatProcess:
+            self.worker = made = worker_class(context, channel, environment)
+            return made
 
         self._sit(context, worker)
 
-    def _sit(self, context: Context, make: Callable[[Context, int], Any]) -> None:
+    def _sit(self, context: Context, make: Callable[[Context, int], SeatProcess]) -> None:
         """Serve a seat with what ``make`` builds, given its context and the rank of the environment.
 
         If the plan assigns it, this rank steps the environment, too.
@@ -158,7 +177,7 @@ class Roles:
         with environment_in_worker(serve, self.waiter, self.log) as waiter:
             self._serve_on_seat(make(context._replace(waiter=waiter), environment))
 
-    def _serve_on_seat(self, worker: Any) -> None:
+    def _serve_on_seat(self, worker: SeatProcess) -> None:
         self.seats.append(worker.seat)
         worker.serve()
 
@@ -168,7 +187,9 @@ class Roles:
 
         assert channel is not None
         use = self.config.players[str(context.me.player)].use
-        learner_class: Any = CustomLearner if hasattr(registry.policy_class(use), "run") else Learner
+        learner_class: type[CustomLearner | Learner] = (
+            CustomLearner if hasattr(registry.policy_class(use), "run") else Learner
+        )
         self.worker = learner_class(context, channel)
         self.worker.serve()
 
@@ -182,7 +203,7 @@ class Roles:
         from arena.worker.custom_sampler import CustomSampler
         from arena.worker.sampler import Sampler
 
-        sampler_class: Any = Sampler
+        sampler_class: type[Sampler | CustomSampler] = Sampler
         use = self.config.players[str(context.me.player)].use
         if hasattr(registry.policy_class(use), "run"):
             sampler_class = CustomSampler
