@@ -23,10 +23,12 @@ def packages() -> list[str]:
 
 
 def version() -> str:
-    """Return the version that ``arena/__init__.py`` states."""
-    found = re.search(r'^__version__ = "(.+)"$', (HERE / "arena" / "__init__.py").read_text("utf-8"), re.MULTILINE)
+    """Return the version that ``arena/common/package.py`` states."""
+    found = re.search(
+        r'^VERSION = "(.+)"$', (HERE / "arena" / "common" / "package.py").read_text("utf-8"), re.MULTILINE
+    )
     if found is None:
-        raise RuntimeError('arena/__init__.py: expected a line __version__ = "..."')
+        raise RuntimeError('arena/common/package.py: expected a line VERSION = "..."')
     return found.group(1)
 
 

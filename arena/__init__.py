@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from arena.common.package import VERSION
+
 if TYPE_CHECKING:
     from arena.api.compare import compare
     from arena.api.player import Player, load
@@ -12,8 +14,18 @@ if TYPE_CHECKING:
     from arena.common.registry import make_environment
     from arena.sweeps.sweep import sweep
 
-__version__ = "0.1.0"
-__all__ = ["ConfigError", "Player", "Run", "RunFailed", "compare", "load", "make_environment", "sweep", "train"]
+__version__ = VERSION
+__all__ = [
+    "ConfigError",
+    "Player",
+    "Run",
+    "RunFailed",
+    "compare",
+    "load",
+    "make_environment",
+    "sweep",
+    "train",
+]
 
 _PLACES = {
     "ConfigError": "arena.common.errors",

@@ -190,8 +190,8 @@ def test_addresses_are_those_of_the_clone(origin: str, address: str | None, tmp_
     """The package index would show no repository, or a folder of whoever built the package."""
     for name in ("setup.py", "pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tmp_path)
-    (tmp_path / "arena").mkdir()
-    shutil.copy(ROOT / "arena" / "__init__.py", tmp_path / "arena")
+    (tmp_path / "arena" / "common").mkdir(parents=True)
+    shutil.copy(ROOT / "arena" / "common" / "package.py", tmp_path / "arena" / "common")
     (tmp_path / "envs").mkdir()
     (tmp_path / "policies").mkdir()
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)

@@ -4,12 +4,11 @@ import inspect
 import os
 import sysconfig
 import traceback
-from pathlib import Path
 from typing import Any
 
-import arena
+from arena.common.package import FOLDER
 
-_FOLDERS = Path(arena.__file__).parent, Path(arena.__file__).parents[1] / "envs"
+_FOLDERS = FOLDER, FOLDER.parent / "envs"
 _OWN = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in _FOLDERS)
 _LIBRARIES = tuple(f"{os.path.realpath(sysconfig.get_path(name))}{os.sep}" for name in ("stdlib", "purelib", "platlib"))
 

@@ -10,9 +10,9 @@ from arena.common import registry
 from arena.common.text import suggestion
 from arena.common.trees import even_slices
 from arena.common.validation import Count, Model, Problem, refusal
+from arena.config.faults import FaultSettings
 from arena.config.files import located
 from arena.config.gateway import GatewaySettings
-from arena.env_manager.settings import FaultSettings
 
 OUTSIDE = "gateway"  # the environment of external games
 

@@ -16,10 +16,9 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import arena
+from arena.common.package import FOLDER
 from arena.common.user_code import source_of_stack
 
 CONNECT_TIMEOUT = 10.0
@@ -78,7 +77,7 @@ def environment_call(thread: int) -> tuple[int, str]:
     return 0, ""
 
 
-_ARENA = Path(arena.__file__).resolve().parent
+_ARENA = FOLDER.resolve()
 _ENVIRONMENTS = tuple(
     str(place)
     for place in (

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import arena
+from arena.common.package import VERSION
 from arena.system.control_groups import cpu_quota, memory_limit
 
 
@@ -47,7 +47,7 @@ def inspect(rank: int) -> Machine:
     return Machine(
         rank=rank,
         host=platform.node(),
-        software=f"Python {platform.python_version()}, arena {arena.__version__}",
+        software=f"Python {platform.python_version()}, arena {VERSION}",
         cores=tuple(sorted(os.sched_getaffinity(0))),
         all_cores=os.cpu_count() or 1,
         quota=cpu_quota(),

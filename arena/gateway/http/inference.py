@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-import arena
+from arena.common.package import VERSION
 from arena.common.trees import NamedLeaf, map_tree, named_leaves, nest
 from arena.gateway.batcher import ForwardResult
 from arena.gateway.http.request import Request
@@ -48,7 +48,7 @@ class Inference:
 
     def server(self) -> Response:
         """Return the metadata of the server."""
-        return json_response({"name": "arena", "version": arena.__version__, "extensions": ["binary_tensor_data"]})
+        return json_response({"name": "arena", "version": VERSION, "extensions": ["binary_tensor_data"]})
 
     def model(self, name: str, version: str | None) -> Model:
         """Return a model.

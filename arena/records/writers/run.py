@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import arena
 from arena.common.outcomes import against_own_snapshots
+from arena.common.package import VERSION
 from arena.protocol.messages import Episode, Episodes, ExperienceTotals, Failure, Progress
 from arena.records.database import Database
 from arena.records.player_statistics import (
@@ -112,7 +112,7 @@ class RecordWriter:
         self._unshown: dict[str, list[tuple[float, int, int]]] = {}
         self._database.add(
             "INSERT INTO runs VALUES (?, ?, ?, NULL, ?, ?, ?, NULL, NULL, NULL)",
-            (self.attempt, run.name, self.started, host, arena.__version__, ranks),
+            (self.attempt, run.name, self.started, host, VERSION, ranks),
         )
         for name, info in players.items():
             row = (name, info.use, info.color, info.learns, info.budget)
