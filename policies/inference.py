@@ -12,7 +12,7 @@ from torch import nn
 
 from arena.common.trees import NamedLeaf, leaf_dtype, leaf_shape, named_leaves, nest
 from arena.envs.interface import EntitySpaces
-from arena.policies.distributions import NEVER
+from arena.policies.distributions.discrete import NEVER
 from arena.policies.encoders.composite import Encoder
 from arena.policies.layers import Tanh
 from arena.policies.networks import ActorCritic

@@ -15,8 +15,9 @@ from arena.config.rounds import Round
 from arena.config.run import RunConfig, load_config
 from arena.launch import slurm_script
 from arena.launch.preflight.inspection import inspect_run
+from arena.plan.assignment import Plan
 from arena.plan.describe import describe
-from arena.plan.layout import Plan, plan, ranks_of_match, ranks_of_run
+from arena.plan.layout import plan, ranks_of_match, ranks_of_run
 
 SPARE = 1.5
 """Ratio of the requested memory to the estimate: copies and networks add to it."""

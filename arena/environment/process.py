@@ -12,7 +12,8 @@ from arena.environment.episodes.resets import RequestedResets
 from arena.environment.episodes.starts import EpisodeFaults, EpisodeStarts
 from arena.environment.match import MatchState
 from arena.environment.setup import MatchSetup, Services
-from arena.protocol.messages import CloseMatch, Job, MatchGivenUp
+from arena.protocol.league import Job
+from arena.protocol.messages import CloseMatch, MatchGivenUp
 from arena.protocol.wire import DONE, GIVEN_UP, MATCH_OVER
 
 MAILBOX_INTERVAL = 0.05

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, World
 from arena.config.rounds import TableRow
-from arena.plan.layout import Match
+from arena.plan.assignment import Match
 
 
 class MatchSetup(NamedTuple):

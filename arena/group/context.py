@@ -8,7 +8,7 @@ from arena.common.waiting import Waiter
 from arena.comms import Mailbox, World
 from arena.config.rounds import Round
 from arena.config.run import RunConfig
-from arena.plan.layout import Assignment, Plan
+from arena.plan.assignment import Assignment, Plan
 from arena.protocol.messages import RoundStart
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from arena.common import registry
 from arena.common.waiting import Pacer
 from arena.group.context import Context
-from arena.protocol.messages import Job, Published, Restart
+from arena.protocol.league import Job, Published, Restart
 from arena.records.run_directory import RunDirectory, training_state_of
 from arena.tensors.weights import read_state, write_tensors
 

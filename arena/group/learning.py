@@ -19,9 +19,10 @@ from arena.experience.samples import SampleKeeper
 from arena.group.context import Context
 from arena.group.league_player import LeaguePlayer
 from arena.group.member import Member, device_of
-from arena.plan.layout import lanes_of_group
+from arena.plan.assignment import lanes_of_group
 from arena.plan.updates import among_changing_players
-from arena.protocol.messages import Job, Restart, WriteCheckpoint
+from arena.protocol.checkpoints import WriteCheckpoint
+from arena.protocol.league import Job, Restart
 from arena.protocol.seat import SeatRequest
 from arena.records.run_directory import RunDirectory
 from arena.records.writers.metric_rows import ALL_UPDATES

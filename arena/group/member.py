@@ -16,23 +16,11 @@ from arena.common.waiting import Pacer
 from arena.comms import GroupChannel
 from arena.group.context import Context
 from arena.group.evaluation_snapshots import NEEDED, EvaluationSnapshots
-from arena.plan.layout import Plan
-from arena.protocol.messages import (
-    CheckpointPart,
-    FilmRequest,
-    Finished,
-    Gather,
-    LoggedScalar,
-    LogLine,
-    NotWritten,
-    Progress,
-    RankReady,
-    Restart,
-    StateSaved,
-    StopLearning,
-    SurvivorState,
-    WriteCheckpoint,
-)
+from arena.plan.assignment import Plan
+from arena.protocol.checkpoints import CheckpointPart, NotWritten, StateSaved, SurvivorState, WriteCheckpoint
+from arena.protocol.gateway import Gather
+from arena.protocol.league import Restart
+from arena.protocol.messages import FilmRequest, Finished, LoggedScalar, LogLine, Progress, RankReady, StopLearning
 from arena.records.run_directory import RunDirectory
 from arena.system.allocator import keep_freed_memory
 from arena.tensors.weights import read_state, write_tensors

@@ -11,7 +11,7 @@ from arena.group.learning import LearningMember, acting_policies, build
 from arena.group.not_finite import explaining
 from arena.group.published import PublishedWeights, VersionHeader, check_size
 from arena.learner.workers import Workers
-from arena.protocol.messages import Job, JobOfWorker
+from arena.protocol.league import Job, JobOfWorker
 from arena.protocol.wire import blocks_of
 
 

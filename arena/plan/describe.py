@@ -8,7 +8,7 @@ from arena.common.text import count_of, ranges
 from arena.config.rounds import Round
 from arena.config.run import RunConfig
 from arena.config.table import Seat
-from arena.plan.layout import Assignment, Match, Plan
+from arena.plan.assignment import Assignment, Match, Plan
 from arena.plan.memory import MemoryNeeds
 
 MOST_RANKS = 40  # for more, the description has a line for each row of the table and node, not for each rank

@@ -10,7 +10,8 @@ from arena.common.validation import Place
 from arena.config.rounds import TableRow
 from arena.config.run import RunConfig
 from arena.config.table import listed
-from arena.plan.layout import ENVIRONMENTS, Plan, ranks_to_start
+from arena.plan.assignment import ENVIRONMENTS, Plan
+from arena.plan.layout import ranks_to_start
 
 IDLE = 0.5
 """Number of idle cores that is worth a line, and so is, on larger machines, this share of all."""
@@ -28,7 +29,7 @@ class BusyRank(NamedTuple):
     """Activity of a rank over a whole attempt of a run.
 
     Attributes:
-      rank, role, match, seat, player: as in ``arena.plan.layout.Assignment``.
+      rank, role, match, seat, player: as in ``arena.plan.assignment.Assignment``.
       busy: share of the time in which it did not wait, 0 to 1.
     """
 

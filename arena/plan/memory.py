@@ -10,7 +10,7 @@ from gymnasium import spaces as gym_spaces
 from arena.config.rounds import TableRow
 from arena.config.table import Seat
 from arena.envs.interface import EntitySpaces
-from arena.plan.layout import Plan
+from arena.plan.assignment import Plan
 
 PROCESS = {
     "root": 60,

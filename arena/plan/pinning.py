@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from arena.config.rounds import Round
 from arena.config.run import RunConfig
-from arena.plan.layout import Match, Plan
+from arena.plan.assignment import Match, Plan
 from arena.system.cores import Cores
 
 UNEVEN = 1.25
@@ -74,7 +74,7 @@ def cores_of_matches(seating: Sequence[Sequence[int]], here: Mapping[int, Cores]
     """Return the core of each match of a machine; an empty dict if the kernel should schedule them.
 
     Args:
-      seating: ranks of each match, as in ``arena.plan.layout.Plan.seating``; the matches must be much alike.
+      seating: ranks of each match, as in ``arena.plan.assignment.Plan.seating``; the matches must be much alike.
       here: cores of all ranks of this machine.
     """
     matches = [number for number, ranks in enumerate(seating) if not here.keys().isdisjoint(ranks)]

@@ -7,7 +7,7 @@ from arena.common import registry
 from arena.common.text import count_of
 from arena.config.rounds import Round
 from arena.config.run import RunConfig
-from arena.plan.layout import Plan, lanes_of_group
+from arena.plan.assignment import Plan, lanes_of_group
 
 TOO_LARGE = 16
 """Ratio of a minibatch to the default one from which a dry run warns: gradients hardly become more exact."""

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from arena.protocol.league import Restart
+
 
 class Episode(NamedTuple):
     """One finished episode of one environment copy.
@@ -112,15 +114,6 @@ class Finished(NamedTuple):
     worker: int
 
 
-class CheckpointPart(NamedTuple):
-    """First worker of a group to root: the player's part of checkpoint ``number`` is on disk."""
-
-    number: int
-    player: str
-    steps: int
-    updates: int
-
-
 class LogLine(NamedTuple):
     """Any rank to root: a line for ``arena.log``. ``level`` is a name of the ``logging`` module."""
 
@@ -182,141 +175,7 @@ class RoundStart(NamedTuple):
     steps_before: dict[str, int]
     updates: dict[str, int]
     restarts: dict[str, tuple[int, int]] = {}  # noqa: RUF012 (never changed)
-    pending_restarts: dict[str, "Restart"] = {}  # noqa: RUF012 (never changed)
-
-
-class Job(NamedTuple):
-    """Root to environment process, and from there to the match's workers: what the match plays next for the league.
-
-    Attributes:
-      id: of the job in the league; each later job of a match has a greater one.
-      player: the active player that owns the match.
-      sides: the players of each side; place i of a side belongs to its player i (and round again).
-      weights: player -> weights file, for every player of the sides but ``player`` itself.
-      policies: player -> name of its policy in ``RunConfig.policies``, for the same players.
-      train: whether ``player`` learns from the job; otherwise it acts from ``weights`` like the others.
-      episodes: number of episodes that count.
-      num_envs: number of environment copies that play; None for all.
-      settings: overrides of the environment's settings.
-      options: for the environment's resets, or None.
-      forward: settings of acting (``eps``: of exploration).
-      data: settings of data handling.
-    """
-
-    id: int
-    player: str
-    sides: tuple[tuple[str, ...], ...]
-    weights: dict[str, str]
-    policies: dict[str, str]
-    train: bool
-    episodes: int
-    num_envs: int | None
-    settings: dict[str, Any]
-    options: dict[str, Any] | None
-    forward: dict[str, Any]
-    data: dict[str, Any]
-
-
-class JobOfWorker(NamedTuple):
-    """Worker to its learner: the job that its episodes belong to from here on."""
-
-    job: Job
-
-
-class Published(NamedTuple):
-    """First worker of a league player's group to root: its current weights are in a file.
-
-    Attributes:
-      path: the file, relative to the run directory.
-      steps: transition steps of the player in the run when they were written.
-      restarts: number of the player's restarts by then.
-      finished: whether its budget is spent: no more snapshots or restarts follow.
-    """
-
-    player: str
-    path: str
-    steps: int
-    restarts: int
-    finished: bool = False
-
-
-class Restart(NamedTuple):
-    """Root to the first worker of a league player's group: restart from these weights at the next update.
-
-    Attributes:
-      path: of the weights, relative to the run directory or absolute.
-      number: the player's number of restarts once this one is carried out.
-      snapshot: id of the player's own snapshot that it is rolled back to; None for a reset to its first weights. A
-        rollback restores the optimizer, and leaves schedules where they are.
-      has_state: whether the training state lies beside the weights. The root decides, so that all ranks load the same.
-    """
-
-    path: str
-    number: int
-    snapshot: str | None = None
-    has_state: bool = False
-
-
-class SurvivorState(NamedTuple):
-    """Any rank to root, after another rank has died: the state that this rank could save.
-
-    Attributes:
-      round: index of the round that the rank was in; -1 for none.
-      player: the player of which it holds a replica of weights and optimizer; None for none.
-      learns: whether that player learns.
-      act_learn: whether ``steps`` counts those of the whole group.
-      steps, updates: of the player, as counted by this rank.
-      metrics: of the last update; its report may have been lost.
-    """
-
-    rank: int
-    round: int = -1
-    player: str | None = None
-    learns: bool = False
-    act_learn: bool = False
-    steps: int = 0
-    updates: int = 0
-    metrics: dict[str, float] | None = None
-
-
-class RecoveryOrder(NamedTuple):
-    """Root to all, after a rank has died: the ranks that write the checkpoint from which the run continues.
-
-    Attributes:
-      order: the checkpoint; None if none can be written.
-      writers: player -> the rank that writes its replica.
-    """
-
-    order: "WriteCheckpoint | None"
-    writers: dict[str, int]
-
-
-class SaveState(NamedTuple):
-    """Root to a member of a group, in a run that is about to end early: send its state, or write it.
-
-    Attributes:
-      order: the checkpoint to write the player's state into; None requests a ``SurvivorState``.
-    """
-
-    order: "WriteCheckpoint | None" = None
-
-
-class StateSaved(NamedTuple):
-    """Member of a group to root: the state of its player is written, as ordered by ``SaveState``."""
-
-    player: str
-
-
-class NotWritten(NamedTuple):
-    """Member of a group to root: a file could not be written.
-
-    Attributes:
-      what: phrase that names the file's content.
-      reason: text of the system's error.
-    """
-
-    what: str
-    reason: str
+    pending_restarts: dict[str, Restart] = {}  # noqa: RUF012 (never changed)
 
 
 class MatchGivenUp(NamedTuple):
@@ -332,18 +191,6 @@ class MatchGivenUp(NamedTuple):
 
 class CloseMatch(NamedTuple):
     """Root to environment process: end the match at the next exchange."""
-
-
-class WriteCheckpoint(NamedTuple):
-    """Root to the first worker of each group: write checkpoint ``number`` after the next update.
-
-    Attributes:
-      last: whether no update follows, so that the weights are kept as a snapshot.
-    """
-
-    number: int
-    directory: str
-    last: bool = False
 
 
 class ExperienceTotals(NamedTuple):
@@ -368,19 +215,6 @@ class ExperienceTotals(NamedTuple):
     greatest_lag: int
 
 
-class Gather(NamedTuple):
-    """Worker to the worker of its group that has external games: all other workers are ready for an update.
-
-    A worker steps its environment until its rollout is full. External games arrive at a pace of their own, so their
-    worker takes part with the experience that it has.
-
-    Attributes:
-      update: the number of the update.
-    """
-
-    update: int
-
-
 class FilmRequest(NamedTuple):
     """Group leader to root: a film of this player is due; the weights are its snapshot after these steps.
 
@@ -391,48 +225,6 @@ class FilmRequest(NamedTuple):
 
     player: str
     steps: int
-
-
-class GatewayOpen(NamedTuple):
-    """Environment process to root: the gateway accepts external games.
-
-    Attributes:
-      match: index of the match in the plan.
-      url: address that it listens on.
-    """
-
-    match: int
-    url: str
-
-
-class Replays(NamedTuple):
-    """Gateway to a worker with a ``RemoteTrainer``: replays that actors have pushed.
-
-    Attributes:
-      arrays: ``[N, ...]`` by name.
-    """
-
-    arrays: Mapping[str, Any]
-
-
-class RemoteWeights(NamedTuple):
-    """Worker with a ``RemoteTrainer`` to its gateway: its weights after an update.
-
-    Attributes:
-      player: name of the player.
-      version: number of replays that the player has learned from.
-      taken: number of this gateway's replays that the trainer has taken.
-      weights: arrays by name.
-    """
-
-    player: str
-    version: int
-    taken: int
-    weights: Mapping[str, Any]
-
-
-class RunFailed(NamedTuple):
-    """Root to gateways: the run is about to be aborted; notify clients that wait."""
 
 
 class StopLearning(NamedTuple):

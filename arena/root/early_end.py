@@ -6,16 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from arena.common.files import write_text
-from arena.protocol.messages import (
-    Episodes,
-    Failure,
-    LogLine,
-    Progress,
-    RunFailed,
-    SaveState,
-    StateSaved,
-    SurvivorState,
-)
+from arena.protocol.checkpoints import SaveState, StateSaved, SurvivorState
+from arena.protocol.gateway import RunFailed
+from arena.protocol.messages import Episodes, Failure, LogLine, Progress
 from arena.root.hang_report import hang_report
 from arena.root.run_state import RunState
 from arena.root.stop_bound import WITHIN, StopBound

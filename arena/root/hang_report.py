@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from arena.plan.layout import Plan, describe_part
+from arena.plan.assignment import Plan, describe_part
 from arena.protocol.messages import Failure
 from arena.system.stack_dump import StackReport
 

@@ -12,8 +12,9 @@ from arena.common.outcomes import ranks_of, scores_of
 from arena.common.waiting import Pacer
 from arena.comms import Mailbox
 from arena.config.run import RunConfig
-from arena.plan.layout import Plan
-from arena.protocol.messages import Episode, Episodes, Job, Published, Restart
+from arena.plan.assignment import Plan
+from arena.protocol.league import Job, Published, Restart
+from arena.protocol.messages import Episode, Episodes
 from arena.records.run_directory import RunDirectory, training_state_of
 from arena.records.writers.league import LeagueRecords
 

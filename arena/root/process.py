@@ -12,17 +12,17 @@ from arena.common.files import write_text
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox, World
 from arena.config.run import RunConfig
-from arena.plan.layout import Plan, describe_part, shares_of_matches
+from arena.plan.assignment import Plan, describe_part, shares_of_matches
+from arena.protocol.checkpoints import NotWritten
 from arena.protocol.evaluation import EvaluationReport, Snapshot
+from arena.protocol.gateway import GatewayOpen
 from arena.protocol.messages import (
     Episodes,
     ExperienceTotals,
     Failure,
     FilmRequest,
-    GatewayOpen,
     LogLine,
     MatchGivenUp,
-    NotWritten,
     Progress,
     RoundOver,
 )

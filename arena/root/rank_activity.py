@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from arena.plan.layout import Assignment, Plan
+from arena.plan.assignment import Assignment, Plan
 from arena.records.writers.rank_rows import RankRow, RankRows
 from arena.system.stack_dump import StackCollector
 

@@ -7,19 +7,10 @@ from typing import Any, NamedTuple, Protocol
 from arena.common.waiting import Pacer
 from arena.comms import Mailbox
 from arena.config.run import RunConfig
-from arena.plan.layout import Plan
-from arena.protocol.messages import (
-    CheckpointPart,
-    CloseMatch,
-    Episodes,
-    Finished,
-    MatchGivenUp,
-    Published,
-    RankReady,
-    RoundOver,
-    StopLearning,
-    WriteCheckpoint,
-)
+from arena.plan.assignment import Plan
+from arena.protocol.checkpoints import CheckpointPart, WriteCheckpoint
+from arena.protocol.league import Published
+from arena.protocol.messages import CloseMatch, Episodes, Finished, MatchGivenUp, RankReady, RoundOver, StopLearning
 from arena.records.writers.run import RecordWriter
 from arena.root.evaluations import Evaluations
 from arena.root.league import LeagueCoordinator

@@ -6,7 +6,8 @@ from typing import Any
 
 from arena.config.rounds import Round
 from arena.config.run import RunConfig
-from arena.protocol.messages import CheckpointPart, Progress, RecoveryOrder, RoundStart, SurvivorState, WriteCheckpoint
+from arena.protocol.checkpoints import CheckpointPart, RecoveryOrder, SurvivorState, WriteCheckpoint
+from arena.protocol.messages import Progress, RoundStart
 from arena.records.checkpoints import Checkpoints
 from arena.records.run_directory import RunDirectory
 from arena.records.writers.run import RecordWriter

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from arena.comms import Mailbox, World
 from arena.config.run import RunConfig
-from arena.plan.layout import Plan
+from arena.plan.assignment import Plan
 from arena.records.run_directory import RunDirectory
 from arena.records.writers.run import RecordWriter
 from arena.report.progress import ProgressView

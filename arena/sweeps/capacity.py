@@ -1,7 +1,8 @@
 """Number of runs of one configuration that a machine carries at a time."""
 
 from arena.config.run import RunConfig
-from arena.plan.layout import Plan, plan, ranks_of_run
+from arena.plan.assignment import Plan
+from arena.plan.layout import plan, ranks_of_run
 from arena.plan.memory import MemoryNeeds
 
 SPARE = 0.9

@@ -18,7 +18,8 @@ from arena.group.learning import (
     seat_request,
 )
 from arena.group.not_finite import explaining
-from arena.protocol.messages import Gather, Job
+from arena.protocol.gateway import Gather
+from arena.protocol.league import Job
 from arena.worker.collector import Collector
 from arena.worker.lane_collector import LaneCollector
 from arena.worker.league import opponents_of

@@ -9,8 +9,8 @@ import numpy as np
 from arena.common.trees import even_slices, map_tree
 from arena.common.waiting import Waiter
 from arena.comms import Mailbox
+from arena.protocol.league import Job
 from arena.protocol.lineup import lineup_of, side_on_seat
-from arena.protocol.messages import Job
 from arena.protocol.seat import SeatOffer
 from arena.protocol.wire import ObservationMessage
 

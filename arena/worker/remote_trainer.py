@@ -10,7 +10,8 @@ from arena.common.errors import ConfigError, MatchOver
 from arena.comms import GroupChannel
 from arena.group.context import Context
 from arena.group.member import Member
-from arena.protocol.messages import LoggedScalar, RemoteWeights, Replays
+from arena.protocol.gateway import RemoteWeights, Replays
+from arena.protocol.messages import LoggedScalar
 from arena.protocol.seat import SeatRequest
 from arena.tensors.weights import read_state
 from arena.worker.group import Group

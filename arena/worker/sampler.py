@@ -20,7 +20,7 @@ from arena.group.member import PlayerProcess
 from arena.group.not_finite import explaining
 from arena.group.published import PublishedWeights, check_size
 from arena.protocol.experience import SamplerOffer
-from arena.protocol.messages import JobOfWorker
+from arena.protocol.league import JobOfWorker
 from arena.worker.act_learn import check_equal_spaces, check_next_step, complete
 from arena.worker.collector import Collector
 from arena.worker.league import opponents_of

@@ -14,7 +14,7 @@ from arena.common.trees import nest
 from arena.envs.interface import EntitySpaces, Team
 from arena.experience.joint_layout import NEXT_STATE, STATE, prefix_of
 from arena.experience.row_layout import FOLLOWING, OBSERVATION
-from arena.policies.distributions import NEVER
+from arena.policies.distributions.discrete import NEVER
 from arena.policies.multi_agent.networks import entities_outputs
 from arena.policies.off_policy.actions import BoxActions, CategoricalActions
 

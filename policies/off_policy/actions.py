@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces as gym_spaces
 
 from arena.envs.interface import EntitySpaces
-from arena.policies.distributions import Categorical
+from arena.policies.distributions.discrete import Categorical
 from arena.policies.off_policy.noise import NOISES, PinkNoise, WhiteNoise
 from arena.policies.off_policy.spaces import check_box, check_discrete
 

@@ -16,7 +16,8 @@ import torch
 
 from arena.common.trees import map_tree
 from arena.policies.compiled.kernels import clipped_losses
-from arena.policies.distributions import Categorical, Distribution
+from arena.policies.distributions.base import Distribution
+from arena.policies.distributions.discrete import Categorical
 from arena.policies.on_policy.settings import PPOSettings
 
 # Names of the losses, averaged over the group along with every gradient.

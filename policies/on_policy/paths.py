@@ -10,7 +10,7 @@ from arena.common.trees import map_tree
 from arena.experience.rollout import Rollout
 from arena.policies.compiled.actor_critic import CompiledActorCritic
 from arena.policies.compiled.adam import FlatAdam
-from arena.policies.distributions import Distribution
+from arena.policies.distributions.base import Distribution
 from arena.policies.networks import ActorCritic, NetworkOutput
 from arena.policies.on_policy.loss import Batch, loss, loss_gradients, select_rows
 from arena.policies.on_policy.settings import PPOSettings

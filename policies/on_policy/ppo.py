@@ -14,7 +14,8 @@ from arena.envs.interface import EntitySpaces
 from arena.experience.rollout import Rollout
 from arena.policies.compiled.adam import FlatAdam, l2_norm
 from arena.policies.compiled.kernels import sum_of
-from arena.policies.distributions import Categorical, distribution
+from arena.policies.distributions.discrete import Categorical
+from arena.policies.distributions.of_spaces import distribution
 from arena.policies.encoders.composite import leaf_spaces
 from arena.policies.encoders.images import is_image
 from arena.policies.inference import Inference, inference_of

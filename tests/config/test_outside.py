@@ -6,8 +6,9 @@ import pytest
 
 from arena.common.errors import ConfigError
 from arena.config.run import RunConfig, load_config
+from arena.plan.assignment import port_number
 from arena.plan.describe import describe
-from arena.plan.layout import plan, port_number, ranks_of_run
+from arena.plan.layout import plan, ranks_of_run
 
 TEMPLATE = """
 name: outside

@@ -8,7 +8,7 @@ from arena.config.table import Seat
 from arena.environment.episodes.job_queue import JobQueue
 from arena.environment.episodes.running import RunningEpisodes, metrics_of
 from arena.envs.interface import Timestep
-from arena.protocol.messages import Job
+from arena.protocol.league import Job
 
 
 def timestep(acting, over=False):

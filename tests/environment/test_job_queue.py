@@ -6,8 +6,8 @@ import pytest
 
 from arena.config.table import Seat
 from arena.environment.episodes.job_queue import JobQueue
+from arena.protocol.league import Job
 from arena.protocol.lineup import lineup_of, seats_of_sides, side_on_seat
-from arena.protocol.messages import Job
 
 SEATS = (Seat("me", (0, 1)), Seat("me", (2, 3)))
 

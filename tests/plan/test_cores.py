@@ -10,7 +10,8 @@ from arena.commands.slurm import main as slurm
 from arena.common.errors import ConfigError
 from arena.config.run import RunConfig, load_config
 from arena.launch.command_line import main
-from arena.plan.layout import Plan, lanes_of_group, plan, ranks_to_start
+from arena.plan.assignment import Plan, lanes_of_group
+from arena.plan.layout import plan, ranks_to_start
 from arena.system.cores import Cores, cores_of_job, count_cores
 from arena.system.launcher_env import cores_of_nodes
 

@@ -18,10 +18,11 @@ from arena.common.text import ranges
 from arena.config.environment import EnvConfig
 from arena.config.rounds import TableRow
 from arena.config.table import Seat
+from arena.plan.assignment import Plan
 from arena.plan.diagram import draw_plan
 from arena.plan.diagram.sheet import text_width
 from arena.plan.diagram.styles import PAPER, contrast, line_color, text_color, worker_style
-from arena.plan.layout import Plan, plan, ranks_needed
+from arena.plan.layout import plan, ranks_needed
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"

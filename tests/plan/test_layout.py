@@ -11,7 +11,8 @@ from arena.common.errors import ConfigError
 from arena.config.environment import EnvConfig
 from arena.config.rounds import TableRow
 from arena.config.table import Seat
-from arena.plan.layout import Plan, plan, ranks_needed, reduced
+from arena.plan.assignment import Plan
+from arena.plan.layout import plan, ranks_needed, reduced
 
 APART, IN_WORKER = (EnvConfig(use="touchdown", in_worker=in_worker) for in_worker in (False, True))
 

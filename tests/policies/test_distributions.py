@@ -8,7 +8,7 @@ from gymnasium import spaces as gym_spaces
 from arena.common.errors import ConfigError
 from arena.common.seeding import new_generator
 from arena.envs.interface import EntitySpaces
-from arena.policies.distributions import distribution
+from arena.policies.distributions.of_spaces import distribution
 
 OBSERVATION = gym_spaces.Box(-1, 1, (2,))
 SPACES = [

@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
-from arena.policies.distributions import Categorical
+from arena.policies.distributions.discrete import Categorical
 from arena.policies.on_policy.settings import PPOSettings
 from tests.policies.test_ppo import Alone, make, play, rollout_for
 

@@ -7,7 +7,7 @@ from gymnasium import spaces as gym_spaces
 
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
-from arena.policies.distributions import distribution
+from arena.policies.distributions.of_spaces import distribution
 from arena.policies.on_policy.loss import LOSSES, Batch, loss, loss_gradients
 from arena.policies.on_policy.settings import PPOSettings
 

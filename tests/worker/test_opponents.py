@@ -6,8 +6,8 @@ from gymnasium import spaces
 
 from arena.envs.interface import EntitySpaces
 from arena.policies.interface import Decision
+from arena.protocol.league import Job
 from arena.protocol.lineup import lineup_number
-from arena.protocol.messages import Job
 from arena.protocol.seat import SeatOffer
 from arena.protocol.wire import blocks_of, make_observation_message
 from arena.worker.opponents import Opponents

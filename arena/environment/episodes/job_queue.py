@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from arena.config.table import Seat
+from arena.protocol.league import Job
 from arena.protocol.lineup import lineup_number, seats_of_sides
-from arena.protocol.messages import Job
 
 
 class Lineup(NamedTuple):

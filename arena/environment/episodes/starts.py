@@ -8,7 +8,7 @@ from arena.env_manager.serial import FAILURES
 from arena.environment.episodes.job_queue import Lineup
 from arena.environment.match import MatchState
 from arena.envs.interface import Timestep
-from arena.protocol.messages import Job
+from arena.protocol.league import Job
 
 
 class EpisodeStarts:

@@ -31,7 +31,9 @@ from arena.gateway.training.hosted import Host, HostedGame
 from arena.gateway.training.remote_agents import RemoteLink
 from arena.gateway.training.spaces import entities_of
 from arena.plan.seats import check_seats
-from arena.protocol.messages import CloseMatch, GatewayOpen, Job, LogLine, RemoteWeights, Replays, RunFailed
+from arena.protocol.gateway import GatewayOpen, RemoteWeights, Replays, RunFailed
+from arena.protocol.league import Job
+from arena.protocol.messages import CloseMatch, LogLine
 from arena.protocol.wire import ObservationMessage, blocks_of
 
 MAILBOX_INTERVAL = 0.05

@@ -18,7 +18,8 @@ from arena.envs.interface import EntitySpaces, state_space_of, with_global_state
 from arena.group.policy_kinds import check_kind, needs_class
 from arena.launch.preflight.in_child import Announce, run_in_child
 from arena.launch.preflight.warm_start import weights_file
-from arena.plan.layout import Plan, lanes_of_group, plan, ranks_needed
+from arena.plan.assignment import Plan, lanes_of_group
+from arena.plan.layout import plan, ranks_needed
 from arena.plan.memory import MemoryNeeds, bytes_per_copy, bytes_per_transition
 from arena.plan.seats import check_seats
 from arena.plan.updates import among_changing_players, sized_settings

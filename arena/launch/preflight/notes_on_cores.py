@@ -8,8 +8,8 @@ from arena.common.errors import ConfigError
 from arena.config.rounds import TableRow
 from arena.config.run import RunConfig
 from arena.launch.preflight.in_child import Announce, run_in_child
+from arena.plan.assignment import Plan
 from arena.plan.idle_cores import SLOW_STEP, BusyRank, cores_of_plan, describe_busy, keys_for_cores, slow_row
-from arena.plan.layout import Plan
 from arena.records.readers.ranks import read_busy_ranks
 from arena.records.readers.run import open_records
 from arena.records.run_directory import RunDirectory

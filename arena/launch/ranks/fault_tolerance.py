@@ -17,8 +17,9 @@ from arena.comms import Mailbox, World
 from arena.config.rounds import Round
 from arena.config.run import RunConfig
 from arena.launch.ranks.fault_tolerance_probe import fault_tolerance_obstacle
-from arena.plan.layout import Plan, plan, ranks_needed, reduced
-from arena.protocol.messages import RecoveryOrder, SurvivorState
+from arena.plan.assignment import Plan
+from arena.plan.layout import plan, ranks_needed, reduced
+from arena.protocol.checkpoints import RecoveryOrder, SurvivorState
 
 if TYPE_CHECKING:  # few ranks load them
     from arena.group.member import Member

@@ -18,10 +18,11 @@ from arena.config.run import RunConfig
 from arena.group.context import Context
 from arena.launch.ranks.fault_tolerance import FaultTolerance
 from arena.launch.ranks.roles import Roles
+from arena.plan.assignment import Plan, Role, describe_part, row_of
 from arena.plan.idle_cores import keys_for_cores
-from arena.plan.layout import Plan, Role, describe_part, row_of
 from arena.plan.pinning import ANYWHERE, place_of
-from arena.protocol.messages import Failure, RoundOver, RoundStart, SaveState, SurvivorState, WriteCheckpoint
+from arena.protocol.checkpoints import SaveState, SurvivorState, WriteCheckpoint
+from arena.protocol.messages import Failure, RoundOver, RoundStart
 from arena.records.lease import LeaseLostError
 from arena.records.run_directory import RunDirectory
 from arena.root.early_end import ENDED_WITHIN

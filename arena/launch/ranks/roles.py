@@ -12,7 +12,7 @@ from arena.config.gateway import ExternalSettings
 from arena.config.run import RunConfig
 from arena.group.context import Context
 from arena.group.policy_kinds import check_kind
-from arena.plan.layout import Assignment, Match, port_number, row_of
+from arena.plan.assignment import Assignment, Match, port_number, row_of
 from arena.records.run_directory import RunDirectory
 
 if TYPE_CHECKING:  # few ranks load them

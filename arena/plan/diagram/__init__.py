@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping
 
 from arena.common.colors import resolve
+from arena.plan.assignment import Plan
 from arena.plan.diagram.rows import Rows
 from arena.plan.diagram.tiles import Tiles
 from arena.plan.diagram.view import PlanView
-from arena.plan.layout import Plan
 
 
 def draw_plan(plan: Plan, colors: Mapping[str, str | None], title: str, *, frozen: Collection[str] = ()) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from arena.common.text import count_of, ranges
+from arena.plan.assignment import Match
 from arena.plan.diagram.sheet import MARGIN, TOP, WIDTH, Sheet, text_width
 from arena.plan.diagram.styles import (
     AWAY,
@@ -22,7 +23,6 @@ from arena.plan.diagram.styles import (
 )
 from arena.plan.diagram.view import PlanView, Worker, ranks_of
 from arena.plan.layout import ROOT as ROOT_RANK
-from arena.plan.layout import Match
 
 
 class _Column(NamedTuple):

@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from arena.common.text import count_of
+from arena.plan.assignment import Match
 from arena.plan.diagram.sheet import MARGIN, TOP, WIDTH, Sheet, text_width
 from arena.plan.diagram.styles import (
     ENVIRONMENT,
@@ -25,7 +26,6 @@ from arena.plan.diagram.styles import (
 )
 from arena.plan.diagram.view import PlanView
 from arena.plan.layout import ROOT as ROOT_RANK
-from arena.plan.layout import Match
 
 
 class _Line(NamedTuple):

@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 
 from arena.common.text import count_of, ranges
 from arena.config.table import Seat
+from arena.plan.assignment import ENVIRONMENTS, Match, Plan
 from arena.plan.diagram.sheet import Sheet, text_width
 from arena.plan.diagram.styles import IDLE, MUTED
-from arena.plan.layout import ENVIRONMENTS, Match, Plan
 
 
 def ranks_of(ranks: Sequence[int]) -> str:

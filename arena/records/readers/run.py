@@ -115,7 +115,7 @@ def read_last_attempt(path: Path) -> tuple[int, int | None]:
 
 def part_of_rank(run: RunDirectory, rank: int) -> str:
     """Return a short description of a rank's role in the last round; an empty string if unknown."""
-    from arena.plan.layout import Assignment, describe_part  # slow to import, and rarely needed
+    from arena.plan.assignment import Assignment, describe_part  # slow to import, and rarely needed
 
     try:
         with open_records(run.database) as connection:
