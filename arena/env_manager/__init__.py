@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
-from arena.env_manager.serial import BaseEnvManager, OnFault
+from arena.env_manager.fault_counts import OnFault
+from arena.env_manager.serial import BaseEnvManager
 from arena.env_manager.settings import ManagerSettings
 from arena.env_manager.subprocesses import SubprocessEnvManager
 from arena.envs.interface import Environment

@@ -9,6 +9,9 @@ from arena.common.user_code import source_of_error
 from arena.envs.interface import Timestep
 from arena.protocol.wire import ShapeError
 
+FAILURES = (Exception, SystemExit)
+"""Exceptions of an environment's own code; a keyboard interrupt is the arena's."""
+
 
 class Fault(NamedTuple):
     """A fault of one copy.

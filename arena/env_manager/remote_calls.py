@@ -2,11 +2,17 @@
 
 import traceback
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from arena.common.text import suggestion
 from arena.env_manager.faults import CallError
 from arena.envs.interface import Environment
+
+
+class CallResult(NamedTuple):
+    """Result of an attribute read or method call on a copy in another process."""
+
+    value: Any
 
 
 def call_by_name(environment: Environment, kind: str, name: str, args: tuple, kwargs: Mapping[str, Any]) -> Any:

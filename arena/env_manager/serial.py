@@ -3,31 +3,19 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from arena.common.errors import ConfigError
-from arena.common.seeding import derive_seed
-from arena.env_manager.faults import CopyFault, Fault, RetriesSpentError, cut_short, fault_of
-from arena.env_manager.remote_calls import call_by_name
-from arena.env_manager.settings import ManagerSettings, pause_before
+from arena.env_manager.fault_counts import FaultCounts, OnFault
+from arena.env_manager.faults import FAILURES, CopyFault, Fault, RetriesSpentError, cut_short, fault_of
+from arena.env_manager.indices import EnvIds, by_id, ids_of, result_for
+from arena.env_manager.remote_calls import CallResult, call_by_name
+from arena.env_manager.settings import ManagerSettings
 from arena.env_manager.slot import Slot, owned
 from arena.envs.interface import EntitySpaces, Environment, Timestep, state_space_of
-
-EnvIds = int | Iterable[int] | None
-
-OnFault = Callable[[int, Fault], None]
-
-FAILURES = (Exception, SystemExit)
-"""Exceptions of an environment's own code; a keyboard interrupt is the arena's."""
-
-
-class CallResult(NamedTuple):
-    """Result of an attribute read or method call on a copy in another process."""
-
-    value: Any
 
 
 class BaseEnvManager:
@@ -51,7 +39,6 @@ class BaseEnvManager:
       reads_state: whether ``state`` is called: steps and resets then provide it. False at first.
       env_num: number of copies.
       settings: timeouts and limits.
-      on_fault: called with the index of a copy and its fault.
     """
 
     environments: list[Environment]
@@ -82,19 +69,14 @@ class BaseEnvManager:
         self.settings = settings or ManagerSettings()
         if env_num < 1:
             raise ConfigError(f"expected at least one environment copy, found {env_num}")
-        self.on_fault: OnFault = on_fault or (lambda env_id, fault: None)
         self._makes = [make] * env_num
         self.env_num = env_num
         self.reads_state = False
         self.environments = []
         self._over = [True] * env_num
         self._closed = False
-        self._in_a_row = [0] * env_num
-        self._ever = [0] * env_num
+        self._faults = FaultCounts(self.settings, env_num, on_fault)
         self._seeds: list[int | None] = [None] * env_num
-        self._base = [
-            None if self.settings.seed is None else derive_seed(self.settings.seed, i) for i in range(env_num)
-        ]
         self._outcomes: list[Timestep | CallResult | Exception | None] = [None] * env_num
         self._last: list[Timestep | None] = [None] * env_num
         try:
@@ -117,16 +99,16 @@ class BaseEnvManager:
         expected = tuple(entities)
         if not hasattr(self, "entities"):
             self.entities, self.turn_based, self.state_space = expected, turn_based, state_space
-        elif expected != self.entities:
-            raise ConfigError(
-                f"expected the same entities in every environment copy, found {expected} in copy {env_id} and "
-                f"{self.entities} in copy 0"
-            )
-        elif state_space != self.state_space:
-            raise ConfigError(
-                f"expected the same state_space in every environment copy, found {state_space} in copy {env_id} and "
-                f"{self.state_space} in copy 0"
-            )
+            return
+        for name, found, first in (
+            ("entities", expected, self.entities),
+            ("state_space", state_space, self.state_space),
+        ):
+            if found != first:
+                raise ConfigError(
+                    f"expected the same {name} in every environment copy, found {found} in copy {env_id} and "
+                    f"{first} in copy 0"
+                )
 
     # Public methods -----------------------------------------------------------------------------------------------
 
@@ -163,7 +145,7 @@ class BaseEnvManager:
           RetriesSpentError: a copy has failed too often.
         """
         ids = self._ids(env_id)
-        params = dict.fromkeys(ids) if reset_param is None else self._by_id(ids, reset_param)
+        params = dict.fromkeys(ids) if reset_param is None else by_id(ids, reset_param)
         for i in ids:
             unknown = sorted(set(params[i] or ()) - {"seed", "options"})
             if unknown:
@@ -174,7 +156,7 @@ class BaseEnvManager:
             seed, self._seeds[i] = param.get("seed", self._seeds[i]), None
             self.begin_reset(i, seed, param.get("options"))
         self._await(ids)
-        return self._result_for(env_id, self._collect(ids))
+        return result_for(env_id, self._collect(ids))
 
     def step(self, action: Sequence | Mapping[int, Sequence], env_id: EnvIds = None) -> Any:
         """Step all copies, or those that ``env_id`` names, each with one action per entity.
@@ -189,7 +171,7 @@ class BaseEnvManager:
           RetriesSpentError: a copy has failed too often.
         """
         ids = self._ids(env_id)
-        actions_of = self._by_id(ids, action)
+        actions_of = by_id(ids, action)
         for i in ids:
             self._check_settled(i)
             if self._over[i]:
@@ -200,7 +182,7 @@ class BaseEnvManager:
             self.begin_step(i)
         if self.settings.wait_num is None:
             self._await(ids)
-            return self._result_for(env_id, self._collect(ids))
+            return result_for(env_id, self._collect(ids))
         under_way = [i for i in range(self.env_num) if self._outcomes[i] is not None or self.pending(i)]
         self._await(under_way, self.settings.wait_num, self.settings.wait_timeout)
         return self._collect([i for i in under_way if not self.pending(i)])
@@ -215,8 +197,8 @@ class BaseEnvManager:
         """
         ids = self._ids(env_id)
         by_position = [seeds + i for i in ids] if isinstance(seeds, (int, np.integer)) else seeds
-        for i, seed in self._by_id(ids, by_position).items():
-            self._seeds[i] = self._base[i] = None if seed is None else int(seed)
+        for i, seed in by_id(ids, by_position).items():
+            self._seeds[i] = self._faults.seeds[i] = None if seed is None else int(seed)
 
     def get_attr(self, name: str, env_id: EnvIds = None) -> Any:
         """Return an attribute of every copy, or of those that ``env_id`` names.
@@ -261,7 +243,7 @@ class BaseEnvManager:
     def begin_reset(self, env_id: int, seed: int | None = None, options: dict | None = None) -> None:
         """Begin the reset of a copy; ``result`` returns its timestep."""
         if seed is not None:
-            self._base[env_id] = seed
+            self._faults.seeds[env_id] = seed
         while True:
             try:
                 timestep = self.environments[env_id].reset(seed, options)
@@ -340,7 +322,7 @@ class BaseEnvManager:
           RetriesSpentError: the copy has failed too often.
         """
         self._over[env_id] = True
-        pause = self._count_fault(env_id, fault)
+        pause = self._faults.count(env_id, fault)
         if self.settings.retry == "renew":
             self._replace(env_id, pause)
 
@@ -353,7 +335,7 @@ class BaseEnvManager:
             except ConfigError:
                 raise
             except FAILURES as error:
-                pause = self._count_fault(env_id, fault_of(error, "constructor"))
+                pause = self._faults.count(env_id, fault_of(error, "constructor"))
 
     def restart(self, env_id: int, make: Callable[[int], Environment] | None = None) -> None:
         """Replace a copy that has not failed by one that ``make`` returns, now and later; it must be reset."""
@@ -370,26 +352,11 @@ class BaseEnvManager:
 
     def clear_faults(self, env_id: int) -> None:
         """Reset the count of a copy's consecutive faults after a finished episode."""
-        self._in_a_row[env_id] = 0
-
-    def _count_fault(self, env_id: int, fault: Fault) -> float:
-        """Count a fault; return the seconds to wait before the next attempt."""
-        self.on_fault(env_id, fault)
-        self._ever[env_id] += 1
-        self._in_a_row[env_id] += 1
-        failed, allowed = self._in_a_row[env_id], self.settings.max_retry
-        if failed > allowed:
-            raise RetriesSpentError(
-                f"environment copy {env_id} failed {failed} times in a row, without finishing an episode between; "
-                f"expected at most {allowed} (max_retry). The last time: {fault.method} {fault.cause or fault.line}",
-                fault.text,
-            )
-        return pause_before(self.settings, failed)
+        self._faults.clear(env_id)
 
     def next_seed(self, env_id: int) -> int | None:
         """Return the seed of the reset that follows a fault."""
-        base = self._base[env_id]
-        return None if base is None else derive_seed(base, "fault", self._ever[env_id])
+        return self._faults.next_seed(env_id)
 
     # Helpers ------------------------------------------------------------------------------------------------------
 
@@ -431,7 +398,7 @@ class BaseEnvManager:
         ids = self._ids(env_id)
         for i in ids:
             self._check_settled(i)
-        return self._result_for(env_id, self._call_copies(ids, kind, name, args, kwargs))
+        return result_for(env_id, self._call_copies(ids, kind, name, args, kwargs))
 
     def _call_copies(
         self, ids: list[int], kind: str, name: str, args: tuple, kwargs: Mapping[str, Any]
@@ -447,26 +414,4 @@ class BaseEnvManager:
     def _ids(self, env_id: EnvIds) -> list[int]:
         if self._closed:
             raise RuntimeError("the environment manager is closed; make another one")
-        if env_id is None:
-            return list(range(self.env_num))
-        ids = [int(i) for i in ([env_id] if isinstance(env_id, (int, np.integer)) else env_id)]
-        for position, i in enumerate(ids):
-            if not 0 <= i < self.env_num:
-                raise IndexError(f"expected an environment copy from 0 to {self.env_num - 1}, found {i}")
-            if i in ids[:position]:
-                raise IndexError(f"expected each environment copy once, found {i} twice")
-        return ids
-
-    def _by_id(self, ids: list[int], items: Any) -> Mapping[int, Any]:
-        if isinstance(items, Mapping):
-            missing, beyond = [i for i in ids if i not in items], [i for i in items if i not in ids]
-            if missing or beyond:
-                odd = f"none for copy {missing[0]}" if missing else f"one for {beyond[0]}"
-                raise ValueError(f"expected one item for each of the environment copies {ids}, found {odd}")
-            return items
-        if len(items) != len(ids):
-            raise ValueError(f"expected one item for each of the environment copies {ids}, found {len(items)}")
-        return dict(zip(ids, items, strict=True))
-
-    def _result_for(self, env_id: EnvIds, by_id: dict[int, Any]) -> Any:
-        return list(by_id.values()) if env_id is None else by_id
+        return ids_of(env_id, self.env_num)

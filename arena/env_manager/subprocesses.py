@@ -15,9 +15,9 @@ from gymnasium import spaces
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.env_manager.child import METHODS, WITH_STATE
+from arena.env_manager.fault_counts import OnFault
 from arena.env_manager.faults import CallError, CopyFault, Fault, RetriesSpentError
-from arena.env_manager.fork_client import ForkClient
-from arena.env_manager.fork_server import ForkServerPlan, Start
+from arena.env_manager.fork_server import ForkServerPlan
 from arena.env_manager.pipe import (
     ASK,
     CLOSE,
@@ -30,27 +30,28 @@ from arena.env_manager.pipe import (
     STEP,
     VALUE,
     WITH_INFOS,
-    Pipe,
     PipeClosedError,
-    pair,
 )
-from arena.env_manager.serial import BaseEnvManager, CallResult, OnFault
+from arena.env_manager.processes import (
+    BUSY,
+    FREE,
+    NEVER,
+    RESTING,
+    SPENT,
+    STARTING,
+    Copy,
+    CopyProcesses,
+    check_open_files,
+)
+from arena.env_manager.remote_calls import CallResult
+from arena.env_manager.serial import BaseEnvManager
 from arena.env_manager.settings import ManagerSettings
 from arena.env_manager.slot import Slot
 from arena.envs.interface import Environment, with_global_state
-from arena.system.open_files import make_room
 from arena.system.shared_memory import map_memory, new_memory
-
-STARTING, FREE, BUSY, RESTING, SPENT = "start", "free", "busy", "resting", "spent"
-"""State of a copy: its process starts; idle; stepping; to be started at ``deadline``; given up."""
-
-NEVER = math.inf
 
 MAILBOX_INTERVAL = 0.005
 """Seconds between two checks of the deadlines while replies keep arriving."""
-
-FILES_OF_PROCESS, FILES_OF_COPY = 128, 2
-"""Open files of a rank with its connections to other ranks, and those of each copy: its pipe and its memory."""
 
 CLOSING_TIME = 2.0
 """Seconds that environments get to close themselves."""
@@ -59,44 +60,6 @@ STILL_THERE = ("raised", "contract", "shape", "nan", "mask")
 """Faults that do not require a new process."""
 
 NAMES = {STEP: "step", RESET: "reset", ASK: "call"}
-
-
-def check_open_files(copies: int) -> None:
-    """Check that this process may open the files that ``copies`` subprocesses need; raise its limit if possible.
-
-    Raises:
-      ConfigError: the system does not allow so many.
-    """
-    needed = FILES_OF_PROCESS + FILES_OF_COPY * copies
-    hard = make_room(needed)
-    if hard is not None:
-        raise ConfigError(
-            f"{copies} copies with manager: subprocess need {needed} open files, and this system allows {hard} "
-            f"(ulimit -Hn); expected at most {max(0, (hard - FILES_OF_PROCESS) // FILES_OF_COPY)} copies; raise the "
-            "limit, or lower num_envs"
-        )
-
-
-class _Copy:
-    """The manager's state of one copy.
-
-    Attributes:
-      state: of its process.
-      request: the pending request (possibly before the process exists), or None.
-      deadline: time of the next timeout or restart.
-      broken: the fault that ended its episode while no request was pending.
-      reset_arguments: seed and options of the pending reset.
-    """
-
-    def __init__(self, env_id: int) -> None:
-        self.env_id = env_id
-        self.state = RESTING
-        self.request: bytes | None = None
-        self.deadline = NEVER
-        self.key = -1
-        self.pipe: Pipe | None = None
-        self.broken: Fault | None = None
-        self.reset_arguments: tuple[int | None, dict | None] = (None, None)
 
 
 class SubprocessEnvManager(BaseEnvManager):
@@ -128,21 +91,17 @@ class SubprocessEnvManager(BaseEnvManager):
             invalid.
           RetriesSpentError: a copy cannot be constructed for another reason.
         """
-        self._copies = [_Copy(i) for i in range(env_num)]
-        self._by_descriptor: dict[int, _Copy] = {}
-        self._poller = select.poll()
-        self._keys = 0
+        self._copies = [Copy(i) for i in range(env_num)]
         self._next_look = 0.0
-        self._fork_server: ForkClient | None = None
+        settings = settings or ManagerSettings()
+        modules = tuple(getattr(make, "modules", ()))
+        plan = ForkServerPlan(cloudpickle.dumps(make), settings.memory_limit, modules)
+        self._processes = CopyProcesses(plan, settings.start_timeout)
         super().__init__(make, env_num, settings, on_fault)
 
     def _start(self) -> None:
         self._slots: list[Slot] = [None] * self.env_num  # type: ignore[list-item]  # filled when the entities are known
         check_open_files(self.env_num)
-        make = self._makes[0]
-        self._plans = ForkServerPlan(
-            cloudpickle.dumps(make), self.settings.memory_limit, tuple(getattr(make, "modules", ()))
-        )
         self._own_makes: list[bytes | None] = [None] * self.env_num
         for copy in self._copies:
             self._launch(copy)
@@ -158,7 +117,7 @@ class SubprocessEnvManager(BaseEnvManager):
         """Begin the reset of a copy; ``result`` returns its timestep."""
         copy = self._copies[env_id]
         if seed is not None:
-            self._base[env_id] = seed
+            self._faults.seeds[env_id] = seed
         copy.request, copy.reset_arguments, copy.broken = RESET, (seed, options), None
         if copy.state == FREE:
             self._send_reset(copy)
@@ -187,17 +146,16 @@ class SubprocessEnvManager(BaseEnvManager):
 
     def poll(self, timeout: float = 0.0) -> None:
         """Receive finished steps and resets; wait up to ``timeout`` seconds if there are none."""
-        events = self._poller.poll(0)
-        if not events and timeout > 0:
+        answered = self._processes.poll(0)
+        if not answered and timeout > 0:
             nearest = min(copy.deadline for copy in self._copies)
             left = min(timeout, max(nearest - time.monotonic(), 0.0))
-            events = self._poller.poll(math.ceil(1000 * left))
-        for descriptor, _ in events:
-            copy = self._by_descriptor.get(descriptor)
-            if copy is not None:
+            answered = self._processes.poll(math.ceil(1000 * left))
+        for copy in answered:
+            if copy.pipe is not None:  # else the answer of another copy has ended it
                 self._receive_answers(copy)
         now = time.monotonic()
-        if not events or now >= self._next_look:
+        if not answered or now >= self._next_look:
             self._next_look = now + MAILBOX_INTERVAL
             for copy in self._copies:
                 if now >= copy.deadline:
@@ -212,7 +170,7 @@ class SubprocessEnvManager(BaseEnvManager):
         if make is not None:
             self._own_makes[env_id] = cloudpickle.dumps(make)
         copy = self._copies[env_id]
-        self._end(copy)
+        self._processes.end(copy)
         copy.request = copy.broken = self._outcomes[env_id] = None
         self._over[env_id] = True
         self._launch(copy)
@@ -242,9 +200,8 @@ class SubprocessEnvManager(BaseEnvManager):
                         failures.append(pickle.loads(message.data)[1])
                     continue
                 break
-            self._disconnect(copy)
-        if self._fork_server is not None:
-            self._fork_server.close()
+            self._processes.disconnect(copy)
+        self._processes.close()
         if failures:
             raise CallError(f"an environment could not close itself:\n{failures[0]}")
 
@@ -270,7 +227,7 @@ class SubprocessEnvManager(BaseEnvManager):
 
     # Orders -------------------------------------------------------------------------------------------------------
 
-    def _send(self, copy: _Copy, kind: bytes, data: bytes, timeout: float) -> None:
+    def _send(self, copy: Copy, kind: bytes, data: bytes, timeout: float) -> None:
         copy.request = kind
         if copy.pipe is None:
             self._fail(copy, Fault("killed", "its process is gone"))
@@ -283,45 +240,19 @@ class SubprocessEnvManager(BaseEnvManager):
         copy.state = BUSY
         copy.deadline = time.monotonic() + timeout
 
-    def _send_reset(self, copy: _Copy) -> None:
+    def _send_reset(self, copy: Copy) -> None:
         self._send(copy, RESET, pickle.dumps((*copy.reset_arguments, self.reads_state)), self.settings.reset_timeout)
 
-    def _launch(self, copy: _Copy) -> None:
+    def _launch(self, copy: Copy) -> None:
         """Request a process for a copy."""
-        self._keys += 1
-        copy.key = self._keys
-        seed = self.settings.seed
+        i, seed = copy.env_id, self.settings.seed
         if seed is not None:
-            seed = derive_seed(seed, "process", copy.env_id, self._ever[copy.env_id])
-        if self._fork_server is None or not self._fork_server.alive:
-            if self._fork_server is not None:
-                self._fork_server.close()
-            self._fork_server = ForkClient(self._plans)
-        ours, theirs = pair()
-        with theirs:
-            try:
-                self._fork_server.start(
-                    Start(copy.key, copy.env_id, seed, self._own_makes[copy.env_id]), theirs.fileno()
-                )
-            except OSError:  # its queue is full, or it has just died
-                ours.close()
-                copy.state, copy.deadline = RESTING, time.monotonic() + 0.02
-                return
-        copy.pipe = Pipe(ours)
-        self._by_descriptor[ours.fileno()] = copy
-        self._poller.register(ours, select.POLLIN)
-        copy.state, copy.deadline = STARTING, time.monotonic() + self.settings.start_timeout
-
-    def _disconnect(self, copy: _Copy) -> None:
-        if copy.pipe is not None:
-            self._poller.unregister(copy.pipe.socket)
-            del self._by_descriptor[copy.pipe.fileno()]
-            copy.pipe.close()
-            copy.pipe = None
+            seed = derive_seed(seed, "process", i, self._faults.ever[i])
+        self._processes.launch(copy, seed, self._own_makes[i])
 
     # Answers ------------------------------------------------------------------------------------------------------
 
-    def _receive_answers(self, copy: _Copy) -> None:
+    def _receive_answers(self, copy: Copy) -> None:
         assert copy.pipe is not None
         try:
             message = copy.pipe.poll()
@@ -349,10 +280,10 @@ class SubprocessEnvManager(BaseEnvManager):
         elif kind == CONFIG:
             raise ConfigError(data.decode())
 
-    def _release(self, copy: _Copy) -> None:
+    def _release(self, copy: Copy) -> None:
         copy.state, copy.request, copy.deadline = FREE, None, NEVER
 
-    def _on_ready(self, copy: _Copy, entities: tuple, turn_based: bool, state_space: spaces.Space | None) -> None:
+    def _on_ready(self, copy: Copy, entities: tuple, turn_based: bool, state_space: spaces.Space | None) -> None:
         """Give a constructed copy its shared memory, and send it the request that waits."""
         self._check_entities(copy.env_id, entities, turn_based, state_space)
         assert copy.pipe is not None
@@ -374,18 +305,17 @@ class SubprocessEnvManager(BaseEnvManager):
 
     # Faults -------------------------------------------------------------------------------------------------------
 
-    def _on_exit(self, copy: _Copy) -> None:
+    def _on_exit(self, copy: Copy) -> None:
         """Handle the end of a copy's process."""
-        assert self._fork_server is not None
-        ended = self._fork_server.end_of(copy.key)
+        ended = self._processes.end_of(copy)
         text = "its process is gone" if ended is None else ended.text
         method = "constructor" if copy.state == STARTING else METHODS.get(copy.request or b"", "")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         fault = Fault("killed" if ended is None else ended.what, text, method, lines[-1] if lines else "", "ended")
-        self._disconnect(copy)
+        self._processes.disconnect(copy)
         self._fail(copy, fault)
 
-    def _on_timeout(self, copy: _Copy) -> None:
+    def _on_timeout(self, copy: Copy) -> None:
         """Handle the deadline of a copy."""
         if copy.state == RESTING:
             self._launch(copy)
@@ -397,27 +327,19 @@ class SubprocessEnvManager(BaseEnvManager):
             assert copy.request is not None
             phase = NAMES[copy.request]
             allowed = settings.reset_timeout if copy.request == RESET else settings.step_timeout
-        where = self._end(copy)
+        where = self._processes.end(copy)
         cause = f"took longer than {allowed:g} s ({phase}_timeout)"
         method = "constructor" if phase == "start" else phase
         self._fail(copy, Fault("hung", f"{where}\nits {phase} {cause}".lstrip(), method, cause, "hung"))
 
-    def _end(self, copy: _Copy) -> str:
-        """End a copy's process; return its last stack, as far as it is known."""
-        if copy.pipe is None or self._fork_server is None:
-            return ""
-        self._disconnect(copy)
-        ended = self._fork_server.kill(copy.key)
-        return "" if ended is None else ended.text
-
-    def _fail(self, copy: _Copy, fault: Fault) -> None:
+    def _fail(self, copy: Copy, fault: Fault) -> None:
         """Resolve the pending request with a fault, and arrange the replacement."""
         i, request = copy.env_id, copy.request
         episode = not self._over[i]
         try:
-            pause = self._count_fault(i, fault)
+            pause = self._faults.count(i, fault)
         except RetriesSpentError as spent:
-            self._end(copy)
+            self._processes.end(copy)
             copy.state, copy.request, copy.deadline = SPENT, None, NEVER
             self._over[i] = True
             self._outcomes[i] = spent
@@ -438,7 +360,7 @@ class SubprocessEnvManager(BaseEnvManager):
             if request == RESET:
                 self._send_reset(copy)
             return
-        self._end(copy)
+        self._processes.end(copy)
         if pause:
             copy.state, copy.deadline = RESTING, time.monotonic() + pause
         else:

@@ -12,8 +12,7 @@ from arena.common.masks import sample_action
 from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.trees import even_slices
 from arena.env_manager import ManagerSettings, create_env_manager
-from arena.env_manager.faults import RetriesSpentError, cut_short, fault_of
-from arena.env_manager.serial import FAILURES
+from arena.env_manager.faults import FAILURES, RetriesSpentError, cut_short, fault_of
 from arena.env_manager.source import EnvironmentSource
 from arena.environment.batch_writer import BatchWriter
 from arena.environment.episodes.job_queue import JobQueue

@@ -4,8 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from arena.common.errors import ConfigError
-from arena.env_manager.faults import RetriesSpentError, fault_of
-from arena.env_manager.serial import FAILURES
+from arena.env_manager.faults import FAILURES, RetriesSpentError, fault_of
 from arena.environment.async_batches import AsyncBatches
 from arena.environment.episodes.first import NeverWorkedError
 from arena.environment.episodes.resets import RequestedResets

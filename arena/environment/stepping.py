@@ -6,8 +6,7 @@ from typing import Any, cast
 
 from arena.common.errors import ConfigError
 from arena.env_manager import BaseEnvManager
-from arena.env_manager.faults import Fault, fault_of
-from arena.env_manager.serial import FAILURES
+from arena.env_manager.faults import FAILURES, Fault, fault_of
 from arena.environment.batch_writer import SteadySlot
 from arena.environment.episodes.running import RunningEpisode
 from arena.environment.fast_step import make_steady_stepper

@@ -512,7 +512,7 @@ def test_a_copy_that_dies_while_nobody_asks_it_is_told_of_with_the_next_step(mak
 
 def pid_of(manager: BaseEnvManager, copy: int) -> int:
     """Return the process of a copy: the fork server's children, in the order of their making."""
-    fork_server = manager._fork_server._process.pid
+    fork_server = manager._processes._fork_server._process.pid
     children = Path(f"/proc/{fork_server}/task/{fork_server}/children").read_text().split()
     return int(children[copy])
 
@@ -520,7 +520,7 @@ def pid_of(manager: BaseEnvManager, copy: int) -> int:
 def test_the_fork_server_itself_may_die(make_apart):
     manager = make_apart()
     manager.reset(seeds(1, 2))
-    os.kill(manager._fork_server._process.pid, signal.SIGKILL)
+    os.kill(manager._processes._fork_server._process.pid, signal.SIGKILL)
     time.sleep(0.2)
     assert [t.over for t in manager.step([LEFT] * 2)] == [True, True]
     manager.reset()
@@ -579,7 +579,7 @@ from test_env_manager import faulty, LEFT, seeds, ManagerSettings, create_env_ma
 from pathlib import Path
 manager = create_env_manager("subprocess", faulty(Path({tickets!r}), ("hang", 1)), 2, ManagerSettings())
 manager.reset(seeds(1, 2))
-print(manager._fork_server._process.pid, flush=True)
+print(manager._processes._fork_server._process.pid, flush=True)
 manager.step([LEFT] * 2)
 """
 
@@ -632,7 +632,7 @@ def test_closing_says_nothing(make_apart, capfd):
     for _ in range(6):
         manager = make_apart(env_num=16)
         manager.reset(seeds(*range(16)))
-        manager._fork_server.close()
+        manager._processes._fork_server.close()
     assert capfd.readouterr() == ("", "")
 
 

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from arena.common.errors import ConfigError
-from arena.env_manager.faults import Fault, NotANumberError, RetriesSpentError, fault_of
-from arena.env_manager.serial import FAILURES
+from arena.env_manager.faults import FAILURES, Fault, NotANumberError, RetriesSpentError, fault_of
 from arena.environment.episodes.job_queue import Lineup
 from arena.environment.match import MatchState
 from arena.envs.interface import Timestep

@@ -13,7 +13,7 @@ from arena.config.environment import EnvConfig
 from arena.config.rounds import Round, TableRow
 from arena.config.run import RunConfig
 from arena.config.table import Seat
-from arena.env_manager.subprocesses import FILES_OF_PROCESS, check_open_files
+from arena.env_manager.processes import FILES_OF_PROCESS, check_open_files
 from arena.envs.interface import EntitySpaces, state_space_of, with_global_state
 from arena.group.policy_kinds import check_kind, needs_class
 from arena.launch.preflight.in_child import Announce, run_in_child
