@@ -315,3 +315,13 @@ class Model:
 @pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES.values()}), ids=lambda folder: folder.name)
 def test_a_folder_holds_no_more_modules_than_a_newcomer_can_survey(folder):
     assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= 18
+
+
+LONG = {"arena.env_manager.serial": "a manager of copies: its methods for all of them, for some, and for one at a time"}
+"""Modules of more than 400 lines, each with its one idea; at most three."""
+
+
+def test_a_module_is_short_enough_to_be_one_idea():
+    found = {name for name, path in MODULES.items() if len(path.read_text("utf-8").splitlines()) > 400}
+    assert found == LONG.keys()
+    assert len(LONG) <= 3

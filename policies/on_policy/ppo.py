@@ -24,10 +24,9 @@ from arena.policies.networks import ActorCritic, acting_tensors, copy_tensors
 from arena.policies.on_policy.loss import LOSSES, Batch
 from arena.policies.on_policy.magnet import Magnet
 from arena.policies.on_policy.paths import CompiledPath, Path, TorchPath, flat
-from arena.policies.on_policy.returns import advantages
 from arena.policies.on_policy.reward_scale import RewardScale
 from arena.policies.on_policy.settings import PPOSettings
-from arena.policies.on_policy.value_scale import ValueScale, constant_value
+from arena.policies.on_policy.targets import targets_of
 from arena.policies.settings.base import settings_of_job
 from arena.tensors.gradients import FlatGradient
 
@@ -226,7 +225,8 @@ class PPO:
         self, rollout: Rollout, rewards: np.ndarray, group: Reducer, settings: PPOSettings
     ) -> dict[str, float]:
         """Take the gradient steps of an update, and return metrics."""
-        batch, metrics = self._prepare(rollout, rewards, group)
+        targets = targets_of(rollout, rewards, group, self.networks, self.settings, update=self.updates + 1)
+        batch, metrics = self._batch(rollout, targets.advantage, targets.target), dict(targets.metrics)
         inputs = self._path.recurrent_inputs(rollout)
         history = []
         for rows, chosen in self._minibatches(rollout.valid) if metrics["samples"] else ():
@@ -264,50 +264,6 @@ class PPO:
         """See ``Policy``: values and log probabilities of all time steps in one pass."""
         if self.recomputes_outputs:
             self._path.complete(rollout, self._states)
-
-    def _prepare(self, rollout: Rollout, rewards: np.ndarray, group: Reducer) -> tuple[Batch, dict[str, float]]:
-        """Return the batch, with advantages normalised over the group, and the explained variance of the returns."""
-        values = rollout.extras["value"]
-        if self.networks.value_scale is not None:
-            self._recenter(rollout, rewards, group, self.networks.value_scale)
-        advantage = self._advantages(rollout, rewards, values)
-        target = advantage + values[:-1]
-        a, r = advantage[rollout.valid].astype(np.float64), target[rollout.valid].astype(np.float64)
-        moments = np.array([len(a), a.sum(), a @ a, r.sum(), r @ r])
-        group.sum_in_place(moments)
-        if not np.isfinite(moments).all():
-            raise FloatingPointError(f"update {self.updates + 1}: rewards or values are not finite; advantages are nan")
-        count, metrics = moments[0], {"samples": float(moments[0]), "explained_variance": 0.0}
-        if count:
-            mean, target_mean = moments[1] / count, moments[3] / count
-            variance = max(moments[2] / count - mean**2, 0.0)
-            target_variance = moments[4] / count - target_mean**2
-            # The advantage is the error of the value.
-            if target_variance > 1e-12:
-                metrics["explained_variance"] = float(1 - variance / target_variance)
-            if self.settings.normalize_advantages:
-                advantage = ((advantage - mean) / (math.sqrt(variance) + 1e-8)).astype(np.float32)
-            if self.networks.value_scale is not None:
-                self.networks.value_scale.rescale(target_variance, self.networks.value_head)
-        return self._batch(rollout, advantage, target), metrics
-
-    def _recenter(self, rollout: Rollout, rewards: np.ndarray, group: Reducer, scale: ValueScale) -> None:
-        """Include the constant value of the group's rollouts in the mean of the values; change those of this one."""
-        values, valid = rollout.extras["value"], rollout.valid
-        nothing, ones = np.zeros_like(values), np.ones_like(values)
-        targets = self._advantages(rollout, rewards, nothing)
-        weights = self._advantages(rollout, np.zeros_like(rewards), ones) + ones[:-1]
-        sums = np.array([valid.sum(), targets[valid].sum(dtype=np.float64), weights[valid].sum(dtype=np.float64)])
-        group.sum_in_place(sums)
-        mean = constant_value(sums[1] / sums[0], sums[2] / sums[0]) if sums[0] else None
-        if mean is not None and math.isfinite(mean):  # rewards that are not finite are reported later
-            values += np.float32(scale.recenter(mean))
-
-    def _advantages(self, rollout: Rollout, rewards: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Return the advantages ``[T, L]`` of a rollout's transitions, with these rewards and values."""
-        outcomes = rollout.terminated, rollout.truncated, rollout.valid, rollout.next_slot
-        gamma, gae_lambda = self.settings.gamma, self.settings.gae_lambda
-        return advantages(rewards, values, *outcomes, gamma=gamma, gae_lambda=gae_lambda)
 
     def _batch(self, rollout: Rollout, advantage: np.ndarray, target: np.ndarray) -> Batch:
         def rows(array: np.ndarray) -> Any:
