@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -216,6 +217,17 @@ def broken() -> set[tuple[str, str]]:
 @pytest.mark.parametrize("room", [*sorted(set().union(*FLOORS)), *OUTSIDE])
 def test_a_room_imports_only_lower_floors(room):
     assert not sorted(pair for pair in broken() - STILL_BROKEN if room_of(pair[0]) == room)
+
+
+def test_the_floors_are_those_that_the_documentation_shows():
+    table = re.findall(r"(?m)^\| (\d+) \| `(\w+)/` \|", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
+    floors: dict[str, set[str]] = {}
+    for number, room in table:
+        floors.setdefault(number, set()).add(room)
+    assert [*floors.values()] == FLOORS
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text("utf-8")
+    shown = [set(line.split()) for line in page.split("## The source code")[1].splitlines() if line.startswith("    ")]
+    assert shown == FLOORS[::-1]
 
 
 def test_what_was_mended_is_no_exception_any_more():

@@ -108,7 +108,7 @@ class CopyProcesses:
         copy.state, copy.deadline = STARTING, time.monotonic() + self._start_timeout
 
     def poll(self, milliseconds: int) -> list[Copy]:
-        """Return the copies whose processes have sent something or ended; wait for the first one up to this time."""
+        """Return the copies with a process that has sent something or ended; wait up to this time for the first one."""
         events = self._poller.poll(milliseconds)
         return [self._by_descriptor[descriptor] for descriptor, _ in events if descriptor in self._by_descriptor]
 

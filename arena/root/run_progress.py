@@ -25,7 +25,7 @@ class RunProgress:
       steps: transition steps of each player in the current round.
       steps_before: transition steps of each player in earlier rounds.
       updates: gradient updates of each player.
-      learning: players that learn in the current round, as known at its end.
+      learning: players that learn in the current round; set when it is over.
       league: the root's side of the league, during a round.
       league_state: the league's state between rounds.
       not_written: file that could not be written -> reason.

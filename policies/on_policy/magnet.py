@@ -16,7 +16,7 @@ PREFIX = "magnet."
 
 
 class Magnet:
-    """A copy of the networks whose parameters follow theirs slowly.
+    """A copy of the networks, with parameters that follow theirs slowly.
 
     In games of hidden information each answer to the current opponents is beaten by another one, so that naive
     self-play goes round. A policy that is held near its own slow average settles: magnetic mirror descent with a moving

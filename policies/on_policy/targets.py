@@ -18,7 +18,7 @@ class Targets(NamedTuple):
     """Targets of one worker's rollout.
 
     Attributes:
-      advantage: ``[T, L]``, normalised over the group if the settings say so.
+      advantage: ``[T, L]``, normalised over the group with ``normalize_advantages``.
       target: targets of the values, ``[T, L]``.
       metrics: number of the group's transitions, and the explained variance of their returns.
     """

@@ -1,1 +1,1 @@
-"""A rank from its start to its end: what all ranks agree on, the roles of each, and the ranks that are left."""
+"""A rank in all rounds of a run: the agreement of all ranks on the run, their roles, and recovery from dead ones."""
