@@ -18,7 +18,7 @@ from arena.experience.entity_json import entity_to_json
 from arena.experience.samples import SampleKeeper
 from arena.group.context import Context
 from arena.group.league_player import LeaguePlayer
-from arena.group.member import Member, device_of
+from arena.group.member import Member, PlayerProcess, device_of
 from arena.plan.assignment import lanes_of_group
 from arena.plan.updates import among_changing_players
 from arena.protocol.checkpoints import WriteCheckpoint
@@ -267,11 +267,11 @@ class LearningMember(Member):
             )
 
 
-def restore(process: Any, policy: Any, part: str) -> None:
+def restore(process: PlayerProcess, policy: Any, part: str) -> None:
     """Load a policy from the checkpoint that the round starts from, or from the player's warm start.
 
     Args:
-      process: the ``PlayerProcess``.
+      process: the process of the player.
       policy: the policy to load.
       part: name of this rank's own part of the checkpoint.
     """
@@ -288,11 +288,11 @@ def restore(process: Any, policy: Any, part: str) -> None:
         registry.load_policy_weights(policy, process.settings.warm_start)
 
 
-def build(process: Any, spaces: EntitySpaces, *, lanes: int, seed: int, device: str | None = None) -> Any:
+def build(process: PlayerProcess, spaces: EntitySpaces, *, lanes: int, seed: int, device: str | None = None) -> Any:
     """Return a new policy of a player.
 
     Args:
-      process: the ``PlayerProcess``.
+      process: the process of the player.
       spaces: spaces of each lane.
       lanes: number of lanes.
       seed: seed of weights and actions.
@@ -313,7 +313,7 @@ def build(process: Any, spaces: EntitySpaces, *, lanes: int, seed: int, device: 
     return policy
 
 
-def _settings_of(process: Any) -> Any:
+def _settings_of(process: PlayerProcess) -> Any:
     """Return the settings of a process's policy; raise a ConfigError if its class has no model that accepts them."""
     model, use = getattr(process.policy_class, "Settings", None), process.settings.use
     if model is None:
@@ -329,13 +329,13 @@ def acting_policies(policy: Any) -> list[Any]:
     return [policy, *getattr(policy, "partners", ())]
 
 
-def seat_request(process: Any) -> SeatRequest:
+def seat_request(process: PlayerProcess) -> SeatRequest:
     """Return the request of a worker for its seat: with the global state if its policy learns and reads it."""
     reads = not process.settings.frozen and getattr(_settings_of(process), "reads_global_state", False)
     return SeatRequest(needs_infos=False, reads_global_state=bool(reads))
 
 
-def check_global_state(process: Any, spaces: EntitySpaces, request: SeatRequest) -> None:
+def check_global_state(process: PlayerProcess, spaces: EntitySpaces, request: SeatRequest) -> None:
     """Check that the seat receives the global state if it was requested.
 
     Raises:
@@ -349,7 +349,7 @@ def check_global_state(process: Any, spaces: EntitySpaces, request: SeatRequest)
         )
 
 
-def check_burn_in(process: Any, why: str) -> None:
+def check_burn_in(process: PlayerProcess, why: str) -> None:
     """Check that no burn-in is configured where learning ranks do not hold the recurrent states of acting ones.
 
     Raises:

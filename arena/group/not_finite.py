@@ -8,17 +8,18 @@ import numpy as np
 
 from arena.common.errors import GivenUpError
 from arena.common.trees import tree_leaves
+from arena.group.member import PlayerProcess
 
 LARGE = 1e6
 """Magnitude from which rewards or observations count as the cause: squared losses then exceed float32 soon."""
 
 
 @contextlib.contextmanager
-def explaining(process: Any, policy: Callable[[], Any], rollout: Any) -> Iterator[None]:
+def explaining(process: PlayerProcess, policy: Callable[[], Any], rollout: Any) -> Iterator[None]:
     """Turn a FloatingPointError in the block into one sentence; the traceback goes to the rank's log.
 
     Args:
-      process: the ``PlayerProcess``.
+      process: the process of the player.
       policy: returns the policy that acts or learns.
       rollout: the latest experience.
 

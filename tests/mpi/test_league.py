@@ -151,7 +151,9 @@ def test_whoever_has_spent_its_budget_rests_and_learns_again_when_the_run_goes_o
     """A best responder is through long before the main player, at the end of its first phase."""
     config = league(players=("main_player", "best_responder"), phase=2_000, steps=2_000)
     config["league"]["settings"]["players"]["main_player"]["env"] = {"num_envs": 1}
-    config["policies"]["p"]["settings"]["epochs"] = 60  # so that few updates pass between the order of a restart and its turn
+    config["policies"]["p"]["settings"]["epochs"] = (
+        60  # so that few updates pass between the order of a restart and its turn
+    )
     name = "best_responder_default_0"
     directory = succeed(run_arena(tmp_path, config)).directory
     first = log_of(directory)

@@ -190,7 +190,7 @@ function Family({ players, resets, rollbacks }) {
   const [row, left, right] = [34, 190, 40];
   const most = Math.max(...players.map((player) => player.steps), 1);
   const box = useRef(null);
-  const [width, setWidth] = useState(900);
+  const [width, setWidth] = useState(260);  // the narrowest until it is measured, so that no frame is wider than a phone
   useEffect(() => {
     const observer = new ResizeObserver(([entry]) => setWidth(Math.max(entry.contentRect.width, 260)));
     observer.observe(box.current);
