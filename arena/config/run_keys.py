@@ -27,7 +27,7 @@ from arena.config.sections import (
 from arena.config.table import MatchConfig, Matches, RoundConfig, RoundRobinConfig, Seat, listed
 from arena.config.yaml_source import write
 
-Run = TypeVar("Run", bound="RunKeys")
+Keys = TypeVar("Keys", bound="RunKeys")
 
 
 class RunKeys(Model):
@@ -123,7 +123,7 @@ class RunKeys(Model):
                 rounds.append(Round(len(rounds), each.steps or self.steps, rows, dict(each.copy_weights), own))
         return tuple(rounds)
 
-    def on_cores(self: Run, cores: int | None) -> Run:
+    def on_cores(self: Keys, cores: int | None) -> Keys:
         """Return the configuration for a job with this number of cores, which ``replicas: cores`` refers to.
 
         Raises:

@@ -152,7 +152,7 @@ class SubprocessEnvManager(BaseEnvManager):
             left = min(timeout, max(nearest - time.monotonic(), 0.0))
             answered = self._processes.poll(math.ceil(1000 * left))
         for copy in answered:
-            if copy.pipe is not None:  # else the answer of another copy has ended it
+            if copy.pipe is not None:  # else ``on_fault`` has closed the manager
                 self._receive_answers(copy)
         now = time.monotonic()
         if not answered or now >= self._next_look:

@@ -9,8 +9,8 @@ from arena.protocol.messages import LogLine
 from arena.records.run_directory import RunDirectory
 from arena.tensors.weights import write_tensors
 
-NEEDED = "act", "state_dict", "load_state_dict"
-"""Methods of a policy that an evaluation calls."""
+NEEDED_METHODS = "act", "state_dict", "load_state_dict"
+"""Names of the methods of a policy that an evaluation calls."""
 
 
 class EvaluationSnapshots:
@@ -39,7 +39,7 @@ class EvaluationSnapshots:
         Args:
           steps: transition steps of the player.
           weights: function that returns the weights that acting needs.
-          missing: names of ``NEEDED`` that the policy lacks; it is not evaluated if there are any.
+          missing: names of ``NEEDED_METHODS`` that the policy lacks; it is not evaluated if there are any.
           at_once: whether any new weights are due.
         """
         before = self._offered

@@ -15,7 +15,7 @@ from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.waiting import Pacer
 from arena.comms import GroupChannel
 from arena.group.context import Context
-from arena.group.evaluation_snapshots import NEEDED, EvaluationSnapshots
+from arena.group.evaluation_snapshots import NEEDED_METHODS, EvaluationSnapshots
 from arena.plan.assignment import Plan
 from arena.protocol.checkpoints import CheckpointPart, NotWritten, StateSaved, SurvivorState, WriteCheckpoint
 from arena.protocol.gateway import Gather
@@ -270,7 +270,7 @@ class Member(PlayerProcess, ABC):
         self._offer_film()
         if self._evaluations is not None and self.learns:
             policy = getattr(self, "policy", None)
-            missing = [] if self.act_learn else [name for name in NEEDED if not hasattr(policy, name)]
+            missing = [] if self.act_learn else [name for name in NEEDED_METHODS if not hasattr(policy, name)]
             self._evaluations.offer(self.steps_of_player(), self.weights, missing, at_once=at_once)
 
     def _offer_film(self) -> None:

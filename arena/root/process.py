@@ -10,8 +10,6 @@ from typing import Any
 from arena.common.errors import GO_ON, GivenUpError
 from arena.common.files import write_text
 from arena.common.waiting import Waiter
-from arena.comms import Mailbox, World
-from arena.config.run import RunConfig
 from arena.plan.assignment import Plan, describe_part, shares_of_matches
 from arena.protocol.checkpoints import NotWritten
 from arena.protocol.evaluation import EvaluationReport, Snapshot
@@ -26,9 +24,6 @@ from arena.protocol.messages import (
     Progress,
     RoundOver,
 )
-from arena.records.run_directory import RunDirectory
-from arena.records.writers.run import RecordWriter
-from arena.report.progress import ProgressView
 from arena.root.early_end import EarlyEnd
 from arena.root.evaluations import Evaluations
 from arena.root.evaluator_process import ChildEvaluator, RankEvaluator
@@ -37,7 +32,6 @@ from arena.root.health import Health
 from arena.root.league import LeagueCoordinator
 from arena.root.rank_activity import RankActivity
 from arena.root.round import IDLE_PAUSE, RootServices, RoundSupervisor
-from arena.root.run_progress import RunProgress
 from arena.root.run_state import RunState
 from arena.root.trackers import Trackers
 from arena.system.stack_dump import StackCollector
@@ -50,46 +44,25 @@ class Root:
     """Rank 0 of a run.
 
     Attributes:
-      world, mailbox, config, run, records, view: see the constructor.
-      progress: progress of the run, and its checkpoints.
-      state: these, and what changes with the rounds.
+      state: state of the run.
       evaluations: evaluations while training; None without the key ``evaluate``.
       ranks: rank -> its role and whether it has loaded torch (only workers should).
     """
 
-    def __init__(
-        self,
-        world: World,
-        mailbox: Mailbox,
-        config: RunConfig,
-        run: RunDirectory,
-        records: RecordWriter,
-        view: ProgressView,
-        stack_collector: StackCollector,
-        measure: Callable[[], dict[str, Any]],
-        stopped_code: int,
-    ) -> None:
+    def __init__(self, state: RunState, stack_collector: StackCollector, measure: Callable[[], dict[str, Any]]) -> None:
         """Create the root of a run.
 
         Args:
-          world: all ranks.
-          mailbox: mailbox of this rank.
-          config: the validated configuration.
-          run: the run directory.
-          records: records of the run.
-          view: the live view.
+          state: state of the run.
           stack_collector: queries the other ranks' stacks and activity.
           measure: returns this rank's own activity.
-          stopped_code: exit code of a run that a signal has stopped.
         """
-        self.world, self.mailbox, self.config, self.run = world, mailbox, config, run
-        self.records, self.view = records, view
-        self.progress = RunProgress(config, run, records)
-        self.state = RunState(world, mailbox, config, run, records, view, self.progress, stopped_code)
+        self.state = state
+        config, run, records = state.config, state.run, state.records
         self._next_view = 0.0
         self.ranks: dict[int, dict[str, Any]] = {}
         self._recorded_deaths = 0
-        self._ending = EarlyEnd(self.state, stack_collector, self.handle)
+        self._ending = EarlyEnd(state, stack_collector, self.handle)
         self._rank_activity = RankActivity(stack_collector, records.ranks, measure)
         self.evaluations: Evaluations | None = None
         self.films = None if config.records.films is None else Films(config, run, records)
@@ -97,17 +70,17 @@ class Root:
         self.trackers = Trackers(config.records.trackers, run, records)
         self._evaluator: ChildEvaluator | RankEvaluator | None = None
         if config.evaluate is not None:
-            self._evaluator = RankEvaluator(mailbox) if config.evaluate.ranks else ChildEvaluator(run)
+            self._evaluator = RankEvaluator(state.mailbox) if config.evaluate.ranks else ChildEvaluator(run)
             self.evaluations = Evaluations(config, run, records, self._evaluator)
 
     def listen_to_signals(self) -> None:
         """End the run at the next update on SIGTERM, SIGUSR1 or Ctrl-C; end this process on a second one."""
 
         def stop(number: int, _frame: Any) -> None:
-            if self.progress.stopping:
+            if self.state.progress.stopping:
                 signal.signal(number, signal.SIG_DFL)
                 signal.raise_signal(number)
-            self.progress.stopping = True
+            self.state.progress.stopping = True
 
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
             signal.signal(number, stop)
@@ -116,47 +89,47 @@ class Root:
     def errors(self) -> list[str]:
         """A sentence for each reason why a run that has ended is not a success."""
         sentences = list(self.state.given_up)
-        not_written = self.progress.not_written
+        not_written = self.state.progress.not_written
         reasons = dict.fromkeys(not_written.values())
         for reason in reasons:
             lost = ", ".join(name for name, its in not_written.items() if its == reason)
-            sentences.append(f"{self.run}: {reason[:1].lower()}{reason[1:]} while writing {lost}")
+            sentences.append(f"{self.state.run}: {reason[:1].lower()}{reason[1:]} while writing {lost}")
         return sentences
 
     # Rounds ---------------------------------------------------------------------------------------------------
 
     def supervise(self, plan: Plan) -> None:
         """Keep the records of one round and end its matches, until every busy rank has finished the round."""
-        progress = self.progress
-        if self.config.league is not None:
+        progress = self.state.progress
+        if self.state.config.league is not None:
             progress.league = LeagueCoordinator(
-                self.config,
-                self.run,
-                self.mailbox,
+                self.state.config,
+                self.state.run,
+                self.state.mailbox,
                 plan,
-                self.records.league,
-                self.records.log_line,
+                self.state.records.league,
+                self.state.records.log_line,
                 progress.league_state,
             )
         self.state.plan, self.state.gateways = plan, {}
-        self._rank_activity.begin_round(plan, self.world.hosts, self.world.origins)
-        origins = self.world.origins
+        self._rank_activity.begin_round(plan, self.state.world.hosts, self.state.world.origins)
+        origins = self.state.world.origins
         self.state.roles = {origins[each.rank]: describe_part(each) for each in plan.assignments}
         if len(plan.matches) == 0:
-            raise GivenUpError(f"{self.world.size} ranks are left, too few for any match; {GO_ON}")
+            raise GivenUpError(f"{self.state.world.size} ranks are left, too few for any match; {GO_ON}")
         round_ = progress.rounds[progress.round_number]
         away = {seat.player for row in round_.rows for seat in row.seats} - plan.groups.keys()
-        if away and self.config.league is not None:
+        if away and self.state.config.league is not None:
             raise GivenUpError(
                 f"no match is left for {min(away)}, and the league cannot continue without this player; {GO_ON}"
             )
         for player in sorted(away):
-            self.records.log_line("WARNING", f"no match is left for {player}: it learns no more")
+            self.state.records.log_line("WARNING", f"no match is left for {player}: it learns no more")
         services = RootServices(
-            config=self.config,
-            mailbox=self.mailbox,
-            records=self.records,
-            is_stopping=lambda: self.progress.stopping,
+            config=self.state.config,
+            mailbox=self.state.mailbox,
+            records=self.state.records,
+            is_stopping=lambda: self.state.progress.stopping,
             handle=self.handle,
             record_rank=self._record_rank,
             give_up=self._give_up,
@@ -165,9 +138,9 @@ class Root:
             complete_checkpoint=progress.complete_checkpoint,
             evaluations=self.evaluations,
         )
-        learning = [player for player in plan.groups if self.config.players[player].learns]
+        learning = [player for player in plan.groups if self.state.config.players[player].learns]
         ends = {player: progress.steps_before.get(player, 0) + round_.budget(player) for player in learning}
-        self.records.steps_of_episodes.begin_matches(shares_of_matches(plan.matches), ends)
+        self.state.records.steps_of_episodes.begin_matches(shares_of_matches(plan.matches), ends)
         supervisor = RoundSupervisor(services, plan, progress.league)
         if isinstance(self._evaluator, RankEvaluator) and self.evaluations is not None:
             self._evaluator.rank = None  # that of another round, which a death may have ended
@@ -180,12 +153,12 @@ class Root:
 
     def record_failed_ranks(self) -> None:
         """Record the ranks that have died since the last call."""
-        world = self.world
+        world = self.state.world
         for origin in world.dead[self._recorded_deaths :]:
             part = self.state.role_of(origin)
-            self.records.lost(origin, part)
+            self.state.records.lost(origin, part)
             left = f"{world.size} ranks are left, and go on"
-            self.records.log_line("WARNING", f"rank {origin} ({part}) has died; {left}")
+            self.state.records.log_line("WARNING", f"rank {origin} ({part}) has died; {left}")
         self._recorded_deaths = len(world.dead)
         self.ranks = {}  # the survivors have new numbers
 
@@ -193,7 +166,7 @@ class Root:
         """Record that a match is given up; the exit code of the run will be 1."""
         text = f"match {message.match} is given up: {message.text}"
         self.state.given_up.append(text)
-        self.records.log_line("ERROR", text)
+        self.state.records.log_line("ERROR", text)
 
     def _record_rank(self, message: RoundOver) -> None:
         self.ranks[message.rank] = {"role": message.role, "loaded_torch": message.loaded_torch}
@@ -201,33 +174,33 @@ class Root:
     def describe_ranks(self) -> None:
         """Write the role of each rank to ``log/ranks.json``."""
         self.ranks[0] = {"role": "root", "loaded_torch": "torch" in sys.modules}
-        hosts = self.world.hosts
+        hosts = self.state.world.hosts
         described = [{"rank": rank, "host": hosts[rank], **facts} for rank, facts in sorted(self.ranks.items())]
         try:
-            write_text(self.run.log / "ranks.json", json.dumps(described, indent=1) + "\n")
+            write_text(self.state.run.log / "ranks.json", json.dumps(described, indent=1) + "\n")
         except OSError as error:
-            self.records.log_line("WARNING", f"ranks.json is left out: {error}")
+            self.state.records.log_line("WARNING", f"ranks.json is left out: {error}")
 
     # Messages -------------------------------------------------------------------------------------------------
 
     def handle_mail(self) -> None:
         """Handle all messages that have arrived."""
-        while (mail := self.mailbox.poll()) is not None:
+        while (mail := self.state.mailbox.poll()) is not None:
             self.handle(mail[1])
 
     def handle(self, message: Any) -> None:
         """Handle a message that concerns the records."""
         if isinstance(message, Episodes):
-            self.records.episodes(message)
+            self.state.records.episodes(message)
             self._rank_activity.count(message.match, message.environment_steps)
         elif isinstance(message, Progress):
-            self.progress.record(message)
+            self.state.progress.record(message)
         elif isinstance(message, ExperienceTotals):
-            self.records.experience(message)
+            self.state.records.experience(message)
         elif isinstance(message, LogLine):
-            self.records.log_line(message.level, f"rank {message.rank}: {message.text}")
+            self.state.records.log_line(message.level, f"rank {message.rank}: {message.text}")
         elif isinstance(message, NotWritten):
-            self.progress.not_written[message.what] = message.reason
+            self.state.progress.not_written[message.what] = message.reason
         elif isinstance(message, GatewayOpen):
             self._open_gateway(message)
         elif isinstance(message, Snapshot) and self.evaluations is not None:
@@ -242,12 +215,12 @@ class Root:
     def _open_gateway(self, message: GatewayOpen) -> None:
         """Write the address of a gateway for external games."""
         self.state.gateways[message.match] = message.url
-        self.records.log_line("INFO", f"match {message.match}: games may come to {message.url}")
+        self.state.records.log_line("INFO", f"match {message.match}: games may come to {message.url}")
         described = [{"match": match, "url": url} for match, url in sorted(self.state.gateways.items())]
         try:
-            write_text(self.run.gateways, json.dumps(described, indent=1) + "\n")
+            write_text(self.state.run.gateways, json.dumps(described, indent=1) + "\n")
         except OSError as error:
-            self.records.log_line("WARNING", f"{self.run.gateways} cannot be written: {error}")
+            self.state.records.log_line("WARNING", f"{self.state.run.gateways} cannot be written: {error}")
 
     def fail(self, failure: Failure) -> None:
         """Print the failure of a rank, once, and abort the whole job."""
@@ -262,9 +235,9 @@ class Root:
           LeaseLostError: another run has taken the run directory.
         """
         now = time.monotonic()
-        self.view.matches = matches
+        self.state.view.matches = matches
         if now >= self._next_view:
-            self.progress.check_lease()
+            self.state.progress.check_lease()
             self._ending.bound_stop()
             self._next_view = now + VIEW_EVERY
             self._rank_activity.update(now)
@@ -272,8 +245,8 @@ class Root:
                 self.films.poll()
             self.trackers.poll()
             self.health.poll()
-            self.view.update()
-            self.records.flush()
+            self.state.view.update()
+            self.state.records.flush()
 
 
 def polling_waiter(root: Root, waiter: Waiter) -> Waiter:

@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.common.errors import ContractError
 from arena.envs.adapters.breach import call_reset, check_reset, check_step, number_of, raise_step_error
-from arena.envs.adapters.rendering import rgb_array
+from arena.envs.adapters.wrapped import Wrapped
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.spaces import MASK_KEY, EntityAdapter, as_mask
@@ -17,7 +17,7 @@ from arena.envs.spaces import MASK_KEY, EntityAdapter, as_mask
 YES, NO = (True,), (False,)
 
 
-class GymnasiumEnvironment:
+class GymnasiumEnvironment(Wrapped):
     """One entity, named ``entity_0``, that acts in every step.
 
     Its action mask, if any, comes from the method ``action_masks()`` of the environment or of one of its wrappers
@@ -40,7 +40,7 @@ class GymnasiumEnvironment:
         has_method = env.has_wrapper_attr("action_masks")
         in_info = bool((env.metadata or {}).get(MASK_KEY))
         adapter = EntityAdapter("entity_0", env.observation_space, env.action_space, mask_in_info=has_method or in_info)
-        self.env = env
+        super().__init__(env)
         self.entities: tuple[EntitySpaces, ...] = (adapter.spaces,)
         self._adapter = adapter
         self._step = env.step
@@ -55,7 +55,6 @@ class GymnasiumEnvironment:
         self.state_space = self._state.space
         self._info: dict[str, Any] = {}
         self._checked = self._checked_step = False
-        self._closed = False
 
     def _native(self) -> Callable[[Any], tuple[Any, SupportsFloat, bool, bool, dict]]:
         step, copy_action = self._step, self._copy_action
@@ -141,13 +140,3 @@ class GymnasiumEnvironment:
                 f"found an info with {', '.join(map(repr, self._info)) or 'nothing'}"
             )
         return self._state.read(self._info["state"])
-
-    def render(self) -> np.ndarray | None:
-        """Return an RGB array, or None unless the environment was made with ``render_mode="rgb_array"``."""
-        return rgb_array(self.env)
-
-    def close(self) -> None:
-        """Close the environment, once."""
-        if not self._closed:
-            self._closed = True
-            self.env.close()

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.common.errors import ConfigError
-from arena.envs.adapters.rendering import rgb_array
+from arena.envs.adapters.wrapped import Wrapped
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.spaces import EntityAdapter, check_spaces
@@ -29,7 +29,7 @@ def space_lists(env: Any) -> tuple[list[spaces.Space], list[spaces.Space]] | Non
     return lists[0], lists[1]
 
 
-class ListEnvironment:
+class ListEnvironment(Wrapped):
     """An environment with entities ``entity_0``, ``entity_1``, ... that act together until the episode is over for all.
 
     ``done`` means truncated if the info (or that of any entity) has a true ``TimeLimit.truncated`` or ``truncated``,
@@ -55,7 +55,7 @@ class ListEnvironment:
                 f"expected one observation space and one action space per entity, found {len(observation_spaces)} "
                 f"and {len(action_spaces)}"
             )
-        self.env = env
+        super().__init__(env)
         pairs = zip(observation_spaces, action_spaces, strict=True)
         self._adapters = [EntityAdapter(f"entity_{i}", *pair) for i, pair in enumerate(pairs)]
         self.entities: tuple[EntitySpaces, ...] = tuple(adapter.spaces for adapter in self._adapters)
@@ -69,7 +69,6 @@ class ListEnvironment:
         takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         self._takes = {name for name in ("seed", "options") if takes_all or name in parameters}
         self._checked = False
-        self._closed = False
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
         """Start an episode. The form of the first observations is checked against the spaces."""
@@ -147,17 +146,6 @@ class ListEnvironment:
     def state(self) -> Any:
         """Return the global state; see ``StatefulEnvironment``."""
         return self._state.read(self.env.state())
-
-    def render(self) -> np.ndarray | None:
-        """Return an RGB array, or None unless the environment has ``render_mode="rgb_array"``."""
-        return rgb_array(self.env)
-
-    def close(self) -> None:
-        """Close the environment, once, if it can be closed."""
-        if not self._closed:
-            self._closed = True
-            if callable(getattr(self.env, "close", None)):
-                self.env.close()
 
 
 def _is_truncated(info: Any) -> bool:

@@ -9,12 +9,12 @@ from arena.common.errors import ContractError
 from arena.common.user_code import source_of
 from arena.envs.adapters.breach import call_reset, describe, number_of
 from arena.envs.adapters.pettingzoo_entities import entity_adapters
-from arena.envs.adapters.rendering import rgb_array
+from arena.envs.adapters.wrapped import Wrapped
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
 
 
-class AECEnvironment:
+class AECEnvironment(Wrapped):
     """An AEC environment, in which one step is one move of the agent that acts.
 
     The values of ``env.last()`` for an agent (observation, reward since its last action, terminated, truncated, info)
@@ -32,7 +32,7 @@ class AECEnvironment:
         Raises:
           ConfigError: it does not define ``possible_agents``, or its spaces are not supported.
         """
-        self.env = env
+        super().__init__(env)
         agents, self._adapters = entity_adapters(env)
         self._index = {agent: i for i, agent in enumerate(agents)}
         self.entities: tuple[EntitySpaces, ...] = tuple(adapter.spaces for adapter in self._adapters)
@@ -40,7 +40,6 @@ class AECEnvironment:
         self.state_space = self._state.space
         self._all_allowed = tuple(adapter.all_allowed for adapter in self._adapters)
         self._unchecked = set(agents)
-        self._closed = False
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
         """Start an episode. Every agent that is present is observed once.
@@ -131,13 +130,3 @@ class AECEnvironment:
     def state(self) -> Any:
         """Return the global state; see ``StatefulEnvironment``."""
         return self._state.read(self.env.state())
-
-    def render(self) -> np.ndarray | None:
-        """Return an RGB array, or None unless the environment was made with ``render_mode="rgb_array"``."""
-        return rgb_array(self.env)
-
-    def close(self) -> None:
-        """Close the environment, once."""
-        if not self._closed:
-            self._closed = True
-            self.env.close()

@@ -7,12 +7,12 @@ import numpy as np
 
 from arena.envs.adapters.breach import call_reset, check_reset, check_step, number_of
 from arena.envs.adapters.pettingzoo_entities import entity_adapters
-from arena.envs.adapters.rendering import rgb_array
+from arena.envs.adapters.wrapped import Wrapped
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
 
 
-class ParallelEnvironment:
+class ParallelEnvironment(Wrapped):
     """A Parallel environment; its entities are ``possible_agents``, in that order, including absent ones.
 
     An agent that is absent before its first observation observes zeros and does not act; a done agent keeps its last
@@ -29,7 +29,7 @@ class ParallelEnvironment:
         Raises:
           ConfigError: it does not define ``possible_agents``, or its spaces are not supported.
         """
-        self.env = env
+        super().__init__(env)
         self._agents, self._adapters = entity_adapters(env)
         self._known = frozenset(self._agents)
         self.entities: tuple[EntitySpaces, ...] = tuple(adapter.spaces for adapter in self._adapters)
@@ -39,7 +39,6 @@ class ParallelEnvironment:
         self._none = (False,) * len(self._agents)
         self._unchecked = set(self._agents)
         self._checked_step = False
-        self._closed = False
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
         """Start an episode. The form of each agent's first observation is checked against its space.
@@ -129,13 +128,3 @@ class ParallelEnvironment:
     def state(self) -> Any:
         """Return the global state; see ``StatefulEnvironment``."""
         return self._state.read(self.env.state())
-
-    def render(self) -> np.ndarray | None:
-        """Return an RGB array, or None unless the environment was made with ``render_mode="rgb_array"``."""
-        return rgb_array(self.env)
-
-    def close(self) -> None:
-        """Close the environment, once."""
-        if not self._closed:
-            self._closed = True
-            self.env.close()

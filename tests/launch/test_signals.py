@@ -14,7 +14,7 @@ RUN = """
             kill(me, number)
 
     root = Root.__new__(Root)
-    root.progress = type("Progress", (), {"stopping": False})()
+    root.state = type("State", (), {"progress": type("Progress", (), {"stopping": False})()})()
     root.listen_to_signals()
     ignore_signals()
     late = Late()  # goes when Python takes its modules down, after it has put signals back to their defaults

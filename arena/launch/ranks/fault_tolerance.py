@@ -102,9 +102,10 @@ class FaultTolerance:
             return len(survivors) == self._world.size - 1
 
         self._waiter.until(have_reported, lambda: "what the survivors have")
-        recovery = self._world.bcast(root.progress.order_recovery(survivors), self._waiter)
+        recovery = self._world.bcast(root.state.progress.order_recovery(survivors), self._waiter)
         self._world.barrier(self._waiter, "what the survivors write")
-        root.progress.complete_recovery(recovery, root.state.plan.learners if root.state.plan is not None else ())
+        planned = root.state.plan
+        root.state.progress.complete_recovery(recovery, planned.learners if planned is not None else ())
 
     def recover_as_member(self, worker: "Member | None", log: logging.Logger) -> None:
         """Send this rank's state, and write what the root orders; ``worker`` is None on one without a player."""

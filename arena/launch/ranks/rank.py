@@ -121,20 +121,20 @@ class Rank:
         root: Root | None = None
         try:
             root = self._make_root(stopped_code)
-            records = root.records
+            records = root.state.records
             root.listen_to_signals()
-            root.progress.stopping = root.progress.stopping or bool(early)
+            root.state.progress.stopping = root.state.progress.stopping or bool(early)
             nodes = len(set(self.world.nodes))
             where = f"{self.world.size} ranks on {nodes} node(s)"
             records.log_line("INFO", f"{self.run} begins: {where}, attempt {records.attempt}")
             if resume:
-                root.progress.resume(root.evaluations)
+                root.state.progress.resume(root.evaluations)
             self._run_rounds(root)
             if root.evaluations is not None:
                 root.evaluations.close()
             if root.films is not None:
                 root.films.close()
-            root.view.close()
+            root.state.view.close()
             root.describe_ranks()
             errors = root.errors
             if not records.close(exit=1 if errors else 0):
@@ -147,7 +147,7 @@ class Rank:
             ignore_signals()  # all is written; Python restores default handlers before it ends
             for text in errors:
                 print(f"error: {text}", file=sys.stderr, flush=True)
-            return 1 if errors else (0 if root.progress.finished else stopped_code)
+            return 1 if errors else (0 if root.state.progress.finished else stopped_code)
         except LeaseLostError as error:  # the records belong to another run now
             print(f"error: {error}", file=sys.stderr, flush=True)
             self.world.abort(1)
@@ -165,6 +165,8 @@ class Rank:
         from arena.records.writers.run import RecordWriter
         from arena.report.progress import ProgressView
         from arena.root.process import Root
+        from arena.root.run_progress import RunProgress
+        from arena.root.run_state import RunState
 
         records = RecordWriter(
             self.run,
@@ -174,18 +176,17 @@ class Rank:
             tensorboard=self.config.records.tensorboard,
             deterministic=self.config.deterministic,
         )
-        view = ProgressView(records, self.config)
-        return Root(
-            self.world,
-            self.mailbox,
-            self.config,
-            self.run,
-            records,
-            view,
-            self.stack_collector,
-            self._measure,
-            stopped_code,
+        state = RunState(
+            world=self.world,
+            mailbox=self.mailbox,
+            config=self.config,
+            run=self.run,
+            records=records,
+            view=ProgressView(records, self.config),
+            progress=RunProgress(self.config, self.run, records),
+            stopped_code=stopped_code,
         )
+        return Root(state, self.stack_collector, self._measure)
 
     def _run_rounds(self, root: "Root") -> None:
         """Announce one round after the other and supervise it."""
@@ -201,17 +202,17 @@ class Rank:
 
     def _lead_round(self, root: "Root", reading: Waiter) -> bool:
         """Execute a round, or a stretch of it; return False if none was left."""
-        start: RoundStart = self.world.bcast(root.progress.next_round(), reading)
+        start: RoundStart = self.world.bcast(root.state.progress.next_round(), reading)
         if start.number < 0:
             return False
         planned = self.fault_tolerance.planned(self.rounds[start.number])
         self.world.split_group(None, reading)
         root.supervise(planned)
-        order = root.progress.order_last_checkpoint()
+        order = root.state.progress.order_last_checkpoint()
         self.world.bcast(order, reading)
         self.world.barrier(reading, "all ranks at the end of the round")
         root.handle_mail()  # also what a rank could not write, reported just before it entered the barrier
-        root.progress.end_round(order)
+        root.state.progress.end_round(order)
         return True
 
     def _conclude(self, records: "RecordWriter", planned: Plan | None) -> None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:  # few ranks load them
     from arena.environment.setup import MatchSetup, Services
     from arena.gateway.training.remote_agents import RemoteLink
     from arena.group.member import Member
+    from arena.worker.act_learn import ActLearnWorker
+    from arena.worker.custom_loop import CustomLoopWorker
+    from arena.worker.remote_trainer import RemoteTrainerWorker
     from arena.worker.seat import Seat
 
 
@@ -139,22 +142,14 @@ class Roles:
         return trainers
 
     def _serve_worker(self, context: Context, channel: GroupChannel | None) -> None:
-        # Imported here: they load torch, which must stay out of root and environment processes.
-        from arena.worker.act_learn import ActLearnWorker
-        from arena.worker.custom_loop import CustomLoopWorker
-        from arena.worker.remote_trainer import RemoteTrainerWorker
-
         assert channel is not None and context.me.match is not None and context.me.player is not None
         policy_class = registry.policy_class(self.config.players[context.me.player].use)
-        worker_class: type[ActLearnWorker | CustomLoopWorker | RemoteTrainerWorker] = ActLearnWorker
-        if hasattr(policy_class, "make_model"):
-            worker_class = RemoteTrainerWorker
-        elif hasattr(policy_class, "run"):
-            worker_class = CustomLoopWorker
+        make_worker = _worker_class(policy_class)
+        if hasattr(policy_class, "run") and not hasattr(policy_class, "make_model"):
             self._check_kind(context)
 
         def worker(context: Context, environment: int) -> SeatProcess:
-            self.worker = made = worker_class(context, channel, environment)
+            self.worker = made = make_worker(context, channel, environment)
             return made
 
         self._sit(context, worker)
@@ -254,3 +249,18 @@ class Roles:
         player = str(context.me.player)
         row = row_of(context.plan.matches[context.me.match], context.round.rows)
         check_kind(self.config, row, player, registry.policy_class(self.config.players[player].use))
+
+
+def _worker_class(policy_class: type) -> "type[ActLearnWorker | CustomLoopWorker | RemoteTrainerWorker]":
+    """Return the kind of worker that runs a policy; it loads torch, which stays out of the root."""
+    if hasattr(policy_class, "make_model"):
+        from arena.worker.remote_trainer import RemoteTrainerWorker
+
+        return RemoteTrainerWorker
+    if hasattr(policy_class, "run"):
+        from arena.worker.custom_loop import CustomLoopWorker
+
+        return CustomLoopWorker
+    from arena.worker.act_learn import ActLearnWorker
+
+    return ActLearnWorker
