@@ -1,4 +1,4 @@
-"""What adapters do alike with the environment that they wrap: rendering and closing it."""
+"""Rendering and closing of a wrapped environment, alike for adapters."""
 
 from typing import Any
 
