@@ -6,8 +6,9 @@ from typing import Any
 
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
+from arena.league.battle_payoff import BattleSharedPayoff
 from arena.league.catalog import create_player, player_type, player_type_id
-from arena.league.payoff import BattleSharedPayoff, SharedPayoff
+from arena.league.payoff import SharedPayoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, HistoricalPlayer
 from arena.league.settings import LeagueConfig
 

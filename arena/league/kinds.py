@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, ClassVar
 
+from arena.league.battle_payoff import BattleSharedPayoff
 from arena.league.callbacks import LaunchJob, LoadCheckpoint, RollBack, SaveCheckpoint
 from arena.league.catalog import class_of
 from arena.league.manager import BaseLeagueManager
-from arena.league.payoff import BattleSharedPayoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, merged
 from arena.league.settings import LeagueConfig, checked
 
@@ -44,6 +44,11 @@ class PsroLeague(BaseLeagueManager):
 
     _pending_of: tuple[int, int] = (0, 0)  # sizes of the game and of the history at which _pending was computed
     _pending: tuple[tuple[str, str], ...] = ()
+
+    def _snapshot_keep(self, *, is_reset: bool) -> float:
+        # The game of the snapshots is measured by games between them: those of a player that learned are none.
+        assert isinstance(self.payoff, BattleSharedPayoff)
+        return 0.0 if self.payoff.cfg.snapshot_keep is None else super()._snapshot_keep(is_reset=is_reset)
 
     def _get_job_info(self, player: ActivePlayer) -> dict[str, Any]:
         pairs = self._unknown_pairs(player) if self.cfg.sides == 2 else ()

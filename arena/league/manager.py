@@ -1,22 +1,26 @@
 """The manager of a league: a state machine that turns results and progress into jobs, snapshots and resets."""
 
 import logging
-from collections import Counter
 from collections.abc import Collection, Mapping
 from numbers import Integral
 from typing import Any, ClassVar
 
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
+from arena.league.battle_payoff import BattleSharedPayoff
 from arena.league.callbacks import AdvanceResult, LaunchJob, LoadCheckpoint, RollBack, SaveCheckpoint
 from arena.league.initial_players import check, initial_history, initial_players
-from arena.league.payoff import BattleSharedPayoff, create_payoff
+from arena.league.jobs import JobsInFlight
+from arena.league.payoff import create_payoff
 from arena.league.player import ActivePlayer, BattleActivePlayer, HistoricalPlayer
 from arena.league.settings import LeagueConfig, changes, checked
 
 logger = logging.getLogger(__name__)
 
 VERSION = 2  # of the result of state_dict
+
+LEARNING_KEEP = 0.5
+"""Default of ``snapshot_keep`` for a player that learns on: the games of its last phase then weigh most."""
 
 
 class BaseLeagueManager:
@@ -69,16 +73,14 @@ class BaseLeagueManager:
         check(self.cfg, self.active_players, history)
         for frozen in history:
             self._add(frozen)
-        self._jobs: dict[int, dict[str, Any]] = {}
-        self._in_flight: Counter[str] = Counter()
-        self._next_job = 0
+        self._jobs = JobsInFlight()
         self._late_job = -1  # the last job that was logged for its late results
         self._founded = self._closed = self._advancing = False
 
     @property
     def jobs_in_flight(self) -> tuple[dict[str, Any], ...]:
         """Jobs that were launched and are not finished, oldest first."""
-        return tuple(self._jobs.values())
+        return tuple(self._jobs)
 
     def player(self, player_id: str) -> ActivePlayer | HistoricalPlayer:
         """Return a player by id.
@@ -138,15 +140,15 @@ class BaseLeagueManager:
           whether the results were counted. A job that is not in flight changes nothing; a malformed report, or one of a
           player that was reset since, frees the slot and counts nothing. The log holds the reason.
         """
-        job = self._job_of(job_info)
+        job = self._jobs.find(job_info)
         if job is None:
             return False
-        self._free(job)
+        self._jobs.remove(job)
         return self._count(job, job_info)
 
     def report(self, job_info: Mapping[str, Any]) -> bool:
         """Count results of a job that continues: as :meth:`finish_job`, but its slot stays taken."""
-        job = self._job_of(job_info)
+        job = self._jobs.find(job_info)
         return job is not None and self._count(job, job_info)
 
     def _count(self, job: Mapping[str, Any], job_info: Mapping[str, Any]) -> bool:
@@ -219,8 +221,8 @@ class BaseLeagueManager:
                 for player in self.historical_players
             ],
             "payoff": self.payoff.state_dict(),
-            "jobs": list(self._jobs.values()),
-            "next_job": self._next_job,
+            "jobs": list(self._jobs),
+            "next_job": self._jobs.next_id,
             "founded": self._founded,
         }
 
@@ -254,9 +256,8 @@ class BaseLeagueManager:
         self.payoff.load_state_dict(state["payoff"])
         for player in self.active_players:
             player.load_state_dict(state["active"][player.player_id])
-        self._jobs = {job["job_id"]: job for job in state["jobs"]}
-        self._in_flight = Counter(job["launch_player"] for job in self._jobs.values())
-        self._next_job, self._founded = state["next_job"], state["founded"]
+        self._jobs.load(state["jobs"], state["next_job"])
+        self._founded = state["founded"]
 
     def _settings(self) -> dict[str, Any]:
         """Return the settings of the league as JSON values."""
@@ -276,6 +277,16 @@ class BaseLeagueManager:
             return False
         self._load(player.player_id, self._reset_paths[player.player_id])
         return True
+
+    def _snapshot_keep(self, *, is_reset: bool) -> float:
+        """Return the factor by which the records are multiplied that a snapshot takes over; kinds may override this.
+
+        Args:
+          is_reset: whether the player is reset in the same step.
+        """
+        assert isinstance(self.payoff, BattleSharedPayoff)
+        keep = self.payoff.cfg.snapshot_keep
+        return (1.0 if is_reset else LEARNING_KEEP) if keep is None else keep
 
     def _update_player(self, player: ActivePlayer | HistoricalPlayer, player_info: Mapping[str, Any]) -> None:
         """Record a progress report."""
@@ -342,7 +353,8 @@ class BaseLeagueManager:
                 continue
             self._add(frozen)
             if isinstance(self.payoff, BattleSharedPayoff):
-                self.payoff.ratings.inherit(frozen.player_id, player.player_id)
+                keep = self._snapshot_keep(is_reset=starts_anew)
+                self.payoff.inherit(frozen.player_id, player.player_id, keep)
             snapshots.append(frozen)
             if starts_anew:
                 mutated.append(player.player_id)
@@ -353,44 +365,20 @@ class BaseLeagueManager:
         launched, failed = [], []
         for player in self.active_players:
             # The limit is computed once: if launches finished their jobs immediately, it would never be reached.
-            for _ in range(self.cfg.max_active_player_job - self._in_flight[player.player_id]):
-                if self._closed or self._in_flight[player.player_id] >= self.cfg.max_active_player_job:
+            for _ in range(self.cfg.max_active_player_job - self._jobs.count(player.player_id)):
+                if self._closed or self._jobs.count(player.player_id) >= self.cfg.max_active_player_job:
                     break
-                job = {"job_id": self._next_job, **self._get_job_info(player)}
-                self._next_job += 1
-                # Before the launch, which may finish it.
-                self._jobs[job["job_id"]] = job
-                self._in_flight[player.player_id] += 1
+                job = self._jobs.add(self._get_job_info(player))  # before the launch, which may finish it
                 try:
                     self._launch(job)
                 except Exception as error:
                     logger.exception("job %d of %s could not be launched", job["job_id"], player.player_id)
-                    if job["job_id"] in self._jobs:
-                        self._free(job)
+                    if job in self._jobs:
+                        self._jobs.remove(job)
                     failed.append((job, error))
                     break  # the next call tries again
                 launched.append(job)
         return launched, failed
-
-    def _job_of(self, job_info: Mapping[str, Any]) -> dict[str, Any] | None:
-        job_id = job_info.get("job_id") if isinstance(job_info, Mapping) else None
-        job = self._jobs.get(int(job_id)) if isinstance(job_id, Integral) else None
-        if job is None:
-            known = ", ".join(map(str, self._jobs)) or "none"
-            logger.warning("a finished job was refused: expected one in flight (%s), found %r", known, job_id)
-            return None
-        for key in ("launch_player", "sides"):
-            if key in job_info and job_info[key] != job[key]:
-                logger.warning(
-                    "a finished job was refused: expected %s %r for job %d, found %r",
-                    key, job[key], job["job_id"], job_info[key],
-                )  # fmt: skip
-                return None
-        return job
-
-    def _free(self, job: Mapping[str, Any]) -> None:
-        del self._jobs[job["job_id"]]
-        self._in_flight[job["launch_player"]] -= 1
 
     def _add(self, player: ActivePlayer | HistoricalPlayer) -> None:
         self.payoff.add_player(player)

@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
-from arena.league.payoff import BattleSharedPayoff
+from arena.league.battle_payoff import BattleSharedPayoff
 
 WEIGHTINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "squared": lambda rates: (1 - rates) ** 2,

@@ -9,8 +9,9 @@ import numpy as np
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed
 from arena.common.text import suggestion
+from arena.league.battle_payoff import BattleSharedPayoff
 from arena.league.matchmaking import NashMixture, draw, loses_to_all, nearest_rating, pfsp, round_robin
-from arena.league.payoff import BattleSharedPayoff, SharedPayoff
+from arena.league.payoff import SharedPayoff
 from arena.league.rollback import OwnGames
 from arena.league.settings import BattlePlayerConfig, PlayerConfig, checked
 

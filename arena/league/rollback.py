@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from arena.league.payoff import BattleSharedPayoff
+from arena.league.battle_payoff import BattleSharedPayoff
 from arena.league.report import battle_report
 from arena.league.settings import RollbackConfig
 

@@ -1,7 +1,7 @@
 """The players of a league in order of arrival, with cached lists of candidates for matchmaking."""
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -68,3 +68,20 @@ class Roster:
             array.flags.writeable = False
             self._arrays[key] = array
         return array
+
+
+def check_same_players(roster: Roster, state: Mapping[str, Any]) -> None:
+    """Check that ``state`` was saved with the players of ``roster``.
+
+    Raises:
+      ConfigError: the players, or their order, differ.
+    """
+    ids = [player.player_id for player in roster.players]
+    if state["players"] != ids:
+        other = next(
+            (id_ for id_ in (*ids, *state["players"]) if (id_ in ids) != (id_ in state["players"])), "the order"
+        )
+        raise ConfigError(
+            f"the saved league has {len(state['players'])} players, this one {len(ids)}, and they differ in {other!r}; "
+            f"resume with the configuration that the league was saved with"
+        )

@@ -217,6 +217,12 @@ class BattlePayoffConfig(Model):
         description="factor by which the records of a player are multiplied when it is reset: 0 clears them, "
         "1 keeps them (as published for AlphaStar)",
     )
+    snapshot_keep: Probability | None = Field(
+        None,
+        description="factor by which the records that a player has since its last snapshot are multiplied when its new "
+        "snapshot takes them over; 0: snapshots begin without records; null: 1 if the player is reset in the same step "
+        "(the records are then those of the snapshot), else 0.5; of PSRO 0, since its snapshots meet each other",
+    )
     min_win_rate_games: Number = Field(
         8.0, ge=0, description="number of decayed games below which a win rate counts as 0.5"
     )

@@ -451,7 +451,7 @@ def test_psro_asks_for_the_games_that_are_missing_once_however_many_jobs_are_in_
     ("cfg", "text"),
     [
         ({"use": "alphastr"}, "unknown league 'alphastr' .did you mean 'alphastar'"),
-        ({"use": "arena.league.payoff:BattleRecord"}, "expected a class that extends BaseLeagueManager"),
+        ({"use": "arena.league.battle_record:BattleRecord"}, "expected a class that extends BaseLeagueManager"),
         ({"player": {}}, "league.player: unknown key; did you mean 'players'"),
         ({"categories": {}}, "expected at least one category"),
         ({"categories": {"a/b": {"main_player": 1}}}, "categories: expected names of letters.*found 'a/b'"),

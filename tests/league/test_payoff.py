@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from arena.common.errors import ConfigError
+from arena.league.battle_payoff import BattleSharedPayoff
+from arena.league.battle_record import BattleRecord
 from arena.league.catalog import create_player
-from arena.league.payoff import BattleRecord, BattleSharedPayoff, SoloSharedPayoff, create_payoff
+from arena.league.payoff import SoloSharedPayoff, create_payoff
 from arena.league.settings import BattlePayoffConfig, SoloPayoffConfig
 
 

@@ -429,7 +429,7 @@ def test_a_user_adds_a_player_type_from_a_file(tmp_path):
     ("name", "text"),
     [
         ("main_playr", "unknown player type 'main_playr' .did you mean 'main_player'.*; expected one of battle_active"),
-        ("arena.league.payoff:BattleRecord", "expected a class that extends ActivePlayer"),
+        ("arena.league.battle_record:BattleRecord", "expected a class that extends ActivePlayer"),
         ("nowhere.py:Me", "there is no file"),
     ],
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from arena.common.errors import ConfigError
 from arena.common.outcomes import ranks_of, scores_of
-from arena.league.payoff import BattleRecord
+from arena.league.battle_record import BattleRecord
 from arena.league.ratings import Ratings
 from arena.league.settings import RatingConfig
 from arena.records.readers.league import League, Member, PairRecord, RatingCurve

@@ -68,8 +68,8 @@ class LeagueRecords:
             for player in present:
                 self.games[player] = self.games.get(player, 0) + 1
 
-    def reset(self, league: Any, player: str) -> None:
-        """Record a reset of a player: all its records may have changed."""
+    def changed(self, league: Any, player: str) -> None:
+        """Record that all records of a player may have changed: it is new, or was reset or rolled back."""
         self._changed.add(player)
         if hasattr(league.payoff, "met"):
             self._pairs.update(_pair(player, other) for other in league.payoff.met(player))
