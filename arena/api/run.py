@@ -241,21 +241,27 @@ class Run:
         with open_records(self._run.database) as connection:
             return Columns(select(evaluation_columns(connection), player=player))
 
-    def payoff(self) -> Columns:
+    def payoff(self, *, all_games: bool = False) -> Columns:
         """Return the results of each two players that have met, from the view of ``player``.
 
         Columns: ``player``, ``against``, ``games``, ``wins``, ``draws``, ``losses``, ``win_rate`` (a draw is one half),
-        ``mean_return`` (of ``player``). In a league, counts decay with every game.
+        ``low`` and ``high`` (the ends of its 95 % interval), ``mean_return`` (of ``player``).
+
+        Args:
+          all_games: return all games of a league, by the weights that played them. By default its records are as it
+            counts them: they decay with every game, and fade when a player is reset.
 
         Raises:
           ConfigError: no two players have met.
         """
-        return Columns(payoff_columns(self._league()))
+        return Columns(payoff_columns(self._league(), all_games=all_games))
 
     def ratings(self) -> Columns:
         """Return the rating of each player, the best first.
 
-        Columns: ``player``, ``mu`` and ``sigma`` (openskill), ``elo`` (the same on the scale of chess), ``games``.
+        Columns: ``player``, ``mu`` and ``sigma`` (openskill), ``elo`` (after each game, on the scale of chess),
+        ``games``, ``rating_of`` (the player, or its parent if it has the rating from it), and ``fitted_elo``,
+        ``fitted_low`` and ``fitted_high``: Elo from all games of its weights together, with its 95 % interval.
 
         Raises:
           ConfigError: no two players have met.

@@ -3,10 +3,12 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from rich.table import Table
 
 from arena.config.resumed import load_stored_config
 from arena.evaluation.exact_games import nash_weights
@@ -20,12 +22,23 @@ from arena.evaluation.exploitability import (
     plot_curve,
 )
 from arena.evaluation.exploitability import curve as follow
-from arena.records.readers.league import League, has_league, read_league
+from arena.league.rating.elo import Elo
+from arena.records.readers.league import (
+    League,
+    Records,
+    elo_of,
+    has_league,
+    intervals,
+    matrix,
+    mean_returns,
+    read_league,
+    win_rates,
+)
 from arena.records.readers.run import open_records
 from arena.records.readers.table import read_table
 from arena.records.run_directory import RunDirectory
 from arena.report.league_plots import draw_family, draw_heat_map, draw_ratings
-from arena.report.league_tables import WIDEST, Line, matrix_table, standing_table
+from arena.report.league_tables import PARENTS, WIDEST, Line, matrix_table, standing_table, undecided
 from arena.report.plots import save_figure
 from arena.report.terminal import find_terminal, make_console
 
@@ -53,14 +66,19 @@ def main(argv: Sequence[str]) -> int:
     names = league.by_rating() if arguments.all else most_informative(league, SHOWN)
     notes = ("type", "parent", "steps")
     title = f"{run}: {'league' if is_league else 'win rates'}"
-    console.print(standing_table(title, [_line(league, name) for name in names], notes))
+    elo = elo_of(league)
+    lines = [_line(league, name, elo) for name in names]
+    console.print(standing_table(title, lines, notes))
+    if any(line.is_parents for line in lines):
+        console.print(f"  {PARENTS} its parent's when it was frozen: it has not played under its own name")
+    if not league.has_totals:
+        console.print(
+            "  recorded by an earlier version: all counts are decayed, and those that a reset cleared are gone"
+        )
     if len(names) < len(league.members):
         console.print(f"  {len(league.members) - len(names)} more snapshots: --all")
-    names = most_informative(league, WIDEST)
-    measure = "mean return" if arguments.returns else "win rate"
-    matrix = league.returns(names) if arguments.returns else league.win_rates(names)
-    table = matrix_table(f"{measure} of the row against the column", names, matrix, rates=not arguments.returns)
-    if table is not None:
+    shown = most_informative(league, WIDEST)
+    for table in matrices(league, shown, elo, returns=arguments.returns, is_league=is_league):
         console.print(table)
     if curve is not None:
         console.print(curve_table("NashConv, computed exactly", curve))
@@ -78,10 +96,52 @@ def most_informative(league: League, count: int) -> list[str]:
     return [name for name in ranked if name not in left_out]
 
 
-def _line(league: League, name: str) -> Line:
-    member = league.members[name]
+def _line(league: League, name: str, elo: Mapping[str, tuple[float, float, float]]) -> Line:
+    member, counts = league.members[name], league.counts(name)
     notes = (member.type if member.active else "", member.parent or "", f"{member.steps:,}")
-    return Line(name, league.ratings.get(name), league.games.get(name, 0), league.counts(name), notes=notes)
+    return Line(
+        name,
+        league.ratings.get(name),
+        sum(counts),
+        counts,
+        notes=notes,
+        elo=elo.get(name),
+        is_parents=league.rated_by_parent(name),
+    )
+
+
+def matrices(
+    league: League,
+    names: Sequence[str],
+    elo: Mapping[str, tuple[float, float, float]],
+    *,
+    returns: bool,
+    is_league: bool,
+) -> Iterator[Table]:
+    """Yield the tables of each against each, as the league counts and of all games, and pairs that are not decided.
+
+    The latter are of neighbours in the order of Elo.
+    """
+    measure = "mean return" if returns else "win rate"
+    kinds = [("all games, by the weights that played them", league.totals)]
+    if is_league and league.has_totals:
+        kinds.insert(0, ("as the league counts: recent games weigh more", league.records))
+    for kind, records in kinds:
+        values = mean_returns(records, names) if returns else win_rates(records, names)
+        table = matrix_table(
+            f"{measure} of the row against the column" + f", {kind}" * is_league,
+            names,
+            values,
+            None if returns else intervals(records, names),
+            lambda row, column, records=records: league.why_empty(names[row], names[column], records),  # type: ignore[misc]
+        )
+        if table is not None:
+            yield table
+    ranked = sorted((name for name in names if name in elo), key=lambda name: -elo[name][0])
+    neighbours = [pair for pair in pairwise(ranked) if pair in league.totals]
+    table = undecided((*pair, league.totals[pair][:3]) for pair in neighbours)
+    if table is not None:
+        yield table
 
 
 def draw(run: RunDirectory, league: League, curve: Curve | None, kind: str, *, returns: bool) -> list[Path]:
@@ -89,10 +149,20 @@ def draw(run: RunDirectory, league: League, curve: Curve | None, kind: str, *, r
     run.plots.mkdir(exist_ok=True)
     names = league.by_rating()
     measure = "mean return" if returns else "win rate"
-    matrix = league.returns(names) if returns else league.win_rates(names)
     note = f"{measure} of the row against the column; the best rating first"
     active = [name for name, member in league.members.items() if member.active]
-    figures = {"payoff": draw_heat_map(f"{run.name}: payoff", note, names, matrix, rates=not returns)}
+    figures = {}
+    is_league = league.has_totals and league.totals is not league.records
+    counted = {"payoff": ("payoff", league.records)}
+    if is_league:
+        counted |= {
+            "payoff": ("payoff, as the league counts", league.records),
+            "all_games": ("all games", league.totals),
+        }
+    for name, (title, records) in counted.items():
+        values = mean_returns(records, names) if returns else win_rates(records, names)
+        ends = None if returns else intervals(records, names)
+        figures[name] = draw_heat_map(f"{run.name}: {title}", note, names, values, ends)
     if league.curves:
         figures["ratings"] = draw_ratings(f"{run.name}: ratings", league.curves, active)
     if any(member.parent for member in league.members.values()):
@@ -121,9 +191,11 @@ def exploitability(run: RunDirectory, league: League) -> Curve:
     ]
     # The last snapshot of every run is not in the league.
     known = [(name, strategy) for name, strategy in named if name is not None]
-    met = [known[number] for number in all_met(league.returns([name for name, _ in known]))]
+    met = [known[number] for number in all_met(mean_returns(league.records, [name for name, _ in known]))]
     if game.zero_sum and len(met) > 1:
-        weights = nash_weights(np.nan_to_num(league.returns([name for name, _ in met])))  # NaN on the diagonal
+        weights = nash_weights(
+            np.nan_to_num(mean_returns(league.records, [name for name, _ in met]))
+        )  # NaN on the diagonal
         mixed = game.mixture([strategy for _, strategy in met], weights)
         curve = curve._replace(counted=game.nash_conv(mixed), counted_of=len(met))
     return curve
@@ -150,18 +222,31 @@ def league_json(league: League, curve: Curve | None) -> dict[str, object]:
     def listed(matrix: np.ndarray) -> list[list[float | None]]:
         return [[None if np.isnan(value) else float(value) for value in row] for row in matrix]
 
+    def matrices_of(records: Records) -> dict[str, object]:
+        low, high = intervals(records, names)
+        return {
+            "win_rates": listed(win_rates(records, names)),
+            "win_rates_low": listed(low),
+            "win_rates_high": listed(high),
+            "games": listed(matrix(records, names, lambda record: record.games)),
+            "mean_returns": listed(mean_returns(records, names)),
+            "why_empty": [[league.why_empty(home, away, records) for away in names] for home in names],
+        }
+
     names = league.by_rating()
+    elo = elo_of(league)
     players = []
     for name in names:
         rating = league.ratings.get(name)
         counts = dict(zip(("wins", "draws", "losses"), league.counts(name), strict=True))
         player = {"player": name, **league.members[name]._asdict(), "games": league.games.get(name, 0), **counts}
-        players.append({**player, "rating": None if rating is None else rating._asdict()})
-    data: dict[str, object] = {
-        "players": players,
-        "win_rates": listed(league.win_rates(names)),
-        "mean_returns": listed(league.returns(names)),
-    }
+        player["games_of_weights"] = sum(league.counts(name))
+        player["rating"] = None if rating is None else rating._asdict()
+        player["rating_of"] = league.members[name].parent if league.rated_by_parent(name) else name
+        player["elo_of_all_games"] = dict(zip(Elo._fields, elo[name], strict=True)) if name in elo else None
+        players.append(player)
+    data: dict[str, object] = {"players": players, **matrices_of(league.records)}
+    data["all_games"] = matrices_of(league.totals) if league.has_totals else None
     if curve is not None:
         data["exploitability"] = curve_json(curve)
         data["nash_conv_by_counted_returns"] = curve.counted

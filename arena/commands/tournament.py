@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ from arena.commands.arguments import positive
 from arena.common.errors import ConfigError
 from arena.config.resumed import load_stored_config
 from arena.evaluation.tournament import Outcome, find_contestants, play_tournament, rate
+from arena.league.rating.elo import fit_elo
+from arena.league.rating.intervals import win_rate_interval
 from arena.records.run_directory import RunDirectory
 from arena.report.league_plots import draw_heat_map
-from arena.report.league_tables import Line, matrix_table, standing_table
+from arena.report.league_tables import Line, matrix_table, standing_table, undecided
 from arena.report.plots import save_figure
 from arena.report.terminal import find_terminal, make_console
 
@@ -25,10 +28,14 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
     def listed(matrix: np.ndarray) -> list[list[float | None]]:
         return [[None if np.isnan(value) else float(value) for value in row] for row in matrix]
 
+    elo = fit_elo(outcome.results[..., 0] + outcome.results[..., 1] / 2, outcome.results.sum(-1))
+    wins, draws, losses = np.moveaxis(outcome.results, -1, 0)
+    low, high = win_rate_interval(wins, draws, losses, outcome.results.sum(-1))
     return {
         "players": [
             {
                 "player": name,
+                "elo_of_all_games": {end: float(values[number]) for end, values in elo._asdict().items()},
                 **outcome.ratings[number]._asdict(),
                 "games": int(outcome.games[number]),
                 **dict(zip(("wins", "draws", "losses"), outcome.counts[number].tolist(), strict=True)),
@@ -38,6 +45,8 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
             for number, name in enumerate(outcome.players)
         ],
         "win_rates": listed(outcome.win_rates),
+        "win_rates_low": listed(low),
+        "win_rates_high": listed(high),
         "mean_returns": listed(outcome.mean_returns),
     }
 
@@ -72,30 +81,38 @@ def main(argv: Sequence[str]) -> int:
     title = f"{', '.join(run.name for run in runs)}: tournament"
     measure = "mean return" if arguments.returns else "win rate"
     matrix = outcome.mean_returns if arguments.returns else outcome.win_rates
+    wins, draws, losses = np.moveaxis(outcome.results, -1, 0)
+    interval = None if arguments.returns else win_rate_interval(wins, draws, losses, outcome.results.sum(-1))
     if arguments.plot is not None:
         note = f"{measure} of the row against the column; {len(games):,} games"
-        figure = draw_heat_map(title, note, outcome.players, matrix, rates=not arguments.returns)
+        figure = draw_heat_map(title, note, outcome.players, matrix, interval)
         save_figure(figure, arguments.plot)
     if arguments.json:
         print(json.dumps(outcome_json(outcome), indent=1))
         return 0
     console = make_console(sys.stdout, find_terminal(sys.stdout))
     console.print(standing_table(title, _lines(outcome)))
-    table = matrix_table(
-        f"{measure} of the row against the column", outcome.players, matrix, rates=not arguments.returns
-    )
-    if table is not None:
-        console.print(table)
+    table = matrix_table(f"{measure} of the row against the column", outcome.players, matrix, interval)
+    neighbours = [
+        (first, second, tuple(outcome.results[number, number + 1].tolist()))
+        for number, (first, second) in enumerate(pairwise(outcome.players))
+        if outcome.results[number, number + 1].any()
+    ]
+    for shown in (table, undecided(neighbours)):
+        if shown is not None:
+            console.print(shown)
     return 0
 
 
 def _lines(outcome: Outcome) -> list[Line]:
     lines = []
+    elo = fit_elo(outcome.results[..., 0] + outcome.results[..., 1] / 2, outcome.results.sum(-1))
     for number, name in enumerate(outcome.players):
         wins, draws, losses = outcome.counts[number].tolist()
         mean = tuple(outcome.returns[number].tolist())
         rating = outcome.ratings[number]
-        lines.append(Line(name, rating, int(outcome.games[number]), (wins, draws, losses), mean))
+        fitted = elo.mean[number], elo.low[number], elo.high[number]
+        lines.append(Line(name, rating, int(outcome.games[number]), (wins, draws, losses), mean, elo=fitted))
     return lines
 
 

@@ -15,7 +15,7 @@ from arena.config.run import RunConfig
 from arena.evaluation.play import Result, play
 from arena.evaluation.players import Contestant, find_contestant, make_copy, seed_libraries, take_seats
 from arena.evaluation.results import standard_error
-from arena.league.ratings import Rating, Ratings
+from arena.league.rating.openskill import Rating, Ratings
 from arena.league.roster import Roster
 from arena.league.settings import RatingConfig
 from arena.records.player_statistics import mean_by_player, outcomes_of
@@ -52,6 +52,7 @@ class Outcome(NamedTuple):
       games: games of each, ``[N]``.
       counts: wins, draws and losses of each, ``[N, 3]``.
       returns: mean return of each and its standard error, ``[N, 2]``.
+      results: wins, draws and losses of each against each, ``[N, N, 3]``.
       win_rates: win rate of each against each, draws as one half, ``[N, N]``; NaN for pairs without games.
       mean_returns: mean return of each in its games against each, ``[N, N]``; NaN likewise.
     """
@@ -61,6 +62,7 @@ class Outcome(NamedTuple):
     games: np.ndarray
     counts: np.ndarray
     returns: np.ndarray
+    results: np.ndarray
     win_rates: np.ndarray
     mean_returns: np.ndarray
 
@@ -157,7 +159,7 @@ def rate(names: Sequence[str], games: Sequence[Game], seed: int = 1) -> Outcome:
         game = games[number]
         ratings.update([[name] for name in game.players], [1.0 - POINTS[outcome] for outcome in game.outcomes])
     count = len(names)
-    points, returns, met = (np.zeros((count, count)) for _ in range(3))
+    returns, results = np.zeros((count, count)), np.zeros((count, count, 3), int)
     counts = np.zeros((count, 3), int)
     totals: dict[str, list[float]] = {name: [] for name in names}
     for game in games:
@@ -168,11 +170,11 @@ def rate(names: Sequence[str], games: Sequence[Game], seed: int = 1) -> Outcome:
             for first, second in ((i, j), (j, i)):
                 at = index[game.players[first]], index[game.players[second]]
                 ahead = POINTS[game.outcomes[first]] - POINTS[game.outcomes[second]]
-                points[at] += 0.5 + 0.5 * np.sign(ahead)
+                results[at][1 - int(np.sign(ahead))] += 1
                 returns[at] += game.returns[first]
-                met[at] += 1
     order = sorted(range(count), key=lambda number: -ratings[names[number]].mu)
-    played = np.where(met > 0, met, np.nan)[np.ix_(order, order)]
+    results = results[np.ix_(order, order)]
+    played = np.where(results.any(-1), results.sum(-1), np.nan)
     means = [
         (np.mean(totals[name]), standard_error(totals[name])) if totals[name] else (np.nan, np.nan) for name in names
     ]
@@ -182,7 +184,8 @@ def rate(names: Sequence[str], games: Sequence[Game], seed: int = 1) -> Outcome:
         games=counts.sum(1)[order],
         counts=counts[order],
         returns=np.array(means)[order],
-        win_rates=points[np.ix_(order, order)] / played,
+        results=results,
+        win_rates=(results[..., 0] + results[..., 1] / 2) / played,
         mean_returns=returns[np.ix_(order, order)] / played,
     )
 

@@ -12,7 +12,7 @@ from arena.common.errors import ConfigError
 from arena.common.text import suggestion
 from arena.league.battle_record import BattleRecord
 from arena.league.game_totals import GameTotals
-from arena.league.ratings import Ratings
+from arena.league.rating.openskill import Ratings
 from arena.league.report import InvalidReport, battle_report
 from arena.league.roster import Roster, check_same_players
 from arena.league.settings import BattlePayoffConfig
@@ -231,8 +231,8 @@ class BattleSharedPayoff:
         return {
             "players": [player.player_id for player in self.roster.players],
             "games": self.games,
-            "records": [[*pair, *record.counts()] for pair, record in self._records.items()],
-            "teams": [[list(a), list(b), *record.counts()] for (a, b), record in self._teams.items()],
+            "records": [[*pair, *record.state()] for pair, record in self._records.items()],
+            "teams": [[list(a), list(b), *record.state()] for (a, b), record in self._teams.items()],
             "margins": [[*pair, *margin] for pair, margin in self._margins.items()],
             "totals": self.totals.state_dict(),
             "team_phases": {player: [list(map(list, t)) for t in teams] for player, teams in self._team_phases.items()},
@@ -257,9 +257,9 @@ class BattleSharedPayoff:
         phases = state.get("team_phases", {}).items()
         if totals is None:  # an earlier version has kept decayed counts only: they are the games that are known
             totals = [
-                [low, high, *counts, *self._margins.get((low, high), (0.0, 0.0))]
-                for low, high, *counts in state["records"]
-                if counts[-1] > NEGLIGIBLE
+                [low, high, *record.counts(), *self._margins.get((low, high), (0.0, 0.0))]
+                for (low, high), record in self._records.items()
+                if record.games > NEGLIGIBLE
             ]
             active = [self.roster.players[index].player_id for index in self.roster.active()]
             phases = [(player, [t for t in self._teams if any(player in team for team in t)]) for player in active]

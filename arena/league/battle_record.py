@@ -1,6 +1,6 @@
 """The record of one side against another, as decayed counts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -12,15 +12,24 @@ class BattleRecord:
       draws: games drawn.
       losses: games lost.
       games: all games.
+      squares: sum of the squared weights of the games, which decay with the counts.
     """
 
     wins: float = 0.0
     draws: float = 0.0
     losses: float = 0.0
     games: float = 0.0
+    squares: float = field(default=0.0, compare=False)
+
+    @property
+    def effective_games(self) -> float:
+        """Number of games, all of one weight, that would tell as much as these (Kish, "Survey sampling", 1965)."""
+        return self.games**2 / self.squares if self.squares else self.games
 
     def __mul__(self, decay: float) -> "BattleRecord":
-        return BattleRecord(self.wins * decay, self.draws * decay, self.losses * decay, self.games * decay)
+        return BattleRecord(
+            self.wins * decay, self.draws * decay, self.losses * decay, self.games * decay, self.squares * decay**2
+        )
 
     __rmul__ = __mul__
 
@@ -31,15 +40,20 @@ class BattleRecord:
             self.draws + (rank == other_rank),
             self.losses + (rank > other_rank),
             self.games + 1,
+            self.squares + 1,
         )
 
     def counts(self) -> tuple[float, float, float, float]:
         """Return all four counts, in order."""
         return self.wins, self.draws, self.losses, self.games
 
+    def state(self) -> tuple[float, ...]:
+        """Return all fields, in order."""
+        return *self.counts(), self.squares
+
     def reversed(self) -> "BattleRecord":
         """Return the same record from the other side's view."""
-        return BattleRecord(self.losses, self.draws, self.wins, self.games)
+        return BattleRecord(self.losses, self.draws, self.wins, self.games, self.squares)
 
     def win_rate(self, min_games: float) -> float:
         """Return ``(wins + draws / 2) / games``, 0.5 while there are fewer than ``min_games``."""

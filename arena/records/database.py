@@ -11,7 +11,7 @@ from arena.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 SCHEMA = """
 CREATE TABLE runs (                      -- one row for each attempt: the first start, and every resume
@@ -49,6 +49,11 @@ CREATE TABLE league_players (player TEXT PRIMARY KEY, type TEXT NOT NULL, catego
 CREATE TABLE payoff (                    -- as home sees it; counts decay
     home TEXT NOT NULL, away TEXT NOT NULL, wins REAL NOT NULL, draws REAL NOT NULL, losses REAL NOT NULL,
     games REAL NOT NULL, home_return REAL, PRIMARY KEY (home, away)) WITHOUT ROWID;
+CREATE TABLE game_totals (               -- as home sees them: all games, of the weights that each player has now
+    home TEXT NOT NULL, away TEXT NOT NULL, wins REAL NOT NULL, draws REAL NOT NULL, losses REAL NOT NULL,
+    games REAL NOT NULL, home_return REAL,
+    payoff_games REAL NOT NULL,          -- number of games of one weight that tell as much as those of the payoff
+    PRIMARY KEY (home, away)) WITHOUT ROWID;
 CREATE TABLE ratings (                   -- mu and sigma of openskill; the newest row of a player counts
     time REAL NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, games INTEGER NOT NULL, mu REAL NOT NULL,
     sigma REAL NOT NULL, elo REAL NOT NULL);
@@ -88,6 +93,9 @@ MIGRATIONS = {
     "steps INTEGER NOT NULL, snapshot TEXT NOT NULL); "
     "CREATE TABLE concerns (attempt INTEGER NOT NULL, time REAL NOT NULL, player TEXT NOT NULL, kind TEXT NOT NULL, "
     "text TEXT NOT NULL, ended REAL);",
+    8: "CREATE TABLE game_totals (home TEXT NOT NULL, away TEXT NOT NULL, wins REAL NOT NULL, draws REAL NOT NULL, "
+    "losses REAL NOT NULL, games REAL NOT NULL, home_return REAL, payoff_games REAL NOT NULL, "
+    "PRIMARY KEY (home, away)) WITHOUT ROWID;",
 }
 """Version of records -> statements that upgrade it to the next version."""
 

@@ -30,7 +30,13 @@ Points = tuple[np.ndarray, np.ndarray]
 """Points of a curve: x ``[N]``, y ``[N]``."""
 
 
-def draw_heat_map(title: str, note: str, names: Sequence[str], matrix: np.ndarray, *, rates: bool) -> "Figure":
+def draw_heat_map(
+    title: str,
+    note: str,
+    names: Sequence[str],
+    matrix: np.ndarray,
+    interval: tuple[np.ndarray, np.ndarray] | None,
+) -> "Figure":
     """Return a picture of a matrix ``[N, N]``: rows against columns; NaN for pairs without games.
 
     Args:
@@ -38,9 +44,9 @@ def draw_heat_map(title: str, note: str, names: Sequence[str], matrix: np.ndarra
       note: a line below it.
       names: names of the players.
       matrix: win rates, or mean returns.
-      rates: whether these are win rates, 0 to 1; returns are coloured around 0.
+      interval: ends of the intervals of win rates, ``[N, N]`` each; None for returns, which are coloured around 0.
     """
-    count = len(names)
+    count, rates = len(names), interval is not None
     cells = min(max(0.42 * count, 2.4), 10.4)
     labels = LETTER * max(map(len, names), default=0)
     figure, (axes,) = new_figure(1, 1, (max(cells + labels + 1.6, 6.0), cells + labels + 1.5))
@@ -52,8 +58,15 @@ def draw_heat_map(title: str, note: str, names: Sequence[str], matrix: np.ndarra
         for (row, column), value in np.ndenumerate(matrix):
             if np.isfinite(value):
                 color = "white" if abs(value - middle) > 0.7 * reach else INK
-                text = f"{value:.0%}" if rates else f"{value:.2g}"
+                text = f"{value:.2g}" if interval is None else f"{value:.0%}"
                 axes.text(column, row, text, ha="center", va="center", fontsize=8, color=color)
+                if interval is not None:
+                    low, high = (end[row, column] for end in interval)
+                    # A bar across the cell from 0 to 100 %: the thinner the part in the middle, the surer.
+                    axes.plot([column - 0.45 + 0.9 * low, column - 0.45 + 0.9 * high], [row + 0.36] * 2, color=color,
+                              linewidth=2, alpha=0.6, solid_capstyle="butt")  # fmt: skip
+        if rates:
+            note += "\nbars: 95 % intervals, a cell is 0 to 100 % wide"
     shown = range(0, count, -(-count // LABELLED))
     written = [names[index] for index in shown]
     axes.set_xticks(shown, written, rotation=90, fontsize=8.5)
@@ -197,7 +210,8 @@ def _legend(axes: "Axes", labels: Sequence[str]) -> None:
 
 
 def _titles(axes: "Axes", title: str, note: str) -> None:
-    axes.set_title(title, loc="left", fontsize=14, fontweight="bold", color=INK, pad=24)
+    pad = 24 + 12 * note.count("\n")
+    axes.set_title(title, loc="left", fontsize=14, fontweight="bold", color=INK, pad=pad)
     axes.annotate(
         note, (0, 1), xytext=(0, 6), xycoords="axes fraction", textcoords="offset points", fontsize=9.5, color=FAINT,
         va="bottom", ha="left", annotation_clip=False,

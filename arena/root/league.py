@@ -212,7 +212,8 @@ class LeagueCoordinator:
             return
         for frozen in done.snapshots:
             self._note("INFO", f"{frozen.parent_id} is frozen as {frozen.player_id}")
-        for player in (*(frozen.player_id for frozen in done.snapshots), *done.mutated, *done.rolled_back):
+            self.records.frozen(self._manager, frozen)
+        for player in (*done.mutated, *done.rolled_back):
             self.records.changed(self._manager, player)
         for job, reason in done.failed:
             self._note("WARNING", f"job {job['job_id']} of {job['launch_player']} could not be launched: {reason}")

@@ -14,7 +14,7 @@ from arena.config.run import load_config
 from arena.launch import main
 from arena.policies.loader import build
 from arena.records.database import SCHEMA, SCHEMA_VERSION
-from arena.records.readers.league import read_league
+from arena.records.readers.league import mean_returns, read_league, win_rates
 from arena.records.run_directory import RunDirectory
 from arena.tensors.weights import write_tensors
 from benchmarks.tools.trained import POLE, make_run
@@ -83,7 +83,8 @@ def test_records_are_read_from_both_sides_and_the_newest_rating_counts(run: RunD
     rock, paper, scissors = (f"{SOLVER}_{steps}" for steps in (0, 100, 200))
     assert league.by_rating()[:2] == [SOLVER, rock] and league.ratings[SOLVER].mu == 30.0
     assert league.games == {SOLVER: 40, rock: 60}
-    rates, returns = league.win_rates([rock, paper, scissors]), league.returns([rock, paper, scissors])
+    names = [rock, paper, scissors]
+    rates, returns = win_rates(league.records, names), mean_returns(league.records, names)
     np.testing.assert_allclose(rates, [[np.nan, 0.1, 0.9], [0.9, np.nan, 0], [0.1, 1, np.nan]])
     np.testing.assert_allclose(returns, [[np.nan, -25, 50], [25, np.nan, -5], [-50, 5, np.nan]])
     assert league.counts(rock) == (10.0, 2.0, 12.0)
@@ -93,7 +94,7 @@ def test_records_are_read_from_both_sides_and_the_newest_rating_counts(run: RunD
 def test_the_standing_and_the_payoff_are_printed(run: RunDirectory, capsys) -> None:
     assert main(["league", str(run)]) == 0
     printed = capsys.readouterr().out
-    lines = {words[0]: line for line in printed.splitlines() if (words := line.split())}
+    lines = {words[0]: line for line in printed.splitlines()[::-1] if (words := line.split())}
     assert "30.0 ± 2.0" in lines[SOLVER] and "75% / 0% / 25%" in lines[SOLVER] and "950" in lines[SOLVER]
     assert "42% / 8% / 50%" in lines[f"{SOLVER}_0"]
     assert "win rate of the row against the column" in printed
@@ -107,11 +108,60 @@ def test_all_of_it_is_there_as_json(run: RunDirectory, capsys) -> None:
     assert found["players"][0] | {"rating": None, "path": ""} == {
         "player": SOLVER, "type": "BestResponsePlayer", "category": "default", "parent": None, "active": True,
         "steps": 950, "path": "", "games": 40, "wins": 3.0, "draws": 0.0, "losses": 1.0, "rating": None,
+        "games_of_weights": 4.0, "rating_of": SOLVER, "elo_of_all_games": found["players"][0]["elo_of_all_games"],
     }  # fmt: skip
     assert found["win_rates"][0][1] == 0.75 and found["mean_returns"][0][1] is None
     assert [row["alone"] for row in found["exploitability"]] == pytest.approx([50, 10, 100, 10])
     # The mixture by counted returns is the equilibrium: rock, paper and scissors have all met.
     assert found["nash_conv_by_counted_returns"] == pytest.approx(0, abs=1e-3)
+
+
+@pytest.fixture
+def reset_run(run: RunDirectory) -> RunDirectory:
+    """The run after its solver was frozen as scissors and reset: all of its games belong to that snapshot."""
+    rock, paper, scissors = (f"{SOLVER}_{steps}" for steps in (0, 100, 200))
+    with sqlite3.connect(run.database) as records:
+        records.execute("DELETE FROM payoff")
+        records.execute("UPDATE league_players SET steps = 210 WHERE active")
+        records.execute("INSERT INTO resets VALUES (1, 0.0, ?, 200)", (SOLVER,))
+        for home, away, wins, games, effective in [(scissors, rock, 5.0, 10.0, 40.0), (SOLVER, paper, 0.0, 0.0, 0.0)]:
+            row = (home, away, wins, 0.0, games - wins, games, 0.5)
+            records.execute("INSERT INTO payoff VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            row = (home, away, 4 * wins, 0.0, 3 * (games - wins), 4 * wins + 3 * (games - wins), 0.25, effective)
+            records.execute("INSERT INTO game_totals VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    return run
+
+
+def test_empty_cells_say_why_and_all_games_are_beside_those_that_the_league_counts(reset_run, capsys) -> None:
+    assert main(["league", str(reset_run)]) == 0
+    printed = capsys.readouterr().out
+    assert "as the league counts: recent games weigh more" in printed
+    assert "all games, by the weights that played them" in printed
+    assert f"↺ not met since {SOLVER} was reset at 200 steps" in printed and "· never met" in printed
+    assert "50%" in printed and "35–65" in printed, "the interval of 40 games of one weight"
+    assert "57%" in printed and "41–72" in printed, "20 of 35 games"
+    assert f"{SOLVER}_200 {SOLVER}_0 57% (41–72) 35 154" in " ".join(printed.split()), "as many would tell"
+    assert "25.0 ± 2.0*" not in printed and "20.0 ± 2.0 " in printed
+    assert main(["league", str(reset_run), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    names = [player["player"] for player in found["players"]]
+    home, away, new = (names.index(name) for name in (f"{SOLVER}_200", f"{SOLVER}_0", SOLVER))
+    assert found["win_rates"][home][away] == 0.5 and found["games"][home][away] == 10
+    assert found["all_games"]["win_rates"][home][away] == pytest.approx(20 / 35)
+    assert found["all_games"]["win_rates_low"][home][away] == pytest.approx(0.4086, abs=1e-3)
+    assert found["why_empty"][home][away] is None
+    assert found["why_empty"][new][home] == f"not met since {SOLVER} was reset at 200 steps"
+    assert found["why_empty"][names.index(f"{SOLVER}_100")][home] == "never met"
+    players = {player["player"]: player for player in found["players"]}
+    assert players[f"{SOLVER}_200"]["games_of_weights"] == 35 and players[f"{SOLVER}_200"]["rating_of"] == SOLVER
+    elo = players[f"{SOLVER}_200"]["elo_of_all_games"]
+    assert elo["low"] < players[f"{SOLVER}_0"]["elo_of_all_games"]["mean"] < elo["mean"] < elo["high"]
+
+
+def test_a_league_of_before_says_that_it_has_decayed_counts_only(run, capsys) -> None:
+    assert main(["league", str(run)]) == 0
+    printed = capsys.readouterr().out
+    assert "recorded by an earlier version" in printed and "as the league counts" not in printed
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])

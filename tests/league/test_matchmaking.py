@@ -9,7 +9,7 @@ from arena.common.errors import ConfigError
 from arena.league.catalog import create_player
 from arena.league.matchmaking import WEIGHTINGS, NashMixture, draw, nearest_rating, pfsp, round_robin, zero_sum_nash
 from arena.league.payoff import create_payoff
-from arena.league.ratings import Rating
+from arena.league.rating.openskill import Rating
 
 RATES = np.array([0.0, 0.2, 0.5, 0.9, 1.0])
 

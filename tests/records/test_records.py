@@ -368,7 +368,7 @@ def test_records_of_another_version_are_refused(run):
     connection = sqlite3.connect(run.database)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(ConfigError, match="expected records of version 8, found version 99"):
+    with pytest.raises(ConfigError, match="expected records of version 9, found version 99"):
         records_of(run)
 
 
@@ -377,7 +377,7 @@ def test_records_of_the_version_before_are_read_and_continued(run):
     records.episode(episode())
     records.close(0)
     with closing(sqlite3.connect(run.database)) as connection:
-        for table in ("evaluations", "ranks", "resets", "rollbacks", "concerns"):
+        for table in ("evaluations", "ranks", "resets", "rollbacks", "concerns", "game_totals"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX calls")
         connection.execute("ALTER TABLE episode_entities DROP COLUMN metrics")
@@ -400,7 +400,7 @@ def test_records_without_the_newest_tables_are_read_without_a_copy(run):
     records.episode(episode())
     records.close(0)
     with closing(sqlite3.connect(run.database)) as connection:
-        for table in ("evaluations", "ranks", "resets", "rollbacks", "concerns"):
+        for table in ("evaluations", "ranks", "resets", "rollbacks", "concerns", "game_totals"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 5")
     before = run.database.read_bytes()

@@ -21,7 +21,9 @@ from arena.report.plots import save_figure
 def test_a_heat_map_of_any_size_is_written(tmp_path: Path, count: int, suffix: str) -> None:
     matrix = np.full((count, count), np.nan)
     matrix[0, -1] = 0.75
-    figure = draw_heat_map("league", "note", [f"player_{i}" for i in range(count)], matrix, rates=True)
+    figure = draw_heat_map(
+        "league", "note", [f"player_{i}" for i in range(count)], matrix, (matrix - 0.1, matrix + 0.1)
+    )
     path = save_figure(figure, tmp_path / f"map.{suffix}")
     assert path.stat().st_size > 5000
     written = {text.get_text() for text in figure.axes[0].texts}

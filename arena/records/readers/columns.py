@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from arena.common.text import suggestion
+from arena.league.rating.intervals import win_rate_interval
 from arena.records.player_statistics import entities_by_player, mean_by_player, mean_metrics, outcomes_of
-from arena.records.readers.league import League
+from arena.records.readers.league import League, elo_of
 from arena.records.readers.run import NO_FAULT, EvaluationSeries, read_evaluations, stored_outcome, superseded_steps
 
 EPISODES = f"""
@@ -79,24 +80,42 @@ def evaluation_columns(connection: sqlite3.Connection) -> dict[str, np.ndarray]:
     return _columns(names, rows, {"steps": int, "episodes": int})
 
 
-def payoff_columns(league: League) -> dict[str, np.ndarray]:
+def payoff_columns(league: League, *, all_games: bool = False) -> dict[str, np.ndarray]:
     """Return the results of each two players that have met, from the view of ``player``.
 
+    Args:
+      league: the league.
+      all_games: whether to return all games, by the weights that played them, in place of those that the league counts.
+
     Returns:
-      ``player``, ``against``, ``games``, ``wins``, ``draws``, ``losses``, ``win_rate``, ``mean_return``.
+      ``player``, ``against``, ``games``, ``wins``, ``draws``, ``losses``, ``win_rate``, ``low`` and ``high`` (the ends
+      of its 95 % interval), ``mean_return``.
     """
     rows = []
-    for pair, record in league.records.items():
-        win_rate = (record.wins + record.draws / 2) / record.games if record.games else np.nan
-        rows.append((*pair, record.games, record.wins, record.draws, record.losses, win_rate, record.margin))
-    return _columns(("player", "against", "games", "wins", "draws", "losses", "win_rate", "mean_return"), rows, {})
+    for pair, record in (league.totals if all_games else league.records).items():
+        counts = record.wins, record.draws, record.losses
+        ends = map(float, win_rate_interval(*counts, record.effective))
+        rows.append((*pair, record.games, *counts, record.win_rate, *ends, record.margin))
+    names = ("player", "against", "games", "wins", "draws", "losses", "win_rate", "low", "high", "mean_return")
+    return _columns(names, rows, {})
 
 
 def rating_columns(league: League) -> dict[str, np.ndarray]:
-    """Return the ratings, the best first: ``player``, ``mu``, ``sigma``, ``elo``, ``games``."""
-    rated = [name for name in league.by_rating() if name in league.ratings]
-    rows = [(name, *league.ratings[name], league.games[name]) for name in rated]
-    return _columns(("player", "mu", "sigma", "elo", "games"), rows, {})
+    """Return the ratings, the best first.
+
+    Returns:
+      ``player``, ``mu``, ``sigma``, ``elo``, ``games``, ``rating_of`` (its parent if it has the rating from it), and
+      ``fitted_elo``, ``fitted_low``, ``fitted_high``: Elo from all games of its weights, and its 95 % interval.
+    """
+    fitted = elo_of(league)
+    rows = []
+    for name in league.by_rating():
+        if name in league.ratings:
+            rating_of = league.members[name].parent if league.rated_by_parent(name) else name
+            ends = fitted.get(name, (np.nan,) * 3)
+            rows.append((name, *league.ratings[name], league.games[name], rating_of, *ends))
+    names = ("player", "mu", "sigma", "elo", "games", "rating_of", "fitted_elo", "fitted_low", "fitted_high")
+    return _columns(names, rows, {})
 
 
 def select(columns: dict[str, np.ndarray], **wanted: str | None) -> dict[str, np.ndarray]:
@@ -117,7 +136,7 @@ def select(columns: dict[str, np.ndarray], **wanted: str | None) -> dict[str, np
     return columns
 
 
-_TEXT = ("player", "against", "name", "outcome")
+_TEXT = ("player", "against", "name", "outcome", "rating_of")
 
 
 def _columns(names: tuple[str, ...], rows: list[Any], types: dict[str, type]) -> dict[str, np.ndarray]:

@@ -10,7 +10,7 @@ import numpy as np
 from arena.common.errors import ConfigError
 from arena.common.outcomes import ranks_of, scores_of
 from arena.league.battle_record import BattleRecord
-from arena.league.ratings import Ratings
+from arena.league.rating.openskill import Ratings
 from arena.league.settings import RatingConfig
 from arena.records.readers.league import League, Member, PairRecord, RatingCurve
 from arena.records.readers.run import stored_outcome
@@ -105,6 +105,10 @@ def read_table(connection: sqlite3.Connection) -> League:
         for name, learns, use in known
         if name in met
     }
-    pairs = {pair: PairRecord(*record.counts(), margins[pair] / record.games) for pair, record in records.items()}
+    pairs = {
+        pair: PairRecord(*record.counts(), margins[pair] / record.games, record.games)
+        for pair, record in records.items()
+    }
     curves = {name: RatingCurve(*np.array(points_).T) for name, points_ in points.items()}
-    return League(members, pairs, {name: ratings[name] for name in met}, games, curves)
+    rated = {name: ratings[name] for name in met}
+    return League(members, pairs, rated, games, curves, totals=pairs, restarts={}, has_totals=True)

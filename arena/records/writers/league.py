@@ -33,6 +33,7 @@ class LeagueRecords:
         self._database, self._attempt, self._on_restart = database, attempt, on_restart
         self._pacer = Pacer(WRITE_EVERY)
         self._known: dict[str, int] = {}  # player -> steps as written
+        self._created: dict[str, float] = {}  # player -> Unix time at which an earlier attempt has written it first
         self._pairs: set[tuple[str, str]] = set()
         self.games: dict[str, int] = {}
         self._changed: set[str] = set()
@@ -45,7 +46,10 @@ class LeagueRecords:
           games: number of games of each player so far.
         """
         self.games = dict(games)
-        for table in ("league_players", "payoff"):
+        roster = league.payoff.roster
+        created = self._database.rows("SELECT player, created FROM league_players")
+        self._created = {player: float(at) for player, at in created if player in roster}
+        for table in ("league_players", "payoff", "game_totals"):
             self._database.add(f"DELETE FROM {table}", ())
         self._database.add("DELETE FROM jobs WHERE ended IS NULL", ())
         for player in league.active_players:
@@ -53,10 +57,11 @@ class LeagueRecords:
                 row = (player.player_id, max(player.total_agent_step, player.last_enough_step))
                 self._database.add(f"DELETE FROM {table} WHERE player = ? AND steps > ?", row)
         self._known = {}
-        roster = league.payoff.roster
         self._changed = {player.player_id for player in roster.players}
         if hasattr(league.payoff, "records"):
             self._pairs = {_pair(home, away) for home, away, *_ in league.payoff.records()}
+            names = [player.player_id for player in roster.players]
+            self._pairs.update(_pair(names[low], names[high]) for low, high in league.payoff.totals.pairs())
         self.update(league, force=True)
 
     def met(self, casts: Iterable[Sequence[str]]) -> None:
@@ -69,10 +74,19 @@ class LeagueRecords:
                 self.games[player] = self.games.get(player, 0) + 1
 
     def changed(self, league: Any, player: str) -> None:
-        """Record that all records of a player may have changed: it is new, or was reset or rolled back."""
+        """Record that all records of a player may have changed: it was reset or rolled back."""
         self._changed.add(player)
         if hasattr(league.payoff, "met"):
             self._pairs.update(_pair(player, other) for other in league.payoff.met(player))
+
+    def frozen(self, league: Any, snapshot: Any) -> None:
+        """Record that a snapshot has taken over games of its parent."""
+        if not hasattr(league.payoff, "totals"):
+            return
+        roster = league.payoff.roster
+        for index in league.payoff.totals.opponents(roster.index(snapshot.player_id)):
+            other = roster.players[index].player_id
+            self._pairs.update(_pair(player, other) for player in (snapshot.player_id, snapshot.parent_id))
 
     def restarted(self, player: str, steps: int, snapshot: str | None) -> None:
         """Record that a player has loaded the weights of its reset, or of the snapshot that it is rolled back to.
@@ -101,10 +115,11 @@ class LeagueRecords:
                 self._changed.add(player.player_id)
                 parent = None if player.active else player.parent_id
                 row = (player.player_id, player.origin.__name__, player.category, parent, player.active)
+                created = self._created.get(player.player_id, now)
                 self._database.add(
                     "INSERT INTO league_players VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
                     "ON CONFLICT (player) DO UPDATE SET steps = excluded.steps",
-                    (*row, player.total_agent_step, player.checkpoint_path, now),
+                    (*row, player.total_agent_step, player.checkpoint_path, created),
                 )
         if hasattr(payoff, "record"):
             self._write_battles(payoff, now)
@@ -116,9 +131,12 @@ class LeagueRecords:
         for home, away in self._pairs:
             if home not in known or away not in known:
                 continue
-            counts = payoff.record(home, away).counts()
-            row = (home, away, *counts, payoff.margin(home, away))
+            record = payoff.record(home, away)
+            row: tuple[Any, ...] = (home, away, *record.counts(), payoff.margin(home, away))
             self._database.add("INSERT OR REPLACE INTO payoff VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            total, margin = payoff.totals.of(known.index(home), known.index(away))
+            row = (home, away, *total.counts(), margin, record.effective_games)
+            self._database.add("INSERT OR REPLACE INTO game_totals VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         for player in sorted(self._changed):
             if player in known:
                 rating = payoff.ratings[player]
