@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from arena.common.colors import resolve
+from arena.league.rating.intervals import win_rate_interval
 from arena.page.series.buckets import TIME, Buckets
 from arena.page.series.pairs import Pairs
 from arena.records.readers.league import has_league
@@ -26,6 +27,15 @@ RATING_POINTS = 256
 
 RECENT_JOBS = 500
 """Number of newest jobs that count as the current draws."""
+
+PAYOFF = """
+    SELECT home, away, payoff.wins, payoff.draws, payoff.losses, payoff.games, coalesce(payoff_games, payoff.games)
+    FROM payoff LEFT JOIN game_totals USING (home, away) WHERE (home, away) > (?, ?) ORDER BY home, away LIMIT ?
+"""
+TOTALS = """
+    SELECT home, away, wins, draws, losses, games, games
+    FROM game_totals WHERE (home, away) > (?, ?) ORDER BY home, away LIMIT ?
+"""
 
 
 class LeagueReader:
@@ -55,9 +65,10 @@ class LeagueReader:
           pairs: games of each two players, as far as they have been read.
 
         Returns:
-          ``kind`` (league or matches), ``players``, ``standing`` (of a league), ``history``, ``ratings``, ``draws``,
-          ``resets`` (player, steps, time), ``rollbacks`` (player, steps, time, snapshot) and ``concerns`` (player,
-          text); pairs name players by their place in ``players``.
+          ``kind`` (league or matches), ``players``, ``standing`` and ``totals`` (of a league: as it counts, and all
+          games by the weights that played them), ``history``, ``ratings``, ``draws``, ``resets`` (player, steps, time),
+          ``rollbacks`` (player, steps, time, snapshot) and ``concerns`` (player, text); pairs name players by their
+          place in ``players``.
         """
         (data_version,) = connection.execute("PRAGMA data_version").fetchone()
         began = time.monotonic()
@@ -76,7 +87,8 @@ class LeagueReader:
         self._found = {
             "kind": "league" if is_league else "matches",
             "players": players,
-            "standing": _standing(connection, places) if is_league else None,
+            "standing": _pairs(connection, PAYOFF, places) if is_league else None,
+            "totals": _pairs(connection, TOTALS, places) if is_league else None,
             "history": _history(pairs, places),
             "ratings": list(self._rating_curves(places)),
             "concerns": list(map(list, read_concerns(connection))),
@@ -146,11 +158,8 @@ def _entrants(connection: sqlite3.Connection, pairs: Pairs) -> list[dict[str, An
     ]
 
 
-def _standing(connection: sqlite3.Connection, places: dict[str, int]) -> dict[str, np.ndarray]:
-    """Return the payoff as the league counts it: places, win rate of the first player, and its games, decayed."""
-    query = (
-        "SELECT home, away, wins + draws / 2, games FROM payoff WHERE (home, away) > (?, ?) ORDER BY home, away LIMIT ?"
-    )
+def _pairs(connection: sqlite3.Connection, query: str, places: dict[str, int]) -> dict[str, np.ndarray]:
+    """Return the games of each pair: places, win rate of the first player with its 95 % interval, and their number."""
     parts = []
     last = ("", "")
     while rows := connection.execute(query, (*last, CHUNK)).fetchall():
@@ -159,13 +168,17 @@ def _standing(connection: sqlite3.Connection, places: dict[str, int]) -> dict[st
         parts.append(np.array(known, np.float64))
         if len(rows) < CHUNK:
             break
-    table = np.concatenate([*parts, np.empty((0, 4))])
-    table = table[(table[:, 3] > 0) & (table[:, :2] >= 0).all(axis=1)]
+    table = np.concatenate([*parts, np.empty((0, 7))])
+    table = table[(table[:, 5] > 0) & (table[:, :2] >= 0).all(axis=1)]
+    home, away, wins, draws, losses, games, effective = table.T
+    low, high = win_rate_interval(wins, draws, losses, effective)
     return {
-        "home": table[:, 0].astype(np.uint16),
-        "away": table[:, 1].astype(np.uint16),
-        "won": table[:, 2].astype(np.float32),
-        "games": table[:, 3].astype(np.float32),
+        "home": home.astype(np.uint16),
+        "away": away.astype(np.uint16),
+        "won": (wins + draws / 2).astype(np.float32),
+        "games": games.astype(np.float32),
+        "low": low.astype(np.float32),
+        "high": high.astype(np.float32),
     }
 
 

@@ -110,6 +110,17 @@ def test_the_pair_of_a_cell_is_opened_with_the_keyboard_and_the_history_is_playe
     assert tab.get_by_role("alert").all_inner_texts() == ["main loses to its own snapshots"]
     arcs = tab.locator("path title").all_text_contents()
     assert arcs == ["rolled back to main@2000 after 5.00k steps"]
+    tab.keyboard.press("ArrowRight")
+    assert status.inner_text() == "exploiter and main@2000: not met since exploiter was reset at 4.00k steps"
+    games = tab.get_by_role("combobox", name=re.compile("^games"))
+    games.select_option("all")
+    assert "games=all" in tab.url
+    told = "exploiter wins 44% against main@2000 (23% to 67%; 16 games); some 230 more games would tell who is better"
+    assert status.inner_text() == told
+    table.focus()
+    tab.keyboard.press("ArrowLeft")
+    assert status.inner_text() == "exploiter wins 80% against main (55% to 93%; 15 games)"
+    games.select_option("league")
     slider = tab.get_by_role("slider", name="moment of the run")
     slider.focus()
     tab.keyboard.press("Home")

@@ -254,6 +254,10 @@ def test_a_league_comes_with_who_beats_whom_then_and_now(tmp_path, serve):
     standing, main, exploiter = league["standing"], names.index("main"), names.index("exploiter")
     counted = dict(zip(zip(standing["home"], standing["away"], strict=True), standing["won"], strict=True))
     assert counted == {(main, exploiter): 5.0, (main, names.index("main@1000")): 50.0}
+    totals = league["totals"]
+    names_of = [(names[home], names[away]) for home, away in zip(totals["home"], totals["away"], strict=True)]
+    assert dict(zip(names_of, totals["games"], strict=True))[("main", "main@1000")] == 62.0
+    assert (standing["low"] < standing["won"] / standing["games"]).all() and (standing["high"] <= 1).all()
     history = league["history"]
     met = (history["home"] == main) & (history["away"] == exploiter)
     assert (history["games"][met].sum(), history["won"][met].sum()) == (134, 14), (

@@ -41,10 +41,10 @@ function pictureOf(count, cell, dark) {
 
 /**
  * names: players in the order of rows and columns
- * cell(row, column): {rate, games} or null
+ * cell(row, column): {rate, games, low, high} or null; why(row, column): the reason of null
  * chosen: [row, column] or null; choose(row, column): called for a click or Enter
  */
-export function HeatMap({ names, cell, chosen, choose, version }) {
+export function HeatMap({ names, cell, why, chosen, choose, version }) {
   const canvas = useRef(null);
   const [at, setAt] = useState(null);
   const [width, setWidth] = useState(0);
@@ -86,7 +86,11 @@ export function HeatMap({ names, cell, chosen, choose, version }) {
         if (size >= 32) {
           context.fillStyle = dark || Math.abs(found.rate - 0.5) > 0.3 ? "#fff" : "#111827";
           context.textAlign = "center";
-          context.fillText(Math.round(100 * found.rate), label + (column + 0.5) * size, label + (row + 0.5) * size);
+          context.fillText(Math.round(100 * found.rate), label + (column + 0.5) * size, label + (row + 0.44) * size);
+          const [left, room] = [label + column * size + 3, size - gap - 6];
+          context.globalAlpha = 0.6;
+          context.fillRect(left + room * found.low, label + (row + 0.8) * size, Math.max(room * (found.high - found.low), 1), 2);
+          context.globalAlpha = 1;
         }
       }
     }
@@ -129,7 +133,7 @@ export function HeatMap({ names, cell, chosen, choose, version }) {
     event.preventDefault();
   };
   return html`<div class="heat">
-    <p class="readout" role="status">${at ? describe(names, cell, at) : "rows against columns: point at a cell, or move with the arrow keys"}</p>
+    <p class="readout" role="status">${at ? describe(names, cell, why, at) : "rows against columns: point at a cell, or move with the arrow keys"}</p>
     <canvas ref=${canvas} tabindex="0" role="application" aria-roledescription="heat map"
       aria-label=${`Win rates of ${count} players, the best first: ${names.slice(0, 5).join(", ")}. Arrow keys move, Enter shows the games of a pair.`}
       style=${{ width: `${extent}px`, height: `${extent}px` }}
@@ -146,10 +150,12 @@ function fit(context, text, room) {
 }
 
 /** Return a cell as a sentence. */
-export function describe(names, cell, [row, column]) {
+export function describe(names, cell, why, [row, column]) {
   if (row === column) return names[row];
   const found = cell(row, column);
-  if (!found) return `${names[row]} has not met ${names[column]}`;
-  const [low, high] = interval(found.rate, found.games);
-  return `${names[row]} wins ${percent(found.rate)} against ${names[column]} (${percent(low)} to ${percent(high)}; ${number(found.games)} games)`;
+  if (!found) return `${names[row]} and ${names[column]}: ${why(row, column)}`;
+  const told = `${names[row]} wins ${percent(found.rate)} against ${names[column]} (${percent(found.low)} to ${percent(found.high)}; ${number(found.games)} games)`;
+  const away = Math.abs(found.rate - 0.5);
+  if (found.low >= 0.5 || found.high <= 0.5 || away < 0.01) return told;
+  return `${told}; some ${Math.max(Math.ceil((0.98 / away) ** 2 - found.games), 1)} more games would tell who is better`;
 }

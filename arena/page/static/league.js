@@ -4,6 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from "./vendor/preact-htm.
 import { get, usePolled } from "./api.js";
 import { Chart } from "./chart.js";
 import { compact, duration, number, percent, when } from "./format.js";
+import { gamesOf, owned, whyEmpty } from "./games.js";
 import { HeatMap, interval } from "./heat_map.js";
 import { Problem } from "./state.js";
 
@@ -18,27 +19,6 @@ function loader(run) {
     if ("league" in answer) league = answer.league;
     since = answer.since;
     return { ...answer, league };
-  };
-}
-
-/** Games won (draws count one half) and played of each pair, both directions, up to a slice; null: as the league counts. */
-function counts(league, slice) {
-  const size = league.players.length;
-  const [allWon, allGames] = [new Float32Array(size * size), new Float32Array(size * size)];
-  const add = (home, away, won, games) => {
-    allWon[home * size + away] += won;
-    allGames[home * size + away] += games;
-  };
-  const source = slice === null && league.standing ? league.standing : league.history;
-  if (!source) return () => null;
-  for (let at = 0; at < source.home.length; at++) {
-    if (slice !== null && source.slice[at] > slice) continue;
-    add(source.home[at], source.away[at], source.won[at], source.games[at]);
-    add(source.away[at], source.home[at], source.games[at] - source.won[at], source.games[at]);
-  }
-  return (home, away) => {
-    const games = allGames[home * size + away];
-    return games > 0 ? { won: allWon[home * size + away], games } : null;
   };
 }
 
@@ -83,15 +63,16 @@ function Standing({ league, parameters, change }) {
     }
   }, [slice, playing, last]);
 
-  const count = useMemo(() => counts(league, slice === null ? null : at), [league, slice, at]);
-  const now = useMemo(() => counts(league, null), [league]);
+  const kind = slice === null && league.standing && parameters.get("games") !== "all" ? "league" : "all";
+  const count = useMemo(() => gamesOf(league, kind, slice === null ? null : at, last), [league, kind, slice, at]);
+  const now = useMemo(() => gamesOf(league, "league", null, last), [league]);
   const order = useMemo(() => {
     const score = league.players.map((player, place) => {
       if (player.mu !== undefined && player.mu !== null) return player.mu;
       let [won, games] = [0, 0];
       league.players.forEach((_, other) => {
         const found = now(place, other);
-        if (found) [won, games] = [won + found.won, games + found.games];
+        if (found) [won, games] = [won + found.rate * found.games, games + found.games];
       });
       return games ? won / games : -Infinity;
     });
@@ -101,10 +82,8 @@ function Standing({ league, parameters, change }) {
     return which === "all" ? chosen : bestOf(league.players, chosen);
   }, [league, which]);
   const names = useMemo(() => order.map((place) => league.players[place].name), [order]);
-  const cell = (row, column) => {
-    const found = count(order[row], order[column]);
-    return found && found.games > 0 ? { rate: found.won / found.games, games: found.games } : null;
-  };
+  const cell = (row, column) => count(order[row], order[column]);
+  const why = (row, column) => whyEmpty(league, kind, order[row], order[column]);
   const pair = [parameters.get("home"), parameters.get("away")].map((name) => names.indexOf(name));
   const chosen = pair.every((place) => place >= 0) && pair[0] !== pair[1] ? pair : null;
   const time = league.history ? league.history.start + (at + 1) * league.history.width : null;
@@ -115,6 +94,9 @@ function Standing({ league, parameters, change }) {
         <option value="best">the best ${Math.min(SHOWN, league.players.length)}, and all that learn</option>
         <option value="active">those that learn</option>
         <option value="all">all ${league.players.length}</option></select></label>
+      ${league.standing && html`<label>games <select value=${kind} disabled=${slice !== null} onChange=${(event) => change({ games: event.target.value })}>
+        <option value="league">as the league counts</option>
+        <option value="all">all, by the weights that played</option></select></label>`}
       ${last > 0 &&
       html`<span class="slider"><button aria-label=${playing ? "pause" : "play the history"} onClick=${() => { if (!playing && slice === null) setSlice(0); setPlaying(!playing); }}>${playing ? "❚❚" : "▶"}</button>
         <label><span class="hidden">moment of the run</span><input type="range" min="0" max=${last} value=${at} aria-valuetext=${slice === null ? "now" : when(time)}
@@ -122,9 +104,12 @@ function Standing({ league, parameters, change }) {
         <span class="faint">${slice === null ? "now" : `up to ${when(time)}`}</span>`}
     </div>
     <p class="note">Win rate of the row against the column, draws count one half; blue wins, orange loses.
-      ${league.kind === "league" && (slice === null ? " As the league counts: recent games weigh more." : " All games up to then, each counted once.")}
+      ${league.kind === "league" && (kind === "league"
+        ? " As the league counts: recent games weigh more."
+        : ` All games${slice === null ? "" : " up to then"}: a snapshot has those that its player has played since the snapshot before.`)}
+      ${" "}The bar in a cell is the 95 % interval.
       ${league.kind === "league" ? " The best rating first." : " The best win rate first."}</p>
-    <${HeatMap} names=${names} cell=${cell} version=${`${slice}.${which}`} chosen=${chosen}
+    <${HeatMap} names=${names} cell=${cell} why=${why} version=${`${slice}.${which}.${kind}`} chosen=${chosen}
       choose=${(row, column) => row !== column && change({ home: names[row], away: names[column] })} />
     ${chosen && html`<${Pair} league=${league} home=${order[chosen[0]]} away=${order[chosen[1]]} close=${() => change({ home: null, away: null })} />`}
   </section>`;
@@ -141,12 +126,12 @@ function Pair({ league, home, away, close }) {
   const history = league.history;
   const bars = useMemo(() => {
     const sums = new Map();
-    for (let at = 0; at < (history?.home.length ?? 0); at++) {
-      const swapped = history.home[at] === away && history.away[at] === home;
-      if (!swapped && !(history.home[at] === home && history.away[at] === away)) continue;
-      const won = swapped ? history.games[at] - history.won[at] : history.won[at];
-      const entry = sums.get(history.slice[at]) ?? { won: 0, games: 0 };
-      sums.set(history.slice[at], { won: entry.won + won, games: entry.games + history.games[at] });
+    for (const game of owned(league, Infinity)) {
+      const swapped = game.home === away && game.away === home;
+      if (!swapped && !(game.home === home && game.away === away)) continue;
+      const won = swapped ? game.games - game.won : game.won;
+      const entry = sums.get(game.slice) ?? { won: 0, games: 0 };
+      sums.set(game.slice, { won: entry.won + won, games: entry.games + game.games });
     }
     return [...sums.entries()].sort((a, b) => a[0] - b[0]);
   }, [league, home, away]);
@@ -266,7 +251,8 @@ function Phases({ players }) {
         <th scope="col" class="right">steps of the phase</th><th scope="col" class="right">duration</th><th scope="col" class="right">rating</th></tr></thead>
       <tbody>${rows.reverse().slice(0, 200).map((row) => html`<tr key=${row.name}><th scope="row">${row.name}</th><td>${row.parent}</td><td>${when(row.created)}</td>
         <td class="right">${compact(row.steps)}</td><td class="right">${compact(row.cost)}</td><td class="right">${duration(row.seconds)}</td>
-        <td class="right">${row.mu ? number(row.mu) : "–"}</td></tr>`)}</tbody>
+        <td class="right">${row.mu ? `${number(row.mu)} ± ${number(row.sigma)}${row.games ? "" : "*"}` : "–"}</td></tr>`)}</tbody>
     </table></div>
+    <p class="note">Ratings with one standard deviation. * that of its parent when it was frozen: it has not played under its own name.</p>
   </section>`;
 }
