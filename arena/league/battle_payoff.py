@@ -250,8 +250,8 @@ class BattleSharedPayoff:
         self._rows, self._records = {}, {}
         self._met = [{} for _ in self.roster.players]
         for low, high, *counts in state["records"]:
-            self._meet(low, high, BattleRecord(*counts))
-        self._teams = {(tuple(a), tuple(b)): BattleRecord(*counts) for a, b, *counts in state["teams"]}
+            self._meet(low, high, BattleRecord.from_state(*counts))
+        self._teams = {(tuple(a), tuple(b)): BattleRecord.from_state(*counts) for a, b, *counts in state["teams"]}
         self._margins = {(low, high): (total, count) for low, high, total, count in state["margins"]}
         totals = state.get("totals")
         phases = state.get("team_phases", {}).items()

@@ -23,7 +23,7 @@ class BattleRecord:
 
     @property
     def effective_games(self) -> float:
-        """Number of games, all of one weight, that would tell as much as these (Kish, "Survey sampling", 1965)."""
+        """Number of games of one weight with the same uncertainty (Kish, "Survey sampling", 1965)."""
         return self.games**2 / self.squares if self.squares else self.games
 
     def __mul__(self, decay: float) -> "BattleRecord":
@@ -50,6 +50,13 @@ class BattleRecord:
     def state(self) -> tuple[float, ...]:
         """Return all fields, in order."""
         return *self.counts(), self.squares
+
+    @classmethod
+    def from_state(
+        cls, wins: float, draws: float, losses: float, games: float, squares: float | None = None
+    ) -> "BattleRecord":
+        """Return the record of :meth:`state`; an earlier version has no squares: each game counts as one."""
+        return cls(wins, draws, losses, games, games if squares is None else squares)
 
     def reversed(self) -> "BattleRecord":
         """Return the same record from the other side's view."""

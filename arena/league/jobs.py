@@ -47,7 +47,7 @@ class JobsInFlight:
         self._of_player[job["launch_player"]] -= 1
 
     def find(self, job_info: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the job that a report names; None if it is not in flight, or has other sides: the log says why."""
+        """Return the job of a report; None if it is not in flight, or has other sides: the log holds the reason."""
         job_id = job_info.get("job_id") if isinstance(job_info, Mapping) else None
         job = self._jobs.get(int(job_id)) if isinstance(job_id, Integral) else None
         if job is None:

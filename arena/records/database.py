@@ -52,7 +52,7 @@ CREATE TABLE payoff (                    -- as home sees it; counts decay
 CREATE TABLE game_totals (               -- as home sees them: all games, of the weights that each player has now
     home TEXT NOT NULL, away TEXT NOT NULL, wins REAL NOT NULL, draws REAL NOT NULL, losses REAL NOT NULL,
     games REAL NOT NULL, home_return REAL,
-    payoff_games REAL NOT NULL,          -- number of games of one weight that tell as much as those of the payoff
+    payoff_games REAL NOT NULL,          -- number of games of one weight, as uncertain as those of the payoff
     PRIMARY KEY (home, away)) WITHOUT ROWID;
 CREATE TABLE ratings (                   -- mu and sigma of openskill; the newest row of a player counts
     time REAL NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, games INTEGER NOT NULL, mu REAL NOT NULL,

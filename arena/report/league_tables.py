@@ -115,7 +115,7 @@ def matrix_table(
 
 
 def _legend(reasons: Sequence[str]) -> list[str]:
-    """Return lines that say what the marks of empty cells mean."""
+    """Return lines with the meaning of the marks of empty cells."""
     lines = [f"{NEVER_MARK} {NEVER}"] if NEVER in reasons else []
     others = [reason for reason in reasons if reason != NEVER]
     lines += [f"{SINCE_MARK} {reason}" for reason in others[:SHOWN_REASONS]]
@@ -142,7 +142,7 @@ def undecided(pairs: Iterable[tuple[str, str, tuple[float, float, float]]]) -> T
       pairs: names of two players, and wins, draws and losses of the first one against the second.
     """
     table = _table("not decided: one half is within the interval of the win rate")
-    for name in ("player", "against", "win rate (95 %)", "games", "more that would tell"):
+    for name in ("player", "against", "win rate (95 %)", "games", "more games needed"):
         table.add_column(name, justify="left" if name in ("player", "against") else "right")
     for home, away, (wins, draws, losses) in pairs:
         games = wins + draws + losses

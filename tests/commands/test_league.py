@@ -140,7 +140,7 @@ def test_empty_cells_say_why_and_all_games_are_beside_those_that_the_league_coun
     assert f"↺ not met since {SOLVER} was reset at 200 steps" in printed and "· never met" in printed
     assert "50%" in printed and "35–65" in printed, "the interval of 40 games of one weight"
     assert "57%" in printed and "41–72" in printed, "20 of 35 games"
-    assert f"{SOLVER}_200 {SOLVER}_0 57% (41–72) 35 154" in " ".join(printed.split()), "as many would tell"
+    assert f"{SOLVER}_200 {SOLVER}_0 57% (41–72) 35 154" in " ".join(printed.split()), "as many are needed"
     assert "25.0 ± 2.0*" not in printed and "20.0 ± 2.0 " in printed
     assert main(["league", str(reset_run), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

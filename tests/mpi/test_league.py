@@ -57,6 +57,10 @@ def check_totals(directory):
     assert told(directory, "SELECT count(*) FROM episodes WHERE counted") == [(games,)]
     twice = "SELECT 1 FROM episodes GROUP BY attempt, match, copy, ended_at HAVING count(*) > 1"
     assert told(directory, twice) == []
+    if not told(directory, "SELECT 1 FROM rollbacks"):  # games of weights that were given up belong to nobody
+        of_two = "SELECT episode FROM episode_entities GROUP BY episode HAVING count(DISTINCT player) = 2"
+        between = told(directory, f"SELECT count(*) FROM episodes WHERE counted AND id IN ({of_two})")
+        assert told(directory, "SELECT sum(games) FROM game_totals") == between, "each game is in one pair"
     per_job = dict(told(directory, "SELECT job, count(*) FROM episodes WHERE counted GROUP BY job"))
     ended = told(directory, "SELECT id, result FROM jobs WHERE ended IS NOT NULL")
     for job, result in ended:

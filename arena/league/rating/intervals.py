@@ -1,4 +1,4 @@
-"""Intervals of win rates, and the number of games that would decide who is better."""
+"""Intervals of win rates, and the number of games that decide which of two players is better."""
 
 import math
 
@@ -38,9 +38,9 @@ def win_rate_interval(
 
 
 def games_to_decide(wins: float, draws: float, losses: float) -> int | None:
-    """Return how many more games would tell who of two players is better, if the shares of the results stay the same.
+    """Return how many more games decide which of two players is better, if the shares of the results stay the same.
 
-    They would tell when one half is no longer in the interval of the win rate.
+    It is decided when one half is no longer in the interval of the win rate.
 
     Args:
       wins: number of games that one has won against the other so far, without decay.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from arena.league.rating.openskill import Rating
 
 MOST_FITTED = 1_000
-"""Largest number of players whose Elo is fitted together: that takes the cube of it, and a second for these."""
+"""Largest number of players in a fit of Elo: its time grows with the cube, and is a second for these."""
 
 
 class Member(NamedTuple):
@@ -44,7 +44,7 @@ class PairRecord(NamedTuple):
     Attributes:
       wins, draws, losses, games: counts; of a payoff they decay with every game.
       margin: mean return of the first one against the other, None if unknown.
-      effective: number of games of one weight that would tell as much.
+      effective: number of games of one weight with the same uncertainty.
     """
 
     wins: float
