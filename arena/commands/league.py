@@ -32,6 +32,7 @@ from arena.records.readers.league import (
     matrix,
     mean_returns,
     read_league,
+    why_empty,
     win_rates,
 )
 from arena.records.readers.run import open_records
@@ -128,12 +129,13 @@ def matrices(
         kinds.insert(0, ("as the league counts: recent games weigh more", league.records))
     for kind, records in kinds:
         values = mean_returns(records, names) if returns else win_rates(records, names)
+        beginnings = league.beginnings(records)
         table = matrix_table(
             f"{measure} of the row against the column" + f", {kind}" * is_league,
             names,
             values,
             None if returns else intervals(records, names),
-            lambda row, column, records=records: league.why_empty(names[row], names[column], records),  # type: ignore[misc]
+            [[why_empty((home, away), records, beginnings) for away in names] for home in names],
         )
         if table is not None:
             yield table
@@ -224,13 +226,14 @@ def league_json(league: League, curve: Curve | None) -> dict[str, object]:
 
     def matrices_of(records: Records) -> dict[str, object]:
         low, high = intervals(records, names)
+        beginnings = league.beginnings(records)
         return {
             "win_rates": listed(win_rates(records, names)),
             "win_rates_low": listed(low),
             "win_rates_high": listed(high),
             "games": listed(matrix(records, names, lambda record: record.games)),
             "mean_returns": listed(mean_returns(records, names)),
-            "why_empty": [[league.why_empty(home, away, records) for away in names] for home in names],
+            "since": [beginnings.get(name) for name in names],
         }
 
     names = league.by_rating()

@@ -13,7 +13,8 @@ class GameTotals:
     """Games of each two players, named by index, without decay.
 
     A historical player has all games of its weights: those that it has played itself, and those that its parent played
-    since the snapshot before. An active player has those since its last snapshot. So each game belongs to one pair.
+    since the snapshot before. An active player has those since its last snapshot. So each game of two players is
+    counted once.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Tables of a league on the terminal: its players, and the win rate of each pair."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +10,11 @@ from rich.table import Table
 from arena.common.text import number, percentages
 from arena.league.rating.intervals import MOST_GAMES, games_to_decide, win_rate_interval
 from arena.league.rating.openskill import Rating
+from arena.records.readers.league import NEVER
 
 WIDEST = 16
 """Largest number of players for which a matrix is printed: more columns fit no terminal."""
 
-NEVER = "never met"
 NEVER_MARK, SINCE_MARK = "·", "↺"
 """Marks of cells without games: of players that have never met, or not since one of them has got other weights."""
 
@@ -73,7 +73,7 @@ def matrix_table(
     names: Sequence[str],
     matrix: np.ndarray,
     interval: tuple[np.ndarray, np.ndarray] | None,
-    why_empty: Callable[[int, int], str | None] = lambda row, column: None,
+    reasons: Sequence[Sequence[str | None]] = (),
 ) -> Table | None:
     """Return a matrix ``[N, N]`` as a table with columns named by row numbers; None if it is too wide.
 
@@ -82,8 +82,8 @@ def matrix_table(
       names: names of the players.
       matrix: win rates, or mean returns; NaN leaves a cell empty.
       interval: ends of the interval of each win rate, ``[N, N]`` each; None for mean returns.
-      why_empty: reason of an empty cell by row and column; None for one that has none. ``NEVER`` and other reasons are
-        marked, and the caption has what the marks mean.
+      reasons: reason of each empty cell, in rows; None for cells without one, and nothing if no cell has any. The
+        caption explains their marks.
     """
     if len(names) > WIDEST:
         return None
@@ -92,7 +92,7 @@ def matrix_table(
     table.add_column("player")
     for column in range(len(names)):
         table.add_column(str(column + 1), justify="right")
-    reasons = dict[str, None]()
+    marked = dict[str, None]()
 
     def cell(row: int, column: int) -> str:
         value = float(matrix[row, column])
@@ -101,15 +101,15 @@ def matrix_table(
                 return number(round(value, 2) + 0.0)
             low, high = (100 * float(end[row, column]) for end in interval)
             return f"{value:.0%}\n[dim]{low:.0f}–{high:.0f}[/dim]"
-        reason = why_empty(row, column)
+        reason = reasons[row][column] if reasons else None
         if reason is None:
             return ""
-        reasons[reason] = None
+        marked[reason] = None
         return NEVER_MARK if reason == NEVER else SINCE_MARK
 
     for row, name in enumerate(names):
         table.add_row(str(row + 1), name, *(cell(row, column) for column in range(len(names))))
-    table.caption = "\n".join(_legend(list(reasons)))
+    table.caption = "\n".join(_legend(list(marked)))
     table.caption_justify = "left"
     return table
 

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,6 +13,9 @@ from arena.league.rating.intervals import win_rate_interval
 
 if TYPE_CHECKING:
     from arena.league.rating.openskill import Rating
+
+NEVER = "never met"
+"""Reason of two players without games, of which neither has got other weights."""
 
 MOST_FITTED = 1_000
 """Largest number of players in a fit of Elo: its time grows with the cube, and is a second for these."""
@@ -146,25 +149,19 @@ class League(NamedTuple):
         """Return whether a player's rating is that of its parent: under its own name it has not played."""
         return self.members[name].parent is not None and not self.games.get(name)
 
-    def why_empty(self, home: str, away: str, records: Records) -> str | None:
-        """Return why two players have no games in ``records`` (those of the league, or all); None if they have some."""
-        record = records.get((home, away))
-        if home == away or (record is not None and record.games):
-            return None
-        since = [
-            text for name in (home, away) if (text := self._begins(name, self.has_totals and records is self.totals))
-        ]
-        return f"not met since {' and '.join(since)}" if since else "never met"
+    def beginnings(self, records: Records) -> dict[str, str]:
+        """Return since when the games of active players stand in ``records``, for those whose first games do not.
 
-    def _begins(self, name: str, from_snapshot: bool) -> str | None:
-        """Return since when the games of a player count; None if from its first one on."""
-        restart = self.restarts.get(name)
-        if not self.members[name].active:
-            return None
-        frozen = [member.steps for member in self.members.values() if member.parent == name and member.steps]
-        if from_snapshot and frozen and (restart is None or frozen[-1] > restart.steps):
-            return f"{name} was frozen at {frozen[-1]:,} steps"
-        return None if restart is None else f"{name} was {restart.kind} at {restart.steps:,} steps"
+        Args:
+          records: ``self.records``, which a restart clears, or ``self.totals``, from which a snapshot takes them over.
+        """
+        events = {name: [(restart.steps, restart.kind)] for name, restart in self.restarts.items()}
+        if self.has_totals and records is self.totals:
+            for member in self.members.values():
+                if member.parent is not None and member.steps:
+                    events.setdefault(member.parent, []).append((member.steps, "frozen"))
+        latest = {name: max(own) for name, own in events.items() if name in self.members and self.members[name].active}
+        return {name: f"{name} was {kind} at {steps:,} steps" for name, (steps, kind) in latest.items()}
 
     def family(self) -> dict[str, Relative]:
         """Return the position of every player in the family tree."""
@@ -231,6 +228,20 @@ def _read_pairs(connection: sqlite3.Connection) -> tuple[Records, Records]:
                 found[home, away] = PairRecord(*fields)
                 found[away, home] = found[home, away].reversed()
     return records, totals
+
+
+def why_empty(pair: tuple[str, str], records: Records, beginnings: Mapping[str, str]) -> str | None:
+    """Return why two players have no games in ``records``; None if they have some, or are one player.
+
+    Args:
+      pair: names of both.
+      records: the records.
+      beginnings: since when the games of players stand there (``League.beginnings``).
+    """
+    if pair[0] == pair[1] or pair in records:
+        return None
+    since = [beginnings[name] for name in pair if name in beginnings]
+    return f"not met since {' and '.join(since)}" if since else NEVER
 
 
 def matrix(records: Records, names: Sequence[str], value: Callable[[PairRecord], float | None]) -> np.ndarray:
