@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LABELLED = 40
 """Number of names that fit along an axis; of more, every second, third, ... is shown."""
 
-ANNOTATED = 16
+ANNOTATED = 24
 """Largest number of players for which each cell of a heat map also holds its number."""
 
 LETTER = 0.075
