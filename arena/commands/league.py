@@ -154,9 +154,8 @@ def draw(run: RunDirectory, league: League, curve: Curve | None, kind: str, *, r
     note = f"{measure} of the row against the column; the best rating first"
     active = [name for name, member in league.members.items() if member.active]
     figures = {}
-    is_league = league.has_totals and league.totals is not league.records
     counted = {"payoff": ("payoff", league.records)}
-    if is_league:
+    if league.has_totals and league.totals is not league.records:
         counted |= {
             "payoff": ("payoff, as the league counts", league.records),
             "all_games": ("all games", league.totals),
@@ -195,9 +194,8 @@ def exploitability(run: RunDirectory, league: League) -> Curve:
     known = [(name, strategy) for name, strategy in named if name is not None]
     met = [known[number] for number in all_met(mean_returns(league.records, [name for name, _ in known]))]
     if game.zero_sum and len(met) > 1:
-        weights = nash_weights(
-            np.nan_to_num(mean_returns(league.records, [name for name, _ in met]))
-        )  # NaN on the diagonal
+        returns = mean_returns(league.records, [name for name, _ in met])
+        weights = nash_weights(np.nan_to_num(returns))  # NaN on the diagonal
         mixed = game.mixture([strategy for _, strategy in met], weights)
         curve = curve._replace(counted=game.nash_conv(mixed), counted_of=len(met))
     return curve

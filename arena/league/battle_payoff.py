@@ -161,7 +161,7 @@ class BattleSharedPayoff:
         its parent against the players that it has met in these games, multiplied by ``keep``.
         """
         snapshot, parent = self.roster.index(snapshot_id), self.roster.index(parent_id)
-        met = list(self.totals.opponents(parent))
+        met = self._last_met(parent, set(self.totals.opponents(parent)))
         self.totals.hand_over(parent, snapshot)
         self.ratings.inherit(snapshot_id, parent_id)
         phase = self._team_phases.pop(parent_id, {})
@@ -198,6 +198,16 @@ class BattleSharedPayoff:
         for other in [other for other in self._met[source] if other != index]:
             self._take_over(index, source, other)
         self.ratings.inherit(player_id, snapshot_id)
+
+    def _last_met(self, player: int, others: set[int]) -> list[int]:
+        """Return those of some others that a player has met, the latest last: an order that a resume keeps."""
+        met = list[int]()
+        for other in reversed(self._met[player]):
+            if len(met) == len(others):
+                break
+            if other in others:
+                met.append(other)
+        return met[::-1]
 
     def _take_over(self, player: int, source: int, other: int, keep: float = 1.0) -> None:
         """Set the record of a player against another one to that of a third player, times ``keep``."""

@@ -68,7 +68,7 @@ class GameTotals:
 
     def state_dict(self) -> list[list[float]]:
         """Return all games as JSON values."""
-        return [[low, high, *self._rows[low][high]] for low, high in self.pairs()]
+        return [[low, high, *self._rows[low][high]] for low, high in sorted(self.pairs())]
 
     def load_state_dict(self, state: Iterable[list[Any]], players: int) -> None:
         """Continue from :meth:`state_dict`, with a number of players."""

@@ -117,6 +117,25 @@ def test_each_game_is_in_one_pair_of_the_totals_and_moves_with_the_weights():
         assert margin == pytest.approx((record.wins - record.losses) / record.games)
 
 
+def test_a_resume_at_any_moment_changes_nothing():
+    """The order in which players have met decides who is strong enough, and what a rollback takes over."""
+    whole, resumed = Scripted(), Scripted()
+    rng = np.random.default_rng(6)
+    for _ in range(150):
+        names = [player.player_id for player in whole.payoff.roster.players]
+        home, away = (str(name) for name in rng.choice(names, 2, replace=False))
+        wins, losses, event = int(rng.integers(9)), int(rng.integers(9)), rng.random()
+        for league in (whole, resumed):
+            league.play(home, away, wins, losses)
+            if event < 0.2:
+                league.freeze((MAIN, EXPLOITER)[event < 0.1])
+            elif event > 0.97 and len(league.payoff.roster.historical(parent=MAIN)) > 1:
+                league.payoff.roll_back(MAIN, names[int(league.payoff.roster.historical(parent=MAIN)[-1])])
+        resumed = resumed.resumed()
+        assert resumed.league.state_dict() == whole.league.state_dict()
+        assert [resumed.payoff.met(name) for name in names] == [whole.payoff.met(name) for name in names]
+
+
 def test_games_of_weights_that_were_rolled_back_belong_to_no_player():
     scripted = Scripted()
     scripted.play(MAIN, f"{MAIN}_0", wins=30)
