@@ -28,14 +28,14 @@ RATING_POINTS = 256
 RECENT_JOBS = 500
 """Number of newest jobs that count as the current draws."""
 
-PAYOFF = """
-    SELECT home, away, payoff.wins, payoff.draws, payoff.losses, payoff.games, coalesce(payoff_games, payoff.games)
-    FROM payoff LEFT JOIN game_totals USING (home, away) WHERE (home, away) > (?, ?) ORDER BY home, away LIMIT ?
+PAIRS = """
+    SELECT {table}.home, {table}.away, payoff.wins, payoff.draws, payoff.losses, payoff.games,
+           coalesce(payoff_games, payoff.games), game_totals.wins, game_totals.draws, game_totals.losses,
+           game_totals.games
+    FROM {table} LEFT JOIN {other} USING (home, away)
+    WHERE ({table}.home, {table}.away) > (?, ?) ORDER BY {table}.home, {table}.away LIMIT ?
 """
-TOTALS = """
-    SELECT home, away, wins, draws, losses, games, games
-    FROM game_totals WHERE (home, away) > (?, ?) ORDER BY home, away LIMIT ?
-"""
+"""Games of each pair: as the league counts, with their effective number, and all. ``table`` has every pair."""
 
 
 class LeagueReader:
@@ -84,11 +84,12 @@ class LeagueReader:
         else:
             players = _entrants(connection, pairs)
         places = {player["name"]: place for place, player in enumerate(players)}
+        standing, totals = _pairs(connection, places) if is_league else (None, None)
         self._found = {
             "kind": "league" if is_league else "matches",
             "players": players,
-            "standing": _pairs(connection, PAYOFF, places) if is_league else None,
-            "totals": _pairs(connection, TOTALS, places) if is_league else None,
+            "standing": standing,
+            "totals": totals,
             "history": _history(pairs, places),
             "ratings": list(self._rating_curves(places)),
             "concerns": list(map(list, read_concerns(connection))),
@@ -158,8 +159,13 @@ def _entrants(connection: sqlite3.Connection, pairs: Pairs) -> list[dict[str, An
     ]
 
 
-def _pairs(connection: sqlite3.Connection, query: str, places: dict[str, int]) -> dict[str, np.ndarray]:
-    """Return the games of each pair: places, win rate of the first player with its 95 % interval, and their number."""
+def _pairs(
+    connection: sqlite3.Connection, places: dict[str, int]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the games of each pair, as the league counts them and all of them."""
+    (has_totals,) = connection.execute("SELECT EXISTS (SELECT 1 FROM game_totals)").fetchone()
+    tables = ("game_totals", "payoff") if has_totals else ("payoff", "game_totals")  # the latter in an earlier version
+    query = PAIRS.format(table=tables[0], other=tables[1])
     parts = []
     last = ("", "")
     while rows := connection.execute(query, (*last, CHUNK)).fetchall():
@@ -168,9 +174,21 @@ def _pairs(connection: sqlite3.Connection, query: str, places: dict[str, int]) -
         parts.append(np.array(known, np.float64))
         if len(rows) < CHUNK:
             break
-    table = np.concatenate([*parts, np.empty((0, 7))])
-    table = table[(table[:, 5] > 0) & (table[:, :2] >= 0).all(axis=1)]
-    home, away, wins, draws, losses, games, effective = table.T
+    table = np.concatenate([*parts, np.empty((0, 11))])
+    table = table[(table[:, :2] >= 0).all(axis=1)]
+    counted = np.nan_to_num(table[:, 2:])  # a pair that one of the tables lacks has no games there
+    return _columns(table[:, :2], counted[:, :5]), _columns(table[:, :2], counted[:, [5, 6, 7, 8, 8]])
+
+
+def _columns(pairs: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the games of pairs: places, points of the first player, games, and the 95 % interval of its win rate.
+
+    Args:
+      pairs: places of two players ``[N, 2]``.
+      counts: wins, draws, losses, games and their effective number ``[N, 5]``.
+    """
+    played = counts[:, 3] > 0
+    (home, away), (wins, draws, losses, games, effective) = pairs[played].T, counts[played].T
     low, high = win_rate_interval(wins, draws, losses, effective)
     return {
         "home": home.astype(np.uint16),

@@ -103,14 +103,14 @@ def record_league(run: RunDirectory) -> None:
         row = ("main", away, wins, 0.0, losses, 50.0, 0.0)
         database.add("INSERT INTO payoff VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     for home, away, wins, losses, effective in (
-        ("exploiter", "main", 12.0, 3.0, 50.0),
+        ("main", "exploiter", 3.0, 12.0, 50.0),
         ("main", "main@1000", 60.0, 2.0, 50.0),
         ("exploiter", "main@2000", 7.0, 9.0, 0.0),
     ):
         row = (home, away, wins, 0.0, losses, wins + losses, 0.0, effective)
         database.add("INSERT INTO game_totals VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     database.add("INSERT INTO resets VALUES (1, ?, ?, ?)", (began, "exploiter", 4000))
-    database.add("INSERT INTO rollbacks VALUES (1, ?, ?, ?, ?)", (began, "main", 5000, "main@2000"))
+    database.add("INSERT INTO rollbacks VALUES (1, ?, ?, ?, ?)", (began - 900, "main", 5000, "main@2000"))
     for text, ended in (("loses to its own snapshots", None), ("loses, and hardly tries anything else", began)):
         row = (began, "main", text.split()[0], text, ended)
         database.add("INSERT INTO concerns VALUES (1, ?, ?, ?, ?, ?)", row)

@@ -3,11 +3,11 @@
 import { interval } from "./heat_map.js";
 import { compact } from "./format.js";
 
-/** Return the games of a history, up to a slice, each with the weights that played it: places of players. */
+/** Return the games of a history, up to a slice, by the weights that played them: columns home, away, slice, won, games. */
 export function owned(league, slice) {
   const { players, history } = league;
-  if (!history) return [];
-  const timeOf = (at) => history.start + (at + 0.5) * history.width;
+  const found = { home: [], away: [], slice: [], won: [], games: [] };
+  if (!history) return found;
   const end = history.start + (slice + 1) * history.width;
   const places = new Map(players.map((player, place) => [player.name, place]));
   const lives = players.map(() => []); // of each active player: when its weights were frozen (place) or given up (null)
@@ -20,49 +20,52 @@ export function owned(league, slice) {
     const next = lives[place].find(([until]) => until > time);
     return next && next[0] <= end ? next[1] : place;
   };
-  const games = [];
   for (let at = 0; at < history.home.length; at++) {
     if (history.slice[at] > slice) continue;
-    const time = timeOf(history.slice[at]);
+    const time = history.start + (history.slice[at] + 0.5) * history.width;
     const [home, away] = [ownerOf(history.home[at], time), ownerOf(history.away[at], time)];
-    if (home !== null && away !== null && home !== away) games.push({ home, away, slice: history.slice[at], won: history.won[at], games: history.games[at] });
+    if (home === null || away === null || home === away) continue;
+    found.home.push(home);
+    found.away.push(away);
+    for (const name of ["slice", "won", "games"]) found[name].push(history[name][at]);
   }
-  return games;
+  return found;
 }
 
 /**
  * Return a function of two places: {rate, games, low, high}, the ends of the 95 % interval included; null without games.
  *
- * source: home, away, won and games of each pair, and low and high if they are known; entries of a pair are added up.
+ * source: columns home, away, won and games, of which those of a pair are added up, and low and high if they are known
  */
 function byPair(size, source) {
-  const found = new Map();
-  for (const entry of source) {
-    const key = entry.home * size + entry.away;
-    const before = found.get(key);
-    found.set(key, before ? { won: before.won + entry.won, games: before.games + entry.games } : entry);
+  const rowOf = new Int32Array(size * size); // of each pair, from 1; a league of 1,000 players has 500,000 of them
+  const [won, games] = [Float64Array.from(source.won), Float64Array.from(source.games)];
+  for (let at = 0; at < source.home.length; at++) {
+    const [home, away] = [source.home[at], source.away[at]];
+    const [same, reversed] = [rowOf[home * size + away] - 1, rowOf[away * size + home] - 1];
+    const first = Math.max(same, reversed);
+    if (first < 0) {
+      rowOf[home * size + away] = at + 1;
+    } else {
+      won[first] += same >= 0 ? won[at] : games[at] - won[at];
+      games[first] += games[at];
+    }
   }
-  const cell = (entry, reversed) => {
-    const rate = (reversed ? entry.games - entry.won : entry.won) / entry.games;
-    const [low, high] = entry.low === undefined ? interval(rate, entry.games) : reversed ? [1 - entry.high, 1 - entry.low] : [entry.low, entry.high];
-    return { rate, games: entry.games, low, high };
-  };
   return (home, away) => {
-    const [one, other] = [found.get(home * size + away), found.get(away * size + home)];
-    if (one && other) return cell({ won: one.won + other.games - other.won, games: one.games + other.games }, false);
-    return one ? cell(one, false) : other ? cell(other, true) : null;
+    const [same, reversed] = [rowOf[home * size + away] - 1, rowOf[away * size + home] - 1];
+    const at = Math.max(same, reversed);
+    if (at < 0 || !(games[at] > 0)) return null;
+    const rate = won[at] / games[at];
+    const [low, high] = source.low ? [source.low[at], source.high[at]] : interval(rate, games[at]);
+    return same >= 0 ? { rate, games: games[at], low, high } : { rate: 1 - rate, games: games[at], low: 1 - high, high: 1 - low };
   };
-}
-
-function rows(pairs) {
-  return Array.from(pairs.home, (home, at) => ({ home, away: pairs.away[at], won: pairs.won[at], games: pairs.games[at], low: pairs.low[at], high: pairs.high[at] }));
 }
 
 /** Return the games of two places: as the league counts (kind "league") or all, up to a slice of time; null: now. */
 export function gamesOf(league, kind, slice, last) {
   const size = league.players.length;
-  if (slice === null && kind === "league" && league.standing) return byPair(size, rows(league.standing));
-  if (slice === null && league.totals?.home.length) return byPair(size, rows(league.totals));
+  if (slice === null && kind === "league" && league.standing) return byPair(size, league.standing);
+  if (slice === null && league.totals?.home.length) return byPair(size, league.totals);
   return byPair(size, owned(league, slice ?? last));
 }
 

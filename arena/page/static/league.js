@@ -126,12 +126,13 @@ function Pair({ league, home, away, close }) {
   const history = league.history;
   const bars = useMemo(() => {
     const sums = new Map();
-    for (const game of owned(league, Infinity)) {
-      const swapped = game.home === away && game.away === home;
-      if (!swapped && !(game.home === home && game.away === away)) continue;
-      const won = swapped ? game.games - game.won : game.won;
-      const entry = sums.get(game.slice) ?? { won: 0, games: 0 };
-      sums.set(game.slice, { won: entry.won + won, games: entry.games + game.games });
+    const all = owned(league, Infinity);
+    for (let at = 0; at < all.home.length; at++) {
+      const swapped = all.home[at] === away && all.away[at] === home;
+      if (!swapped && !(all.home[at] === home && all.away[at] === away)) continue;
+      const won = swapped ? all.games[at] - all.won[at] : all.won[at];
+      const entry = sums.get(all.slice[at]) ?? { won: 0, games: 0 };
+      sums.set(all.slice[at], { won: entry.won + won, games: entry.games + all.games[at] });
     }
     return [...sums.entries()].sort((a, b) => a[0] - b[0]);
   }, [league, home, away]);
