@@ -150,7 +150,7 @@ class League(NamedTuple):
         return self.members[name].parent is not None and not self.games.get(name)
 
     def beginnings(self, records: Records) -> dict[str, str]:
-        """Return since when the games of active players stand in ``records``, for players without their first games there.
+        """Return since when the games of active players stand in ``records``; none for those with all of their games.
 
         Args:
           records: ``self.records``, which a restart clears, or ``self.totals``, from which a snapshot takes them over.
