@@ -112,7 +112,10 @@ def test_payoff_and_ratings(run):
     payoff = run.payoff()
     row = dict(zip(payoff["player"], payoff["win_rate"], strict=True))
     assert row["blue"] == 1.0 and row["red"] == 0.0
+    assert (payoff["low"] <= payoff["win_rate"]).all() and (payoff["win_rate"] <= payoff["high"]).all()
+    assert run.payoff(all_games=True)["games"].tolist() == payoff["games"].tolist(), "of a table they are the same"
     ratings = run.ratings()
+    assert ratings["rating_of"].tolist() == ["blue", "red"] and (ratings["fitted_low"] < ratings["fitted_high"]).all()
     assert ratings["player"].tolist() == ["blue", "red"] and ratings["mu"][0] > ratings["mu"][1]
 
 

@@ -34,7 +34,8 @@ def win_rate_interval(
         share = drawn * played / (played + Z**2) / 4
         middle = (rate + spread / 2) / (1 + spread)
         half = np.sqrt(np.maximum(middle**2 - (rate**2 + spread * share) / (1 + spread), 0.0))
-    return np.clip(middle - half, 0.0, 1.0), np.clip(middle + half, 0.0, 1.0)
+    # Rounding may leave a rate of 0 or 1 just outside of its interval.
+    return np.clip(np.minimum(middle - half, rate), 0.0, 1.0), np.clip(np.maximum(middle + half, rate), 0.0, 1.0)
 
 
 def games_to_decide(wins: float, draws: float, losses: float) -> int | None:

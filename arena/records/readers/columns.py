@@ -91,13 +91,24 @@ def payoff_columns(league: League, *, all_games: bool = False) -> dict[str, np.n
       ``player``, ``against``, ``games``, ``wins``, ``draws``, ``losses``, ``win_rate``, ``low`` and ``high`` (the ends
       of its 95 % interval), ``mean_return``.
     """
-    rows = []
-    for pair, record in (league.totals if all_games else league.records).items():
-        counts = record.wins, record.draws, record.losses
-        ends = map(float, win_rate_interval(*counts, record.effective))
-        rows.append((*pair, record.games, *counts, record.win_rate, *ends, record.margin))
-    names = ("player", "against", "games", "wins", "draws", "losses", "win_rate", "low", "high", "mean_return")
-    return _columns(names, rows, {})
+    rows = [
+        (
+            *pair,
+            record.games,
+            record.wins,
+            record.draws,
+            record.losses,
+            record.win_rate,
+            record.effective,
+            record.margin,
+        )
+        for pair, record in (league.totals if all_games else league.records).items()
+    ]
+    names = ("player", "against", "games", "wins", "draws", "losses", "win_rate", "effective", "mean_return")
+    columns = _columns(names, rows, {})
+    effective = columns.pop("effective")
+    low, high = win_rate_interval(columns["wins"], columns["draws"], columns["losses"], effective)
+    return columns | {"low": low, "high": high}
 
 
 def rating_columns(league: League) -> dict[str, np.ndarray]:
