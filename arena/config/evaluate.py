@@ -18,7 +18,7 @@ class EvaluateConfig(Model):
     row: Index | Literal["all"] = Field(
         0,
         description="Row of the table that is played, from 0, or all, as for `arena eval`. Its learning players are "
-        "evaluated, each with its newest weights.",
+        "evaluated, each with its weights of that time.",
     )
     seats: tuple[str, ...] | None = Field(
         None,
@@ -33,6 +33,22 @@ class EvaluateConfig(Model):
         True,
         strict=True,
         description="Whether the weights with the highest mean return are kept, as players/PLAYER/best.safetensors.",
+    )
+    keep_all: bool = Field(
+        False,
+        strict=True,
+        description="Whether the weights of every evaluation are kept, as snapshots players/PLAYER/STEPS.safetensors.",
+    )
+    skip: bool = Field(
+        False,
+        strict=True,
+        description="Whether evaluations that come late are left out: only the newest weights wait then. Otherwise all "
+        "are carried out, and the run waits for them at its end.",
+    )
+    waiting: Annotated[Count, Field(gt=0)] = Field(
+        1_000,
+        description="Largest number of weights files of a player that wait for their evaluation. While so many wait, "
+        "only the newest are added, in place of those before.",
     )
     stop_at: Number | None = Field(
         None,

@@ -185,6 +185,7 @@ def dry_run(args: argparse.Namespace) -> int:
     from arena.config.run import load_config
     from arena.launch.preflight.inspection import check_memory, inspect_run
     from arena.launch.preflight.notes_on_cores import notes_on_cores
+    from arena.launch.preflight.notes_on_evaluations import notes_on_evaluations
     from arena.plan.describe import describe
     from arena.plan.layout import plan, ranks_to_start
     from arena.plan.updates import notes_on_updates
@@ -219,6 +220,8 @@ def dry_run(args: argparse.Namespace) -> int:
             colors = resolve({name: policy.color for name, policy in config.players.items()})
             args.diagram.write_text(draw_plan(planned, colors, config.name, frozen=frozen), encoding="utf-8")
             print(f"drawn to {args.diagram}")
+    for note in notes_on_evaluations(config):
+        print(f"note: {note}\n")
     if args.ranks_per_node is None:
         sys.stdout.flush()
         check_memory(needs, config, ranks, memory_for_job())

@@ -11,7 +11,7 @@ from arena.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 SCHEMA = """
 CREATE TABLE runs (                      -- one row for each attempt: the first start, and every resume
@@ -41,7 +41,8 @@ CREATE TABLE evaluations (               -- of learning players while they train
     attempt INTEGER NOT NULL, player TEXT NOT NULL, steps INTEGER NOT NULL, time REAL NOT NULL,
     episodes INTEGER NOT NULL, mean REAL NOT NULL, deviation REAL NOT NULL, least REAL NOT NULL, greatest REAL NOT NULL,
     seconds REAL NOT NULL,
-    snapshot TEXT NOT NULL);             -- the weights file, relative to the run directory; it may be gone
+    snapshot TEXT NOT NULL,              -- the weights file, relative to the run directory; it may be gone
+    others TEXT NOT NULL);               -- JSON: other learning player -> steps of its weights
 CREATE TABLE jobs (id INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, match INTEGER NOT NULL, started REAL NOT NULL,
     ended REAL, job TEXT NOT NULL, result TEXT);
 CREATE TABLE league_players (player TEXT PRIMARY KEY, type TEXT NOT NULL, category TEXT NOT NULL, parent TEXT,
@@ -96,6 +97,7 @@ MIGRATIONS = {
     8: "CREATE TABLE game_totals (home TEXT NOT NULL, away TEXT NOT NULL, wins REAL NOT NULL, draws REAL NOT NULL, "
     "losses REAL NOT NULL, games REAL NOT NULL, home_return REAL, payoff_games REAL NOT NULL, "
     "PRIMARY KEY (home, away)) WITHOUT ROWID;",
+    9: "ALTER TABLE evaluations ADD COLUMN others TEXT NOT NULL DEFAULT '{}';",
 }
 """Version of records -> statements that upgrade it to the next version."""
 

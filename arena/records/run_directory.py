@@ -170,7 +170,15 @@ class RunDirectory:
 
     def evaluated(self, player: str, steps: int) -> Path:
         """Return the path of weights that are to be evaluated while training; they are removed afterwards."""
-        return self.players / player / "evaluation" / f"{steps}.safetensors"
+        return self.waiting(player) / f"{steps}.safetensors"
+
+    def waiting(self, player: str) -> Path:
+        """Return the directory of weights that wait for their evaluation; it may not exist."""
+        return self.players / player / "evaluation"
+
+    def best_opponent(self, player: str, other: str) -> Path:
+        """Return the path of another learning player's weights in the evaluation of ``best``."""
+        return self.players / player / "best_opponents" / f"{other}.safetensors"
 
     def snapshots(self, player: str) -> list[Path]:
         """Return ``player``'s snapshots, oldest first."""

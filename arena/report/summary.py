@@ -66,7 +66,8 @@ def write_summary(run: RunDirectory, records: RecordWriter, activity: Activity |
 
 def summarise(records: RecordWriter) -> dict[str, Any]:
     """Return the results of a run as JSON values."""
-    seconds = records.seconds
+    seconds, waited = records.seconds, records.evaluations.waited
+    training = seconds - waited
     players = {}
     for name, player in records.players.items():
         players[name] = {
@@ -87,11 +88,12 @@ def summarise(records: RecordWriter) -> dict[str, Any]:
             "draws": player.draws,
             "losses": player.losses,
             "concerns": [concern.text for concern in concerns_of(player)],
-            "steps_per_second": player.steps / seconds if seconds else 0.0,
+            "steps_per_second": player.steps / training if training else 0.0,
         }
     return {
         "run": records.run.name,
         "seconds": seconds,
+        "waited_for_evaluations": waited,
         "environment_steps": records.environment_steps,
         "faults": records.faults,
         "players": players,
@@ -117,10 +119,14 @@ def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> st
     console.print(_table(summary, narrow=console.width < WIDE))
     steps, seconds = summary["environment_steps"], summary["seconds"]
     faults = f", {summary['faults']} faults" if summary["faults"] else ""
-    per_second = compact(steps / seconds) if seconds else "0"
-    console.print(
-        f"  {duration(seconds)} of wall time, {compact(steps)} environment steps ({per_second} per second){faults}"
+    training = seconds - summary["waited_for_evaluations"]
+    per_second = compact(steps / training) if training else "0"
+    waited = summary["waited_for_evaluations"]
+    evaluating = f", the last {duration(waited)} for evaluations" if waited >= 1 else ""
+    told = (
+        f"  {duration(seconds)} of wall time{evaluating}, {compact(steps)} environment steps ({per_second} per second)"
     )
+    console.print(f"{told}{faults}")
     for name, player in summary["players"].items():
         if player["metrics"]:
             console.print(f"  [bold]{name}[/bold]  {measured(player['metrics'])} (mean of the last {RECENT})")

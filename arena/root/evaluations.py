@@ -4,14 +4,18 @@ import contextlib
 import os
 import shutil
 import time
+from collections import deque
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from arena.common.errors import ConfigError
 from arena.common.text import count_of, number
 from arena.config.run import RunConfig
 from arena.protocol.evaluation import EvaluationReport, EvaluationRequest, Snapshot
+from arena.records.player_files import newest_version
 from arena.records.run_directory import RunDirectory
 from arena.records.writers.run import RecordWriter
+from arena.root.evaluation_pace import EvaluationPace
 
 START_UP = 600.0
 """Seconds without a sign of life that the first evaluation may take: at low priority, beside busy ranks, it imports
@@ -47,10 +51,12 @@ class _Weights(NamedTuple):
 class Evaluations:
     """The root's side of evaluations.
 
-    All learning players of the evaluated rows play in each evaluation, each with its newest weights. Weights that are
-    replaced before they are evaluated are skipped.
+    All learning players of the evaluated rows play in each evaluation: each with the oldest weights that wait, or,
+    where none wait, with those that it has played with last. A run that ends early leaves
+    the weights that wait to a resume.
 
     Attributes:
+      is_playing: whether an evaluation is in progress.
       reached: players with an evaluation of at least ``stop_at``.
     """
 
@@ -60,18 +66,21 @@ class Evaluations:
         self._section, self._config, self._run, self._records = config.evaluate, config, run, records
         self._process = process
         self._players = config.evaluated_players()
-        self._newest: dict[str, _Weights] = {}
-        self._evaluated: dict[str, int] = {}
+        self._waiting: dict[str, deque[_Weights]] = {player: deque() for player in self._players}
+        self._seated: dict[str, _Weights] = {}  # of the current evaluation, or of the last one
+        self._new: set[str] = set()  # players that the current evaluation is recorded for
         self._stored: set[str] = set()
-        self._current: dict[str, _Weights] | None = None
+        self._is_held = False
+        self.is_playing = False
         self._number = 0  # of the current evaluation
-        self._skipped: dict[str, int] = dict.fromkeys(self._players, 0)
+        self._left_out: dict[str, int] = dict.fromkeys(self._players, 0)
         self._patience = START_UP
         self._last_sign = 0.0
+        self._pace = EvaluationPace(config.evaluate)
         self.reached: set[str] = set()
 
     def resume(self) -> None:
-        """Take over from earlier attempts: players that have reached ``stop_at``, and those with weights on disk.
+        """Take over from earlier attempts: weights that wait, and players that have reached ``stop_at``.
 
         A player whose budget is spent offers no weights again, and the others of its match need it.
         """
@@ -79,106 +88,187 @@ class Evaluations:
         self._stored = {name for name, steps in resumed.items() if steps}
         if self._section.stop_at is not None:
             self.reached = self._records.evaluations.reached(self._section.stop_at, resumed)
+        for player in self._players:
+            done = self._records.evaluations.steps_of(player)
+            for weights in _files(self._run.waiting(player)):
+                if weights.steps in done or weights.steps > resumed.get(player, 0):  # the latter will be learned again
+                    weights.path.unlink(missing_ok=True)
+                else:
+                    self._waiting[player].append(weights)
+        if count := self._count():
+            self._records.log_line(
+                "INFO", f"{count_of(count, 'evaluation')} of the earlier attempt will be made up for"
+            )
 
     def add(self, snapshot: Snapshot) -> None:
         """Accept weights of a player."""
-        before = self._newest.get(snapshot.player)
-        self._newest[snapshot.player] = _Weights(snapshot.steps, Path(snapshot.path))
-        if before is None:
-            return
-        if before.steps > self._evaluated.get(snapshot.player, -1) and not self._is_played(before):
-            self._skipped[snapshot.player] += 1
-        if not self._is_played(before):
-            before.path.unlink(missing_ok=True)
-
-    def _is_played(self, weights: _Weights) -> bool:
-        return self._current is not None and weights in self._current.values()
+        waiting = self._waiting[snapshot.player]
+        most = 1 if self._section.skip else self._section.waiting
+        if len(waiting) >= most:
+            waiting.pop().path.unlink(missing_ok=True)
+            self._left_out[snapshot.player] += 1
+        waiting.append(_Weights(snapshot.steps, Path(snapshot.path)))
+        self._pace.weights_arrived(snapshot.player, snapshot.steps)
 
     @property
     def pending(self) -> bool:
         """Whether an evaluation is in progress, or can start."""
-        return self._current is not None or self._can_start()
+        return self.is_playing or self._can_start()
+
+    @property
+    def left(self) -> str:
+        """What is left: the number of evaluations, and the size of the weights that wait; empty if nothing is."""
+        count = self._count() + self.is_playing
+        if not count:
+            return ""
+        return f"{count_of(count, 'evaluation')} ({self._size() / 1e6:.1f} MB of weights)"
+
+    def _count(self) -> int:
+        return max(map(len, self._waiting.values()))
+
+    def _size(self) -> int:
+        """Return the bytes of all weights files."""
+        waiting = [weights.path for each in self._waiting.values() for weights in each]
+        return sum(path.stat().st_size for path in waiting if path.exists())
 
     def _can_start(self) -> bool:
-        newer = [name for name, each in self._newest.items() if each.steps > self._evaluated.get(name, -1)]
-        return bool(newer) and self._newest.keys() | self._stored >= set(self._players)
+        here = {player for player, waiting in self._waiting.items() if waiting} | self._seated.keys() | self._stored
+        return self._count() > 0 and here >= set(self._players)
 
     def poll(self) -> None:
         """Handle reports of the evaluator, and start the next evaluation."""
-        while self._current is not None and (report := self._process.poll()) is not None:
+        while self.is_playing and (report := self._process.poll()) is not None:
             if report.number != self._number:  # of one that was given up
                 continue
             self._last_sign = time.monotonic()
             if report.returns is not None:
                 self._conclude(report)
-        if self._current is not None and time.monotonic() > self._last_sign + self._patience:
+        if self.is_playing and time.monotonic() > self._last_sign + self._patience:
             self._process.give_up()
             silent = f"no environment step within {self._patience:g} s"
             self._conclude(EvaluationReport(self._number, {}, self._patience, silent))
-        if self._current is None and self._can_start():
-            self._current = dict(self._newest)
-            self._last_sign = time.monotonic()
-            self._number += 1
-            weights = {name: str(each.path) for name, each in self._current.items()}
-            self._process.start(EvaluationRequest(self._number, weights))
+        if not self.is_playing and not self._is_held and self._can_start():
+            self._start()
+
+    def _start(self) -> None:
+        self._new = {player for player, waiting in self._waiting.items() if waiting}
+        for player in self._new:
+            if (before := self._seated.get(player)) is not None:
+                self._remove(player, before)
+            self._seated[player] = self._waiting[player].popleft()
+        self.is_playing = True
+        self._last_sign = time.monotonic()
+        self._number += 1
+        for player in self._stored - self._seated.keys():
+            if (newest := self._newest(player)) is not None:
+                self._seated[player] = newest
+        weights = {name: str(each.path) for name, each in self._seated.items()}
+        self._process.start(EvaluationRequest(self._number, weights))
+
+    def _newest(self, player: str) -> _Weights | None:
+        """Return weights of a player that had finished before the run was resumed."""
+        try:
+            found = newest_version(self._run, player, self._config.players[player].warm_start)
+        except ConfigError:  # its checkpoints are damaged, which the evaluation reports
+            return None
+        return None if found is None else _Weights(found.steps, found.weights)
+
+    def _remove(self, player: str, weights: _Weights) -> None:
+        """Remove weights that were written for an evaluation."""
+        if weights.path.parent == self._run.waiting(player):
+            weights.path.unlink(missing_ok=True)
 
     def _conclude(self, report: EvaluationReport) -> None:
-        assert self._current is not None
-        played, self._current = self._current, None
+        self.is_playing = False
         # After a failure the environments, and perhaps the process, are new ones.
         self._patience = START_UP if report.fault else self._config.waits.warn_after
-        for player, weights in played.items():
-            is_new = weights.steps > self._evaluated.get(player, -1)
-            self._evaluated[player] = weights.steps
-            if is_new and report.returns and player in report.returns:
+        for player, weights in self._seated.items():
+            if player in self._new and report.returns and player in report.returns:
                 self._record(player, weights, report)
-            if self._newest[player] != weights:
-                weights.path.unlink(missing_ok=True)
         if report.fault:
-            names = ", ".join(f"{name}@{weights.steps}" for name, weights in played.items())
+            names = ", ".join(f"{name}@{weights.steps}" for name, weights in self._seated.items())
             self._records.evaluation_failed(f"evaluation of {names}: {report.fault}")
             reason = report.fault.partition("\n")[0]
             self._records.log_line("WARNING", f"the evaluation of {names} has failed, training continues: {reason}")
+        elif (note := self._pace.evaluated(report.seconds)) is not None:
+            self._records.log_line("WARNING", note)
 
     def _record(self, player: str, weights: _Weights, report: EvaluationReport) -> None:
         assert report.returns is not None
         rows, returns = self._records.evaluations, report.returns[player]
         is_best = player not in rows.best or sum(returns) / len(returns) > rows.best[player]
         path = os.path.relpath(weights.path, self._run.path)
-        result = rows.add(player, weights.steps, returns, report.seconds, path)
+        others = {name: each.steps for name, each in self._seated.items() if name != player}
+        result = rows.add(player, weights.steps, returns, report.seconds, path, others)
         text = f"{number(result.mean)} ± {number(result.deviation)} in {result.episodes} episodes"
         self._records.log_line("INFO", f"{player} is evaluated at {weights.steps:,} steps: {text}")
         if is_best and self._section.keep_best:
-            self._keep(player, weights)
+            self._copy(weights.path, self._run.best(player))
+            for other in others:
+                self._copy(self._seated[other].path, self._run.best_opponent(player, other))
+        if self._section.keep_all:
+            self._copy(weights.path, self._run.snapshot(player, weights.steps))
         threshold = self._section.stop_at
         if threshold is not None and result.mean >= threshold and player not in self.reached:
             self.reached.add(player)
             reached = f"{player} has reached stop_at of {number(threshold)} at {weights.steps:,} steps"
             self._records.log_line("INFO", f"{reached}: it stops learning")
 
-    def _keep(self, player: str, weights: _Weights) -> None:
-        best = self._run.best(player)
-        temporary = best.with_name(f".{best.name}.tmp")
+    def _copy(self, source: Path, target: Path) -> None:
+        temporary = target.with_name(f".{target.name}.tmp")
         try:
-            shutil.copyfile(weights.path, temporary)
-            temporary.replace(best)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, temporary)
+            temporary.replace(target)
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            self._records.log_line("WARNING", f"{best} cannot be written: {error}")
+            self._records.log_line("WARNING", f"{target} cannot be written: {error}")
+
+    def hold(self, held: bool) -> None:
+        """Start no evaluation while this is set: a rank's part in the round is about to end."""
+        self._is_held = held
+
+    def go_on_alone(self, process: EvaluatorProcess) -> None:
+        """Continue with another process: there are no rounds any more, and no ranks."""
+        self._process.close()
+        self._give_back()
+        self._process = process
 
     def end_round(self) -> None:
         """End an evaluation in progress where the evaluator is a rank: it may get another role in the next round."""
         if self._process.end_round():
-            self._current = None
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Let the weights of an evaluation that ends without a result wait again."""
+        if self.is_playing:
+            for player in self._new:
+                self._waiting[player].appendleft(self._seated.pop(player))
+            self.is_playing = False
 
     def close(self) -> None:
-        """End the evaluator, and remove weights that were kept for evaluations."""
+        """End the evaluator; keep the weights that wait, for a resume, and remove the others."""
         self._process.close()
-        for player, count in self._skipped.items():
+        self._give_back()
+        for player, count in self._left_out.items():
             if count:
-                text = f"{player}: {count_of(count, 'evaluation')} skipped, since training was faster; raise"
-                remedy = "evaluate.every, lower evaluate.episodes, or set evaluate.ranks: 1 where a core is free"
-                self._records.log_line("INFO", f"{text} {remedy}")
+                key = "skip: true" if self._section.skip else f"waiting: {self._section.waiting}"
+                text = (
+                    f"{player}: {count_of(count, 'evaluation')} left out by evaluate.{key}, since training was faster"
+                )
+                self._records.log_line("INFO", text)
+        if left := self.left:
+            self._records.log_line("WARNING", f"{left} wait for --resume, which carries them out")
         for player in self._players:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self._run.evaluated(player, 0).parent)
+            kept = {weights.path for weights in self._waiting[player]}
+            for weights in _files(self._run.waiting(player)):
+                if weights.path not in kept:
+                    weights.path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it is not empty
+                self._run.waiting(player).rmdir()
+
+
+def _files(directory: Path) -> list[_Weights]:
+    """Return the weights in a directory, oldest first."""
+    found = [_Weights(int(path.stem), path) for path in directory.glob("*.safetensors") if path.stem.isdecimal()]
+    return sorted(found)

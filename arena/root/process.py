@@ -149,6 +149,24 @@ class Root:
         supervisor.run()
         progress.learning = supervisor.learning()
 
+    def finish_evaluations(self) -> None:
+        """Carry out the evaluations that are left after the last round, by a child process; a signal ends this."""
+        evaluations = self.evaluations
+        if evaluations is None or self.state.progress.stopping or not evaluations.pending:
+            return
+        if isinstance(self._evaluator, RankEvaluator):
+            self._evaluator = ChildEvaluator(self.state.run)
+            evaluations.go_on_alone(self._evaluator)
+        left = f"{evaluations.left} are left, and the run waits for them; Ctrl-C leaves them to --resume"
+        self.state.records.log_line("INFO", f"training is over: {left}")
+        self._rank_activity.end()
+        began = time.monotonic()
+        while evaluations.pending and not self.state.progress.stopping:
+            evaluations.poll()
+            self.refresh()
+            time.sleep(IDLE_PAUSE)
+        self.state.records.evaluations.waited = time.monotonic() - began
+
     # Ranks ----------------------------------------------------------------------------------------------------
 
     def record_failed_ranks(self) -> None:

@@ -57,6 +57,10 @@ class RankActivity:
         self._plan, self._hosts, self._origins = plan, hosts, list(origins)
         self._before, self._steps, self._began, self._next_request = {}, {}, 0.0, 0.0
 
+    def end(self) -> None:
+        """End the measurements: the other ranks have ended."""
+        self._plan = None
+
     def count(self, match: int, steps: int) -> None:
         """Count environment steps of a match."""
         self._steps[match] = self._steps.get(match, 0) + steps

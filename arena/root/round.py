@@ -79,18 +79,18 @@ class RoundSupervisor:
         self._ticking = Pacer(TICK_EVERY)
 
     def run(self) -> None:
-        """Handle messages until every busy rank has finished the round, and the last weights are evaluated."""
+        """Handle messages until every busy rank has finished the round, and a rank its evaluation."""
         evaluator, evaluations = self._plan.evaluator, self._services.evaluations
         while self._busy - {evaluator}:
             self._step()
         if evaluations is not None:
-            if evaluations.pending and not self._services.is_stopping():
-                self._records.log_line("INFO", "the last weights are being evaluated")
-            while evaluations.pending and not self._services.is_stopping():
+            evaluations.hold(evaluator is not None)
+            while evaluator is not None and evaluations.is_playing and not self._services.is_stopping():
                 self._step()
             evaluations.end_round()
             while self._busy:
                 self._step()
+            evaluations.hold(False)
 
     def _step(self) -> None:
         mail = self._mailbox.poll()

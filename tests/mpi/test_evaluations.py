@@ -1,6 +1,10 @@
 """Evaluations while training, by a child process or by a rank: recorded, without any effect on the training."""
 
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -11,14 +15,14 @@ import pytest
 import arena
 from arena.records.run_directory import RunDirectory
 from arena.tensors.weights import read_metadata, read_tensors
-from tests.mpi.launching import Outcome, run_arena, succeed
+from tests.mpi.launching import Outcome, run_arena, succeed, write_config
 
 pytestmark = pytest.mark.rooms("root", "evaluation", "group", "launch")
 
 POLE: dict[str, Any] = {
     "steps": 3000,
     "env": {"use": "gymnasium:CartPole-v1", "num_envs": 4},
-    "policies": {"solo": {"use": "ppo", "settings": {"hidden": [16]}}},
+    "policies": {"solo": {"use": "ppo", "settings": {"hidden": [16], "horizon": 64}}},
     "matches": [{"seats": ["solo"]}],
 }
 
@@ -53,7 +57,8 @@ def test_a_deterministic_run_learns_the_same_with_and_without(tmp_path):
     for outcome in outcomes[1:]:
         run = arena.Run(outcome.directory)
         evaluations = run.evaluations("solo")
-        assert evaluations.rows >= 1 and set(evaluations["episodes"]) == {3}
+        assert set(evaluations["episodes"]) == {3} and not run.path.joinpath("players/solo/evaluation").exists()
+        assert {steps // 1000 for steps in evaluations["steps"]} >= {1, 2, 3}, "none is left out"
         assert evaluations["steps"][-1] == run.player().steps, "the last weights are evaluated"
         assert (evaluations["least"] <= evaluations["mean"]).all() and "solo is evaluated at" in outcome.output
         best = evaluations["steps"][evaluations["mean"].argmax()]
@@ -63,6 +68,56 @@ def test_a_deterministic_run_learns_the_same_with_and_without(tmp_path):
     assert rows(outcomes[0], "SELECT count(*) FROM evaluations") == [(0,)]
     roles = (outcomes[2].directory / "log/ranks.json").read_text()
     assert roles.count("evaluator") == 1 and outcomes[2].errors == ""
+
+
+SLEEPY = """
+    import os, sys, time
+    import gymnasium
+
+    class Sleepy(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, seed=None, options=None):
+            super().reset(seed=seed)
+            self.time = 0
+            return self.observation_space.sample(), {}
+
+        def step(self, action):
+            if "arena.evaluation.evaluator" in sys.modules or sys.argv[0].endswith("evaluator.py"):
+                time.sleep(0 if os.path.exists("PLACE") else 0.1)
+            self.time += 1
+            return self.observation_space.sample(), 1.0, self.time == 9, False, {}
+"""
+
+
+def test_ctrl_c_leaves_late_evaluations_to_a_resume(tmp_path):
+    """Under mpirun, since the root waits there without its ranks; the checkpoint is complete before."""
+    awake = tmp_path / "awake"
+    (tmp_path / "sleepy.py").write_text(textwrap.dedent(SLEEPY.replace("PLACE", str(awake))))
+    config = {**POLE, "env": {"use": f"{tmp_path / 'sleepy.py'}:Sleepy", "num_envs": 4}, **evaluate()}
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "arena.launch", str(write_config(tmp_path, config))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if "the run waits for them" in line and "training is over" in line:
+            process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0 and "wait for --resume, which carries them out" in said, said
+    directory = tmp_path / "runs/run"
+    left = len(list((directory / "players/solo/evaluation").iterdir()))
+    assert arena.Run(directory).finished and left >= 2
+    awake.touch()
+    outcome = succeed(run_arena(tmp_path, config, "--resume"))
+    found = arena.Run(directory).evaluations("solo")
+    assert {steps // 1000 for steps in found["steps"]} >= {1, 2, 3}, outcome.output
+    assert not (directory / "players/solo/evaluation").exists()
 
 
 def test_a_player_stops_where_it_has_learned_enough(tmp_path):

@@ -368,7 +368,7 @@ def test_records_of_another_version_are_refused(run):
     connection = sqlite3.connect(run.database)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(ConfigError, match="expected records of version 9, found version 99"):
+    with pytest.raises(ConfigError, match="expected records of version 10, found version 99"):
         records_of(run)
 
 

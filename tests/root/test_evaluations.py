@@ -67,7 +67,7 @@ class World:
         return path
 
     def report(self, **returns: list[float]) -> None:
-        self.process.reports.append(EvaluationReport(len(self.process.requests), returns, 1.0))
+        self.process.reports.append(EvaluationReport(self.process.requests[-1].number, returns, 1.0))
         self.evaluations.poll()
 
     def recorded(self) -> dict[str, list[float]]:
@@ -120,7 +120,87 @@ def test_who_has_no_new_weights_is_not_recorded_again(world):
     assert world.recorded() == {"blue": [1000, 2000], "red": [1000]}
 
 
-def test_only_the_newest_weights_wait_and_files_go_when_they_are_not_needed(world):
+def play_all(world: World) -> None:
+    world.evaluations.poll()
+    while world.evaluations.pending:
+        world.report(blue=[1.0], red=[1.0])
+
+
+def test_every_weights_file_is_evaluated_in_order_however_late(world):
+    for steps in range(1000, 8000, 1000):
+        world.snapshot("blue", steps)
+    world.snapshot("red", 1000), world.snapshot("red", 2000)
+    assert world.evaluations.left.startswith("7 evaluations (0.0 MB")
+    play_all(world)
+    assert world.recorded() == {"blue": list(range(1000, 8000, 1000)), "red": [1000, 2000]}
+    assert [Path(request.weights["red"]).stem for request in world.process.requests] == ["1000", *["2000"] * 6]
+    world.evaluations.close()
+    assert not world.run.waiting("blue").exists() and not world.run.waiting("red").exists()
+
+
+def test_what_waits_at_an_early_end_is_evaluated_by_the_resumed_run(world):
+    for steps in (1000, 2000, 3000):
+        world.snapshot("blue", steps), world.snapshot("red", steps)
+    world.evaluations.poll()
+    world.report(blue=[1.0], red=[1.0])
+    world.evaluations.close()
+    assert "2 evaluations (0.0 MB of weights) wait for --resume" in world.run.arena_log.read_text()
+    assert sorted(path.stem for path in world.run.waiting("blue").iterdir()) == ["2000", "3000"]
+    assert world.recorded() == {"blue": [1000], "red": [1000]}
+    for statistics in world.records.players.values():
+        statistics.steps = 2500  # the steps after that will be learned again
+    again = Evaluations(world.config, world.run, world.records, world.process)
+    again.resume()
+    world.evaluations = again
+    play_all(world)
+    assert world.recorded() == {"blue": [1000, 2000], "red": [1000, 2000]}
+    assert not (world.run.waiting("blue") / "3000.safetensors").exists()
+
+
+def test_the_number_of_files_that_wait_has_a_bound(tmp_path):
+    world = World(tmp_path, ", waiting: 2")
+    paths = [world.snapshot("blue", steps) for steps in (1000, 2000, 3000, 4000)]
+    assert [path.exists() for path in paths] == [True, False, False, True], "the last weights are always evaluated"
+    world.snapshot("red", 1000)
+    play_all(world)
+    assert world.recorded()["blue"] == [1000, 4000]
+    world.evaluations.close()
+    assert "blue: 2 evaluations left out by evaluate.waiting: 2" in world.run.arena_log.read_text()
+
+
+def test_the_others_of_an_evaluation_are_recorded_and_kept_with_the_best(tmp_path):
+    world = World(tmp_path, ", keep_all: true")
+    for steps, mean in ((1000, 5.0), (2000, 1.0)):
+        world.snapshot("blue", steps), world.snapshot("red", steps + 500)
+        world.evaluations.poll()
+        world.report(blue=[mean], red=[-mean])
+    assert world.run.best_opponent("blue", "red").read_text() == "red at 1500"
+    assert world.run.best_opponent("red", "blue").read_text() == "blue at 2000"
+    assert [path.stem for path in world.run.snapshots("red")] == ["1500", "2500"]
+    world.records.flush(force=True)
+    with open_records(world.run.database) as connection:
+        found = connection.execute("SELECT player, others FROM evaluations WHERE steps = 2000").fetchall()
+    assert found == [("blue", '{"red": 2500}')]
+
+
+def test_an_evaluation_slower_than_training_is_said_once(world, monkeypatch):
+    for second, steps in enumerate((1000, 2000, 3000)):
+        monkeypatch.setattr(module.time, "monotonic", lambda second=second: 100.0 + second)
+        world.snapshot("blue", steps), world.snapshot("red", steps)
+    play_all(world)
+    log = world.run.arena_log.read_text()
+    assert "longer" not in log, "an evaluation takes a second here, and so do 1,000 steps"
+    for steps in (4000, 5000):
+        world.snapshot("blue", steps), world.snapshot("red", steps)
+        world.evaluations.poll()
+        world.process.reports.append(EvaluationReport(len(world.process.requests), {"blue": [1.0], "red": [1.0]}, 5.0))
+        world.evaluations.poll()
+    log = world.run.arena_log.read_text()
+    assert log.count("evaluations take longer than training: 5.0 s each") == 1
+
+
+def test_with_skip_only_the_newest_weights_wait_and_files_go_when_they_are_not_needed(tmp_path):
+    world = World(tmp_path, ", skip: true")
     first, _ = world.snapshot("blue", 1000), world.snapshot("red", 1000)
     world.evaluations.poll()
     second, third = world.snapshot("blue", 2000), world.snapshot("blue", 3000)
@@ -131,7 +211,7 @@ def test_only_the_newest_weights_wait_and_files_go_when_they_are_not_needed(worl
     assert world.recorded()["blue"] == [1000, 3000]
     world.evaluations.close()
     assert not third.parent.exists()
-    assert "blue: 1 evaluation skipped" in world.run.arena_log.read_text()
+    assert "blue: 1 evaluation left out by evaluate.skip: true" in world.run.arena_log.read_text()
 
 
 def test_the_best_weights_are_kept_and_those_of_earlier_attempts_count(world):

@@ -130,6 +130,7 @@ class Rank:
             if resume:
                 root.state.progress.resume(root.evaluations)
             self._run_rounds(root)
+            root.finish_evaluations()
             if root.evaluations is not None:
                 root.evaluations.close()
             if root.films is not None:

@@ -1,5 +1,6 @@
 """Evaluations while training: a row for each, and its place in TensorBoard and in the live statistics."""
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 
@@ -9,12 +10,15 @@ from arena.records.database import Database
 from arena.records.player_statistics import Evaluation, PlayerStatistics
 from arena.records.writers.tensorboard import EventFiles
 
+NO_OTHERS: Mapping[str, int] = {}
+
 
 class EvaluationRows:
     """Writer of evaluations; only the root process has one.
 
     Attributes:
       best: player -> highest mean return of an evaluation so far, also of earlier attempts.
+      waited: seconds in which the run has waited for evaluations after its training.
     """
 
     def __init__(
@@ -22,9 +26,18 @@ class EvaluationRows:
     ) -> None:
         """Read the best evaluations of earlier attempts."""
         self._database, self._events, self._attempt, self._players = database, events, attempt, players
+        self.waited = 0.0
         self.best: dict[str, float] = dict(database.rows("SELECT player, max(mean) FROM evaluations GROUP BY player"))
 
-    def add(self, player: str, steps: int, returns: Sequence[float], seconds: float, snapshot: str) -> Evaluation:
+    def add(
+        self,
+        player: str,
+        steps: int,
+        returns: Sequence[float],
+        seconds: float,
+        snapshot: str,
+        others: Mapping[str, int] = NO_OTHERS,
+    ) -> Evaluation:
         """Record an evaluation of a player.
 
         Args:
@@ -33,6 +46,7 @@ class EvaluationRows:
           returns: return of each episode.
           seconds: duration of the evaluation.
           snapshot: its weights file, relative to the run directory; it may be removed later.
+          others: other learning player that took part -> steps of its weights.
         """
         values = np.array(returns, np.float64)
         deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
@@ -40,15 +54,19 @@ class EvaluationRows:
         now = time.time()
         row = (
             self._attempt, player, steps, now, evaluation.episodes, evaluation.mean, deviation, float(values.min()),
-            float(values.max()), seconds, snapshot,
+            float(values.max()), seconds, snapshot, json.dumps(others),
         )  # fmt: skip
-        self._database.add("INSERT INTO evaluations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self._database.add("INSERT INTO evaluations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         if self._events is not None:
             self._events.scalars(player, {"eval/return": evaluation.mean, "eval/deviation": deviation}, steps, now)
         if player in self._players:
             self._players[player].evaluated(evaluation)
         self.best[player] = max(evaluation.mean, self.best.get(player, evaluation.mean))
         return evaluation
+
+    def steps_of(self, player: str) -> set[int]:
+        """Return the steps at which a player has been evaluated, also in earlier attempts."""
+        return {steps for (steps,) in self._database.rows("SELECT steps FROM evaluations WHERE player = ?", (player,))}
 
     def reached(self, threshold: float, resumed: Mapping[str, int]) -> set[str]:
         """Return the players with an evaluation of at least this mean, up to the steps that a run resumes from."""
