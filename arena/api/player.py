@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from arena.common.errors import ConfigError
-from arena.common.trees import leaf_dtype, map_space, map_tree, tree_leaves
+from arena.common.trees import leaf_dtype, leaf_shape, map_space, map_tree, tree_leaves
 from arena.config.resumed import load_stored_config
 from arena.config.run import RunConfig
 from arena.evaluation.exported import OPEN
@@ -19,6 +19,7 @@ from arena.export.metadata import ExportError
 from arena.gateway.models import LoadedPlayer
 from arena.gateway.values import RowReader, leaf_reader, mask_reader
 from arena.records.player_files import NEWEST
+from arena.records.player_names import named_player, split_version
 from arena.records.run_directory import RunDirectory
 
 
@@ -67,28 +68,29 @@ class Player:
         action_mask: Any = None,
         start: bool | Sequence[bool] | np.ndarray = False,
         deterministic: bool = True,
-        batch: bool = False,
+        batch: bool | None = None,
     ) -> Any:
-        """Return the action for an observation.
+        """Return the action for an observation, or the actions for a stack of observations.
 
         A recurrent player keeps its state between calls: call ``reset``, or set ``start``, where an episode begins.
 
         Args:
-          observation: a member of ``observation_space``; with ``batch`` a stack of N of them: arrays ``[N, ...]``,
-            nested as the space.
+          observation: a member of ``observation_space``, or a stack of N of them: arrays ``[N, ...]``, nested as the
+            space, also for N = 1.
           action_mask: ``[flags]``, nonzero where an action is allowed, for environments with masks; None allows all.
-            With ``batch`` ``[N, flags]``.
-          start: whether an episode begins here; with ``batch`` one value for all rows, or ``[N]``.
+            For a stack ``[N, flags]``.
+          start: whether an episode begins here; for a stack one value for all rows, or ``[N]``.
           deterministic: whether to take the most likely action instead of a sampled one.
-          batch: whether ``observation`` is a stack.
+          batch: whether ``observation`` is a stack; None to see by its number of axes.
 
         Returns:
-          An action, as the environment's ``step`` takes it; with ``batch`` a stack of them, ``[N, ...]``.
+          An action, as the environment's ``step`` takes it; for a stack of observations a stack of them, ``[N, ...]``.
 
         Raises:
           ValueError: an argument does not fit the spaces; the message states what was expected and found.
           FloatingPointError: the networks' outputs are not finite.
         """
+        batch = _is_stack(observation, self.observation_space) if batch is None else batch
         if batch:
             rows, read, read_mask = self._readers_of(observation)
         else:
@@ -151,6 +153,21 @@ def _first(values: np.ndarray) -> Any:
     return values[0]
 
 
+def _is_stack(observation: Any, space: spaces.Space) -> bool:
+    """Return whether an observation has one axis more than a member of the space."""
+    while isinstance(space, spaces.Dict | spaces.Tuple):
+        is_mapping = isinstance(space, spaces.Dict)
+        place: Any = next(iter(space.spaces)) if is_mapping else 0
+        try:
+            observation, space = observation[place], space.spaces[place]
+        except (TypeError, KeyError, IndexError):
+            return False  # nested in another way, which the reader reports
+    try:
+        return np.ndim(observation) == len(leaf_shape(space)) + 1
+    except ValueError:  # rows of different lengths
+        return False
+
+
 def _rows_of(observation: Any, space: spaces.Space) -> int:
     """Return the length of the leading axis of a stack of observations.
 
@@ -168,9 +185,10 @@ def load(path: str | Path, player: str | None = None, at: str | int = NEWEST, *,
     """Return a trained player of a run, or of an exported file.
 
     Args:
-      path: a run directory (``"runs/quickstart"``), or a file of ``arena export`` (``.onnx``, ``.pt``).
-      player: its name; may be omitted if only one player of the run has learned. An entity with an actor of its
-        own is named ``"team.entity"``.
+      path: a run directory (``"runs/quickstart"``), also with the player (``"runs/quickstart:blue@best"``), or a
+        file of ``arena export`` (``.onnx``, ``.pt``).
+      player: its name, also with its weights (``"blue@best"``); may be omitted if only one player of the run has
+        learned. An entity with an actor of its own is named ``"team.entity"``.
       at: ``"newest"``; ``"best"``, the best weights of its evaluations while training; or the transition steps of a
         snapshot.
       seed: seed of sampled actions; that of the run if None.
@@ -181,13 +199,12 @@ def load(path: str | Path, player: str | None = None, at: str | int = NEWEST, *,
     path = Path(path)
     if path.suffix in OPEN or (path.suffix and path.is_file()):
         return _load_exported(path, player, at)
+    path, player = named_player(path, player)
     run = RunDirectory.existing(path)
     config = load_stored_config(run.config)
     name = _player_name(run, config) if player is None else player
     if at != NEWEST:
-        if "@" in name:
-            raise ConfigError(f"expected the steps once, found {name!r} and at={at!r}")
-        name = f"{name}@{at}"
+        name = "@".join(split_version(name, str(at), NEWEST))
     seed = config.seed if seed is None else seed
     return Player(lambda lanes: load_players(run, config, [name], lanes={name: lanes}, seed=seed)[0][0])
 

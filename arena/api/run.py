@@ -21,6 +21,7 @@ from arena.evaluation.served import all_names
 from arena.records.checkpoints import Checkpoints
 from arena.records.lease import holder_of
 from arena.records.player_files import NEWEST
+from arena.records.player_names import split_run
 from arena.records.player_statistics import RECENT
 from arena.records.readers.columns import (
     episode_columns,
@@ -149,7 +150,20 @@ class Run:
         return Players(self)
 
     def player(self, name: str | None = None, at: str | int = NEWEST, *, seed: int | None = None) -> Player:
-        """Return a trained player; see ``arena.load``."""
+        """Return a trained player; see ``arena.load``.
+
+        Args:
+          name: ``"blue"``, ``"blue@best"``, or in full, ``"runs/x:blue@best"`` for a player of this run.
+          at: its weights, unless the name has them.
+          seed: seed of sampled actions; that of the run if None.
+
+        Raises:
+          ConfigError: see ``arena.load``; or the name is that of a player of another run.
+        """
+        if name is not None and ":" in name:
+            path, name = split_run(name)
+            if path.resolve() != self.path.resolve():
+                raise ConfigError(f"expected a player of {self.path}, found one of {path}; use arena.load for it")
         return load(self.path, name, at, seed=seed)
 
     def evaluate(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from arena.commands.arguments import positive
 from arena.common.errors import ConfigError
 from arena.config.resumed import load_stored_config
+from arena.records.player_names import named_player
 from arena.records.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -38,12 +39,15 @@ def main(argv: Sequence[str]) -> int:
         )
     if arguments.quantize and arguments.to != "onnx":
         raise ConfigError(f"--quantize: expected --to onnx, found --to {arguments.to}")
-    run = RunDirectory.existing(arguments.run)
+    path, player = named_player(arguments.run, arguments.player)
+    run = RunDirectory.existing(path)
+    if player is None:
+        raise ConfigError(f"expected a player: arena export {run}:PLAYER, or arena export {run} PLAYER")
     try:
         written: Exported = export(
             run,
             load_stored_config(run.config),
-            arguments.player,
+            player,
             arguments.to,
             out=arguments.out,
             opset=arguments.opset,
@@ -104,9 +108,10 @@ def _parser() -> argparse.ArgumentParser:
         description="Write a trained player to a file for other programs, and compare the file with the "
         "player on observations of its matches. If their outputs differ, no file is written.",
     )
-    parser.add_argument("run", type=Path, help="a run directory, such as runs/quickstart")
+    parser.add_argument("run", help="a run directory, such as runs/quickstart, or a player of it: runs/x:blue@best")
     parser.add_argument(
         "player",
+        nargs="?",
         metavar="PLAYER[.ENTITY][@STEPS]",
         help="the player, with its newest weights or those of a snapshot, or the actor of one entity of a team",
     )

@@ -6,7 +6,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.commands.arguments import positive
@@ -18,6 +17,7 @@ from arena.config.environment import OUTSIDE
 from arena.config.gateway import GatewayConfig, GatewaySettings
 from arena.config.resumed import load_stored_config
 from arena.config.run import RunConfig
+from arena.records.player_names import split_run
 from arena.records.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ def main(argv: Sequence[str]) -> int:
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy and torch load
     arguments = _parser().parse_args(argv)
+    arguments.run, name = split_run(arguments.run)
+    if name:
+        arguments.player.append(name)
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     config = as_trained(gateway_config(arguments), arguments)
     logging.getLogger("arena.gateway").setLevel(logging.INFO)
@@ -209,7 +212,9 @@ def _parser() -> argparse.ArgumentParser:
         "arena serve", description="Serve the trained players of a run over HTTP: observations in, actions out."
     )
     parser.add_argument(
-        "run", type=Path, metavar="RUN|FILE.onnx", help="a run directory, or a file that arena export wrote"
+        "run",
+        metavar="RUN[:PLAYER[@STEPS]]|FILE.onnx",
+        help="a run directory, also with a player (runs/x:blue@best), or a file that arena export wrote",
     )
     parser.add_argument(
         "--player",

@@ -15,6 +15,7 @@ from arena.config.resumed import load_stored_config
 from arena.evaluation.tournament import Outcome, find_contestants, play_tournament, rate
 from arena.league.rating.elo import fit_elo
 from arena.league.rating.intervals import win_rate_interval
+from arena.records.player_names import split_run
 from arena.records.run_directory import RunDirectory
 from arena.report.league_plots import draw_heat_map
 from arena.report.league_tables import Line, matrix_table, standing_table, undecided
@@ -58,12 +59,17 @@ def main(argv: Sequence[str]) -> int:
       ConfigError: there is no such run or player, or the players cannot meet.
     """
     arguments = _parser().parse_args(argv)
-    runs = [RunDirectory.existing(path) for path in arguments.runs]
+    named = [split_run(text) for text in arguments.runs]
+    runs = [RunDirectory.existing(path) for path in dict.fromkeys(path for path, _ in named)]
     configs = [load_stored_config(run.config) for run in runs]
     rows = [row for round_ in configs[0].round_list() for row in round_.rows]
     if arguments.row >= len(rows):
         raise ConfigError(f"--row: expected 0 to {len(rows) - 1}, found {arguments.row}")
     specs = arguments.players.split(",") if arguments.players else None
+    if any(name for _, name in named):
+        if specs is not None:
+            raise ConfigError("expected the players once, found some behind the runs (RUN:PLAYER) and --players")
+        specs = [spec for path, name in named for spec in _specs(path, name)]
     contestants = find_contestants(list(zip(runs, configs, strict=True)), specs)
     seed = configs[0].seed if arguments.seed is None else arguments.seed
     games = list(
@@ -104,6 +110,12 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def _specs(path: Path, name: str) -> list[str]:
+    """Return the names of the players that an argument stands for: the one behind the run, or all of the run."""
+    run = RunDirectory.existing(path)
+    return [f"{run}:{each}" for each in ([name] if name else load_stored_config(run.config).players)]
+
+
 def _lines(outcome: Outcome) -> list[Line]:
     lines = []
     elo = fit_elo(outcome.results[..., 0] + outcome.results[..., 1] / 2, outcome.results.sum(-1))
@@ -122,10 +134,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "runs",
-        type=Path,
         nargs="+",
         metavar="run",
-        help="run directories; the matches are played in the environment of the first one",
+        help="run directories, or players of them (runs/x:blue@best); the matches are played in the environment of the "
+        "first one",
     )
     parser.add_argument(
         "--players",

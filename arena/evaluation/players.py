@@ -99,6 +99,19 @@ def seed_libraries(seed: int) -> None:
 
 
 @contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread: the last bits of sums depend on their number."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
 def global_generators_kept() -> Iterator[None]:
     """Restore the states of the global generators afterwards: an evaluation inside a user's process seeds them."""
     import torch

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -31,7 +32,7 @@ class PlayerResults(NamedTuple):
     @property
     def mean(self) -> float:
         """Mean return of an episode."""
-        return sum(self.returns) / len(self.returns)
+        return float(np.mean(self.returns))  # as the records of evaluations while training
 
     @property
     def deviation(self) -> float:

@@ -129,7 +129,7 @@ class Root:
             config=self.state.config,
             mailbox=self.state.mailbox,
             records=self.state.records,
-            is_stopping=lambda: self.state.progress.stopping,
+            is_stopping=self._is_stopping,
             handle=self.handle,
             record_rank=self._record_rank,
             give_up=self._give_up,
@@ -149,10 +149,13 @@ class Root:
         supervisor.run()
         progress.learning = supervisor.learning()
 
+    def _is_stopping(self) -> bool:
+        return self.state.progress.stopping
+
     def finish_evaluations(self) -> None:
         """Carry out the evaluations that are left after the last round, by a child process; a signal ends this."""
         evaluations = self.evaluations
-        if evaluations is None or self.state.progress.stopping or not evaluations.pending:
+        if evaluations is None or self._is_stopping() or not evaluations.pending:
             return
         if isinstance(self._evaluator, RankEvaluator):
             self._evaluator = ChildEvaluator(self.state.run)
@@ -161,7 +164,7 @@ class Root:
         self.state.records.log_line("INFO", f"training is over: {left}")
         self._rank_activity.end()
         began = time.monotonic()
-        while evaluations.pending and not self.state.progress.stopping:
+        while evaluations.pending and not self._is_stopping():
             evaluations.poll()
             self.refresh()
             time.sleep(IDLE_PAUSE)

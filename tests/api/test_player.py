@@ -14,6 +14,7 @@ from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
 from arena.experience.entity_json import entity_to_json
 from arena.launch import main
+from arena.launch.preflight.warm_start import weights_file
 from arena.records.run_directory import RunDirectory
 from arena.tensors.weights import write_tensors
 from benchmarks.tools.trained import POLE, give_weights, make_run
@@ -65,7 +66,7 @@ def test_actions_are_those_of_the_policy(tmp_path, name):
         starts = np.arange(ROWS) % 3 == step
         lanes = {"lanes": slice(0, ROWS), "starts": starts | (step == 0)} if is_recurrent else {}
         expected = policy.act(observations, action_mask=mask, deterministic=True, **lanes).actions
-        assert_equal(player.act(observations, action_mask=mask, start=starts, batch=True), expected)
+        assert_equal(player.act(observations, action_mask=mask, start=starts), expected)  # a stack is seen as one
     if not is_recurrent:  # one observation at a time
         for index in range(8):
             action = player.act(row(observations, index), action_mask=None if mask is None else mask[index])
@@ -124,8 +125,46 @@ def test_which_weights(tmp_path):
     assert arena.load(run.path, "blue@1000").steps == 1000
     with pytest.raises(arena.ConfigError, match=r"blue@7: expected the steps of a snapshot .* best, 1000, 2000"):
         arena.load(run.path, at=7)
-    with pytest.raises(arena.ConfigError, match="expected the steps once, found 'blue@1000' and at=2000"):
+    with pytest.raises(arena.ConfigError, match="expected weights once, found 'blue@1000' and '2000' beside it"):
         arena.load(run.path, "blue@1000", at=2000)
+
+
+def test_a_name_with_its_run_means_the_same_everywhere(tmp_path, capsys):
+    run = make_run(tmp_path, POLE)
+    old, _ = (give_weights(run, "blue", steps, seed=steps) for steps in (1000, 2000))
+    run.best("blue").write_bytes(old.read_bytes())
+    name = f"{run}:blue@1000"
+    assert arena.load(name).steps == arena.Run(run.path).player(name).steps == 1000
+    assert arena.load(f"{run}:blue@best").policy.weights().keys() == arena.load(f"{run}:blue").policy.weights().keys()
+    assert arena.load(f"{run}:blue").steps == 2000 and arena.load(f"{run}:blue", at=1000).steps == 1000
+    with pytest.raises(arena.ConfigError, match="expected a player once, found 'blue@1000' in"):
+        arena.load(name, "blue")
+    with pytest.raises(arena.ConfigError, match="use arena.load for it"):
+        arena.Run(run.path).player("elsewhere/x:blue")
+    assert main(["eval", name, "--episodes", "2"]) == 0 and "blue@1000" in capsys.readouterr().out
+    assert main(["eval", f"{run}:green", "--episodes", "2"]) == 2
+    assert "there is no player 'green'" in capsys.readouterr().err
+    out = tmp_path / "blue.onnx"
+    assert main(["export", name, "--record", "8", "--out", str(out)]) == 0 and "blue@1000" in capsys.readouterr().out
+    assert main(["page", name, "--save", str(tmp_path / "page.html")]) == 0
+    assert weights_file("red", name) == run.snapshot("blue", 1000)
+
+
+def test_a_tournament_between_named_players(tmp_path, capsys):
+    text = """
+name: duel
+steps: 1000
+env: {use: touchdown, settings: {team_size: 1, max_steps: 20}}
+policies: {blue: {use: ppo, settings: {hidden: [8]}}, red: {use: random}}
+matches: [{seats: [blue, red]}]
+"""
+    run = make_run(tmp_path, text)
+    for steps in (1000, 2000):
+        give_weights(run, "blue", steps, seed=steps)
+    names = [f"{run}:blue@1000", f"{run}:blue", f"{run}:red"]
+    assert main(["tournament", *names, "--games", "4", "--json"]) == 0
+    players = json.loads(capsys.readouterr().out)["players"]
+    assert {player["player"] for player in players} == set(names)
 
 
 @pytest.mark.tier("all")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import arena
+from arena.launch import main as launch_main
 from arena.records.run_directory import RunDirectory
 from arena.tensors.weights import read_metadata, read_tensors
 from tests.mpi.launching import Outcome, run_arena, succeed, write_config
@@ -65,6 +66,8 @@ def test_a_deterministic_run_learns_the_same_with_and_without(tmp_path):
         assert run.player(at="best").steps == best
         assert read_metadata(outcome.directory / "players/solo/best.safetensors") == {"steps": str(best)}
         assert not (outcome.directory / "players/solo/evaluation").exists()
+        for at in ("best", "newest"):  # what a child and a rank have played, played once more
+            assert launch_main(["eval", str(outcome.directory), "--as-evaluated", "--at", at]) == 0
     assert rows(outcomes[0], "SELECT count(*) FROM evaluations") == [(0,)]
     roles = (outcomes[2].directory / "log/ranks.json").read_text()
     assert roles.count("evaluator") == 1 and outcomes[2].errors == ""

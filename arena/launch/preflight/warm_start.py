@@ -8,6 +8,7 @@ from arena.common.text import suggestion
 from arena.config.resumed import load_stored_config
 from arena.config.run import RunConfig
 from arena.records.player_files import NEWEST, newest_version, snapshot_of
+from arena.records.player_names import split_run
 from arena.records.run_directory import RunDirectory
 
 
@@ -17,8 +18,8 @@ def weights_file(player: str, warm_start: str) -> Path:
     Raises:
       ConfigError: the other run has no such player or weights.
     """
-    folder, colon, name = warm_start.rpartition(":")
-    if not colon or warm_start.endswith(".safetensors"):
+    folder, name = split_run(warm_start)
+    if not name or warm_start.endswith(".safetensors"):
         return Path(warm_start)
     try:
         run = RunDirectory.existing(folder)
