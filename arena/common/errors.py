@@ -27,6 +27,10 @@ class MatchOver(Exception):
     """Raised by a proxy inside a policy's ``run`` when its match has ended; the worker catches it."""
 
 
+class BudgetSpentError(MatchOver):
+    """The match is over for a player that goes on beyond its budget; it raises this in all workers of the player."""
+
+
 class PolicyGoesOnError(BaseException):
     """A custom-loop policy continues to step after ``MatchOver``.
 

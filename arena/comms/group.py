@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arena.common.errors import MatchOver
+from arena.common.errors import BudgetSpentError, MatchOver
 from arena.common.waiting import Waiter
 from arena.comms.mpi import MPI
 from arena.comms.rendezvous import make_rendezvous
@@ -18,6 +18,7 @@ class _Agreement(NamedTuple):
     Attributes:
       operation, length: the collective that the active members call.
       leaving, all_leaving: whether any, and whether every member leaves.
+      spent: whether a member leaves since the budget is spent.
       active: whether any member calls a collective.
     """
 
@@ -25,6 +26,7 @@ class _Agreement(NamedTuple):
     length: int
     leaving: bool
     all_leaving: bool
+    spent: bool
     active: bool
 
 
@@ -69,6 +71,8 @@ class GroupChannel:
     act) or *leaving* (their match is over). An active member that meets a leaving one gets MatchOver.
     """
 
+    _OVER, _SPENT = 1, 2  # why a member leaves
+
     def __init__(self, comm: MPI.Comm, waiter: Waiter) -> None:
         self._comm, self._waiter = comm, waiter
         self.rank, self.size = comm.rank, comm.size
@@ -78,11 +82,12 @@ class GroupChannel:
         self._averaged: dict[int, _Averaged] = {}
         self._numbers: dict[int, int] = {}  # id of an array -> its index there
         self._allocated = 0
-        self._finished = self._takes_part = False
+        self._finished = self._takes_part = self._has_left = False
+        self._leaving = 0  # not yet, or why
 
     # The rendezvous -------------------------------------------------------------------------------------------
 
-    def _announce(self, operation: int | None, length: int, leaving: bool) -> None:
+    def _announce(self, operation: int | None, length: int, leaving: int) -> None:
         proposal = (_NOTHING,) * 4 if operation is None else (operation, -operation, length, -length)
         self._rendezvous.arrive((*proposal, leaving, -leaving, operation is not None))
 
@@ -94,13 +99,14 @@ class GroupChannel:
                 f"{_name(-minus_operation)} of {-minus_length} items, and {_name(operation)} of {length} items; "
                 "every worker of a player must make the same calls of `group` in the same order"
             )
-        return _Agreement(operation, length, bool(leaving), minus_leaving == -1, bool(active))
+        return _Agreement(operation, length, leaving > 0, minus_leaving < 0, leaving == self._SPENT, bool(active))
 
     def _agree(self, operation: int, length: int) -> None:
-        self._announce(operation, length, leaving=False)
+        self._announce(operation, length, leaving=0)
         self._await(self._missing)
-        if self._read().leaving:
-            raise MatchOver
+        agreement = self._read()
+        if agreement.leaving:
+            raise BudgetSpentError if agreement.spent else MatchOver
 
     def _barrier(self) -> None:
         """Return once every member has called this, right after a rendezvous of the same members."""
@@ -209,10 +215,12 @@ class GroupChannel:
     def serve(self) -> None:
         """Contribute zeros to pending collectives of the active members, for a finished one; return without waiting.
 
+        After ``begin_to_leave`` end them in place of that.
+
         Raises:
           RuntimeError: the active members wait for a broadcast that this member would have to send.
         """
-        if self.size == 1 or self._takes_part:  # a waiting member may call this from its wait
+        if self.size == 1 or self._takes_part or self._has_left:  # a waiting member may call this from its wait
             return
         if not self._finished:
             self._finished = True
@@ -223,10 +231,11 @@ class GroupChannel:
                 self._shared_sum.withdraw()
         if not self._announced:
             self._announced = True
-            self._announce(None, 0, leaving=False)
+            self._announce(None, 0, leaving=self._leaving)
         if self._rendezvous.all_arrived():
             self._announced = False
             agreement = self._read()
+            self._has_left = agreement.all_leaving
             if agreement.active and not agreement.leaving:
                 self._takes_part = True
                 self._take_part(agreement)
@@ -254,22 +263,26 @@ class GroupChannel:
             else:
                 self._sum(nothing)
 
+    def begin_to_leave(self) -> None:
+        """Leave since the budget is spent, while the match goes on: active members get BudgetSpentError."""
+        self._leaving = self._SPENT
+
     def leave_group(self) -> None:
         """Return once every member is leaving. Active members get MatchOver at their next collective."""
-        if self.size == 1:
+        if self.size == 1 or self._has_left:
             return
         description: Callable[[], str] = lambda: f"the other {self.size - 1} workers of this group to leave"  # noqa: E731
         if self._announced:
             self._announced = False
             self._await(description)
             agreement = self._read()
+            self._has_left = agreement.all_leaving
             if agreement.active and not agreement.leaving:
                 self._take_part(agreement)
-        together = False
-        while not together:
-            self._announce(_LEAVE, 0, leaving=True)
+        while not self._has_left:
+            self._announce(_LEAVE, 0, leaving=self._OVER)
             self._await(description)
-            together = self._read().all_leaving
+            self._has_left = self._read().all_leaving
 
     def bcast(self, value: Any) -> Any:
         """Return the first member's object on every member; pickled, for use at the start of a round only."""
@@ -302,6 +315,9 @@ class SingleMember(GroupChannel):
 
     def broadcast_in_place(self, array: np.ndarray) -> None:
         """Do nothing: all members have loaded the same weights."""
+
+    def begin_to_leave(self) -> None:
+        """Do nothing."""
 
     def leave_group(self) -> None:
         """Do nothing."""

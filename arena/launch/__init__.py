@@ -11,6 +11,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     see ``arena.launch.parent``.
     """
     if argv is None:
+        from arena.system.surroundings import settle
+
+        settle()
         from arena.launch.parent.choice import become_client
 
         become_client(sys.argv[1:])

@@ -95,7 +95,9 @@ def _without_script(mpirun: str) -> str:
 
 def is_open_mpi(mpirun: str) -> bool:
     """Return whether this mpirun is Open MPI's (its options differ from those of MPICH and Intel MPI)."""
-    answer = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False, env=environment(mpirun))
+    answer = subprocess.run(
+        [mpirun, "--version"], capture_output=True, text=True, errors="replace", check=False, env=environment(mpirun)
+    )
     return "Open MPI" in answer.stdout or "OpenRTE" in answer.stdout or "prte" in answer.stdout.lower()
 
 

@@ -86,7 +86,7 @@ def run_for(line: Sequence[str], seconds: float, environment: Mapping[str, str])
     An mpirun that is killed leaves its ranks behind: it gets a SIGTERM first.
     """
     with subprocess.Popen(
-        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(environment)
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", env=dict(environment)
     ) as job:
         try:
             output, errors = job.communicate(timeout=seconds)

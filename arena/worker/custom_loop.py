@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from arena.common import registry
-from arena.common.errors import MatchOver
+from arena.common.errors import BudgetSpentError, MatchOver
 from arena.common.seeding import derive_seed
 from arena.common.waiting import do_nothing
 from arena.comms import GroupChannel
@@ -16,6 +16,7 @@ from arena.protocol.seat import SeatRequest
 from arena.worker.collector import Collector
 from arena.worker.custom_player import CustomPlayer
 from arena.worker.group import Group
+from arena.worker.overdue import Overdue
 from arena.worker.proxy import make_proxy
 from arena.worker.seat import take_seat
 
@@ -83,7 +84,7 @@ class CustomLoopWorker(Member):
         share = max(0, -(-remaining // self.channel.size))
         try:
             if share:
-                self.policy.run(share)
+                self._run(share)
             self._report()  # reports the steps with which it has finished
             self.finish()
             self._play_until_match_over()
@@ -92,6 +93,28 @@ class CustomLoopWorker(Member):
         self.channel.leave_group()
         self.seat.drain()  # the group is done, and the environment waits for this seat
         self._report()
+
+    def _run(self, share: int) -> None:
+        """Run the policy until it returns, or its budget binds.
+
+        Raises:
+          MatchOver: the match has ended.
+        """
+        players = self.context.config.players
+        if self.learns or not any(players[player].learns for player in self.context.plan.groups):
+            Overdue(self.seat, share, lambda: self.group.updates, lambda: self.group.has_model)
+        try:
+            self.policy.run(share)
+        except BudgetSpentError:
+            self.channel.begin_to_leave()
+            if self.channel.rank == 0:
+                text = (
+                    f"run of {self.player!r} has taken {self.seat.steps:,} steps on rank {self.context.world.rank}, "
+                    f"where its budget was {share:,}, and goes on: its match is over for it; a run should return after "
+                    "about as many steps as it was called with"
+                )
+                self.log_line("WARNING", text)
+        self.seat.play_on()
 
     def _play_until_match_over(self) -> None:
         players: list[Any]

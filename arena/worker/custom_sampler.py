@@ -21,11 +21,13 @@ class ExperienceGroup:
       rank: number of this worker among those of the player, from 0.
       size: number of workers.
       updates: number of updates behind the weights that were pulled last.
+      has_model: whether a model is updated.
     """
 
     def __init__(self, worker: "CustomSampler", rank: int, size: int, log: Callable[[dict[str, float]], None]) -> None:
         self.rank, self.size, self._worker, self._log = rank, size, worker, log
         self.updates = 0
+        self.has_model = True
 
     def send_experience(self, batch: Mapping[str, Any]) -> None:
         """See ``Group``."""

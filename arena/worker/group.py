@@ -27,6 +27,7 @@ class Group:
       size: number of workers.
       learn: the policy's ``learn``, if it has one.
       updates: number of averagings of gradients so far; with several models, that of the one averaged most often.
+      has_model: whether a model was broadcast, which will be updated some time.
     """
 
     def __init__(self, channel: GroupChannel, log: Callable[[dict[str, float]], None]) -> None:
@@ -38,6 +39,7 @@ class Group:
         self._gradients: WeakKeyDictionary[torch.nn.Module, FlatGradient] = WeakKeyDictionary()
         self._averaged: WeakKeyDictionary[torch.nn.Module, int] = WeakKeyDictionary()
         self.updates = 0
+        self.has_model = False
         self.learn: Callable[[dict[str, Any]], Any] = _cannot_learn
 
     def average_gradients(self, model: "torch.nn.Module", weight: float = 1.0) -> None:
@@ -61,6 +63,7 @@ class Group:
         """Copy the parameters and buffers of worker 0 to every worker; call it once after construction."""
         import torch
 
+        self.has_model = True
         with torch.no_grad():
             for tensor in model.state_dict().values():
                 array = np.ascontiguousarray(tensor.detach().cpu().numpy()).reshape(-1)

@@ -1,5 +1,6 @@
 """The worker's side of a seat: the offer of its environment process, and the exchanges with it."""
 
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -27,6 +28,8 @@ class Seat:
       messages, records: action and observation message of each batch.
       in_hand: whether each batch's observation message has arrived and was not answered yet.
       housekeeping: called in each exchange of the first batch.
+      budget: transition steps beyond which ``overdue`` is called before each exchange of the first batch.
+      overdue: called there; may raise ``MatchOver``.
       done: whether each message announces that this seat needs no more steps; the match is over once all seats do.
     """
 
@@ -67,6 +70,8 @@ class Seat:
         mailbox.reply(environment_rank, SeatAnswer(memory is not None), number)
         self.steps = 0
         self.housekeeping: Callable[[], None] = lambda: None
+        self.budget = sys.maxsize
+        self.overdue: Callable[[], None] = lambda: None
         self.done = False
         self.messages = self._channel.messages
         self.records = self._channel.records
@@ -83,21 +88,37 @@ class Seat:
           PolicyGoesOnError: the same, after many attempts.
         """
         if self._calls_after_end >= 0:
-            self._raise_match_over()
+            self.raise_match_over()
+        if self.steps >= self.budget and not batch:
+            self.overdue()
         self._channel.send(batch, command or (DONE if self.done else STEP), side)
         self._awaiting[batch] = True  # from here on the environment process works, too
         self.in_hand[batch] = False
         if batch == 0:
             self.housekeeping()
 
-    def _raise_match_over(self) -> NoReturn:
+    @property
+    def is_over(self) -> bool:
+        """Whether the match has ended."""
+        return all(self._over)
+
+    def raise_match_over(self, error: type[MatchOver] = MatchOver) -> NoReturn:
+        """Raise ``MatchOver``, and ``PolicyGoesOnError`` after many calls.
+
+        Raises:
+          MatchOver: always; ``error``, if it is that.
+        """
         self._calls_after_end += 1
         if self._calls_after_end > CALLS_AFTER_END:
             raise PolicyGoesOnError(
                 "expected a policy that returns from run, or lets MatchOver pass, when its match is over; found one "
                 f"that has stepped its environment {CALLS_AFTER_END} times since then"
             )
-        raise MatchOver
+        raise error
+
+    def play_on(self) -> None:
+        """Accept further steps, by the worker itself: the match goes on without the policy's ``run``."""
+        self.budget, self._calls_after_end = sys.maxsize, -1
 
     def receive(self, batch: int) -> ObservationMessage:
         """Return the reply to ``send``, valid until the batch's next ``send``.

@@ -69,7 +69,7 @@ def test_a_policy_that_stops_early_keeps_its_seat_until_the_match_is_over(tmp_pa
 def test_actions_of_every_shape_arrive_as_they_were_sent(tmp_path):
     kinds = ["grid", "one", "plain", "several", "flags", "nested"]
     config = {
-        "steps": 100,
+        "steps": 10_000,
         "env": {"use": MIRROR, "settings": {"kinds": kinds}},
         "policies": {f"p{i}": {"use": player("behaviours:Echo"), "settings": {"entities": [i]}} for i in range(6)},
         "matches": [{"seats": [f"p{i}" for i in range(6)]}],
@@ -79,7 +79,7 @@ def test_actions_of_every_shape_arrive_as_they_were_sent(tmp_path):
 
 def test_one_seat_may_hold_entities_with_different_spaces(tmp_path):
     config = {
-        "steps": 100,
+        "steps": 10_000,
         "env": {"use": MIRROR, "settings": {"kinds": ["grid", "one", "nested", "grid"]}},
         "policies": {"all": {"use": player("behaviours:Echo"), "settings": {"entities": [0, 1, 2, 3]}}},
         "matches": [{"seats": [["all"] * 4]}],
@@ -90,7 +90,7 @@ def test_one_seat_may_hold_entities_with_different_spaces(tmp_path):
 @pytest.mark.tier("default")
 def test_a_sparse_remap_gives_each_seat_its_own_entities(tmp_path):
     config = {
-        "steps": 100,
+        "steps": 10_000,
         "env": {"use": MIRROR, "settings": {"kinds": ["plain", "grid", "one", "plain", "several"]}},
         "policies": {
             "a": {"use": player("behaviours:Echo"), "settings": {"entities": [4, 1]}},
@@ -107,7 +107,7 @@ def test_a_sparse_remap_gives_each_seat_its_own_entities(tmp_path):
 @pytest.mark.tier("default")
 def test_settings_of_a_match_reach_all_its_replicas_and_no_other_match(tmp_path):
     config = {
-        "steps": 100,
+        "steps": 10_000,
         "env": {"use": MIRROR, "settings": {"kinds": ["plain"]}},
         "policies": {
             "seven": {"use": player("behaviours:Echo"), "settings": {"entities": [0], "mark": 7}},

@@ -86,3 +86,19 @@ def test_a_full_disk_is_named_at_the_end_with_what_could_not_be_written(tmp_path
     last = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert any("no space left on device while writing " in line and "the weights of p after " in line for line in last)
     assert "a machine was lost" not in done.stderr
+
+
+def test_a_run_needs_neither_utf8_nor_a_home_nor_a_wide_terminal(tmp_path):
+    """Under mpirun, since Open MPI does not start without HOME, and each rank has streams of its own."""
+    config = {**configuration(tmp_path, 1.0), "evaluate": {"every": 250, "episodes": 2}}
+    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "ARENA_TERMINAL")}
+    narrow = {"PYTHONIOENCODING": "ascii", "TERM": "dumb", "COLUMNS": "40"}
+    done = subprocess.run(
+        [sys.executable, "-m", "arena.launch", str(write_config(tmp_path, config))],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        env={**environment, **narrow},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.isascii() and b"  * p " in done.stdout and b" +- " in done.stdout

@@ -12,7 +12,7 @@ ENVIRONMENTS = ["CartPole-v1", "Acrobot-v1", "MountainCarContinuous-v0", "Pendul
 def table(policy, rows):
     """A table with a match for each row of settings and keys of ``env``, each with a policy of its own."""
     return {
-        "steps": 1000,
+        "steps": 1_000_000,
         "env": {"use": "gymnasium:CartPole-v1"},
         "policies": {f"checker{i}": {"use": policy, "settings": settings} for i, (settings, _) in enumerate(rows)},
         "matches": [{"seats": [f"checker{i}"], "env": env} for i, (_, env) in enumerate(rows)],

@@ -91,6 +91,6 @@ def graphics() -> Graphics:
 
 def _output(line: list[str]) -> str:
     try:
-        return subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout
+        return subprocess.run(line, capture_output=True, text=True, errors="replace", check=True, timeout=60).stdout
     except (OSError, subprocess.SubprocessError):
         return ""

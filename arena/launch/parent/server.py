@@ -31,6 +31,7 @@ from arena.launch.parent.handover import Handover, receive, take_over
 from arena.system import aslr
 from arena.system.launcher_env import DEFERRED
 from arena.system.processes import die_with_parent
+from arena.system.surroundings import settle
 
 MODULES = (
     "torch",
@@ -308,6 +309,7 @@ def main() -> NoReturn:
     """
     descriptor, owner = (int(word) for word in sys.argv[1:3])
     die_with_parent(parent=owner)
+    settle()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)  # handled by the ranks, which end with their clients
     Server(socket.socket(fileno=descriptor), until_unused="--until-unused" in sys.argv).run()

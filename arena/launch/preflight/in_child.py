@@ -74,7 +74,7 @@ def _be_child(work: Callable[[Announce], Any], write_end: int, output: IO[bytes]
             os.dup2(nothing.fileno(), 0)
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
-        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+        sys.stdout, sys.stderr = (open(number, "w", closefd=False, errors="replace") for number in (1, 2))  # noqa: SIM115
         faulthandler.enable(output)
         faulthandler.register(signal.SIGUSR1, output)
         sys.argv = sys.argv[:1]
