@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import importlib.metadata
 import importlib.util
 import inspect
 import warnings
@@ -24,6 +25,18 @@ MISFITS = (
     "required keyword-only",
     "multiple values for",
 )
+
+NO_ENVIRONMENTS = (
+    "arena-mpi",
+    "ray",
+    "stable-baselines3",
+    "sb3-contrib",
+    "tianshou",
+    "torchrl",
+    "pufferlib",
+    "envpool",
+)
+"""Packages that require Gymnasium, and name ids of others in their sources."""
 
 
 def from_gymnasium(use: str, name: str, settings: dict[str, Any], render: bool) -> gymnasium.Env:
@@ -50,7 +63,29 @@ def _similar(name: str) -> str:
         importlib.import_module("ale_py")  # registers its games, so that they can be suggested
     if f"ALE/{name}" in gymnasium.registry:
         return f" (did you mean 'gymnasium:ALE/{name}'?)"
+    if (package := _registering_package(name)) is not None:
+        return f" (the package {package} registers it: write 'gymnasium:{package}:{name}')"
     return suggestion(f"gymnasium:{name}", [f"gymnasium:{known}" for known in gymnasium.registry])
+
+
+def _registering_package(name: str) -> str | None:
+    """Return the installed package whose source registers a Gymnasium id, which it does when it is imported.
+
+    Only packages that require Gymnasium are searched; none is imported.
+    """
+    literals = f'"{name}"', f"'{name}'"
+    for distribution in importlib.metadata.distributions():
+        needed = " ".join(distribution.requires or ()).lower()
+        if "gymnasium" not in needed or distribution.metadata["Name"].lower() in NO_ENVIRONMENTS:
+            continue
+        for file in distribution.files or ():
+            if file.suffix != ".py" or len(file.parts) < 2 or file.parts[0] == "..":
+                continue
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                text = file.read_text()
+                if any(literal in text for literal in literals):
+                    return file.parts[0]
+    return None
 
 
 def _gymnasium_entry(name: str) -> Any:

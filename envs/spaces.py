@@ -35,7 +35,7 @@ def check_spaces(entities: Sequence[EntitySpaces]) -> None:
             if problem:
                 raise ConfigError(
                     f"entity {entity.name!r}: the {kind} space {space} is not supported: found {problem}, "
-                    f"expected {EXPECTED}"
+                    f"expected {EXPECTED}{_without(space) if kind == 'observation' else ''}"
                 )
         if entity.mask_size and entity.mask_size != mask_size(entity.action):
             raise ConfigError(
@@ -57,6 +57,18 @@ def unsupported(space: Any, place: str = "") -> str:
             return f"an empty {type(space).__name__}{where}"
         return next((problem for problem in problems if problem), "")
     return f"{type(space).__name__}{where}"
+
+
+def _without(space: spaces.Space) -> str:
+    """Return a wrapper that leaves out the keys of a Dict that are not supported, if others are."""
+    if not isinstance(space, spaces.Dict):
+        return ""
+    kept = [key for key, sub in space.spaces.items() if not unsupported(sub)]
+    if not kept:
+        return ""
+    out = ", ".join(repr(key) for key in space.spaces if key not in kept)
+    wrapper = f"{{use: 'gymnasium.wrappers:FilterObservation', settings: {{filter_keys: [{', '.join(kept)}]}}}}"
+    return f"; leave out {out}: env.wrappers: [{wrapper}]"
 
 
 def mask_size(action: spaces.Space) -> int:

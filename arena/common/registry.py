@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,9 @@ ENVIRONMENTS = {
     "gateway": "arena.gateway.training.spaces:ExternalGames",
 }
 
+
+MOST_NAMES = 8
+"""Names of a module that an error lists at most."""
 
 USER_MODULE = "arena_user_"
 """Prefix of the names of modules that were loaded from files."""
@@ -127,8 +130,9 @@ def load(reference: str) -> Any:
             raise missing_package(error, repr(reference)) from error
     target = getattr(module, name, None)
     if target is None:
-        public = [n for n in vars(module) if not n.startswith("_")]
-        raise ConfigError(f"{reference!r}: {place} has no {name!r}{suggestion(name, public)}")
+        public = {n: value for n, value in vars(module).items() if not n.startswith("_")}
+        own = [n for n, value in public.items() if getattr(value, "__module__", None) == module.__name__]
+        raise ConfigError(f"{reference!r}: {place} has no {name!r}{_instead(name, list(public), own)}")
     return target
 
 
@@ -203,11 +207,25 @@ def check_reference(reference: str) -> None:
     if path is None:
         return
     try:
-        names = _names_of(ast.parse(path.read_text(encoding="utf-8")))
+        tree = ast.parse(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError) as error:
         raise ConfigError(f"{reference!r}: {place} is no Python: {error}") from error
+    names = _names_of(tree)
     if names is not None and name not in names:
-        raise ConfigError(f"{reference!r}: {place} has no {name!r}{suggestion(name, names)}")
+        own = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        raise ConfigError(f"{reference!r}: {place} has no {name!r}{_instead(name, names, own)}")
+
+
+def _instead(name: str, names: Sequence[str], own: Sequence[str]) -> str:
+    """Return what to write for a name that a module lacks: a similar one, else those that it defines itself.
+
+    Args:
+      name: the name.
+      names: all names in the module.
+      own: classes and functions that the module defines.
+    """
+    public = [each for each in own if not each.startswith("_")]
+    return suggestion(name, names) or (f"; it has {', '.join(public[:MOST_NAMES])}" if public else "")
 
 
 def _names_of(module: ast.Module) -> list[str] | None:

@@ -144,10 +144,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return importlib.import_module(COMMANDS[arguments[0]]).main(arguments[1:])
             except KeyboardInterrupt:
                 return INTERRUPTED
-            except BrokenPipeError:  # the reader of the output has ended, as `head` does
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                return 1
         return start_run(parse(arguments), own_process=argv is None)
+    except BrokenPipeError:  # the reader of the output has ended, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:  # before mpirun was started
         print("interrupted", file=sys.stderr)
         return INTERRUPTED

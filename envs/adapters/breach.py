@@ -26,6 +26,13 @@ STEP = {
 """Return value of ``step`` by library."""
 
 
+SEVERAL = (
+    " (an environment of several agents is a PettingZoo ParallelEnv, or has lists as observation_spaces and "
+    "action_spaces and returns lists)"
+)
+"""What an environment with a reward for each of several agents should be."""
+
+
 def call_reset(env: Any, seed: int | None, options: dict | None) -> Any:
     """Call ``reset`` with the keyword arguments that both libraries prescribe, and return what it returns.
 
@@ -91,8 +98,10 @@ def number_of(reward: Any, env: Any) -> float:
     try:
         return float(reward)
     except (TypeError, ValueError) as error:
+        several = isinstance(reward, list | tuple | Mapping) or (isinstance(reward, np.ndarray) and reward.ndim > 0)
         raise ContractError(
-            f"must return a number as reward; found {describe(reward)}{source_of(_innermost(env).step)}"
+            f"must return a number as reward; found {describe(reward)}{SEVERAL if several else ''}"
+            f"{source_of(_innermost(env).step)}"
         ) from error
 
 

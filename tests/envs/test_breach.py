@@ -83,6 +83,7 @@ def test_a_reward_that_is_no_number(reward):
     env = Env()
     env.then = (SEEN, reward, False, False, {})
     assert refusal(env).startswith("must return a number as reward; found ")
+    assert ("an environment of several agents is a PettingZoo ParallelEnv" in refusal(env)) == (reward is not None)
 
 
 @pytest.mark.parametrize("shape", [(1,), (1, 1)])

@@ -7,6 +7,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+import yaml
 
 from arena.common.errors import ConfigError
 from arena.envs.adapters.gymnasium import GymnasiumEnvironment
@@ -87,6 +88,7 @@ def test_whatever_is_named_is_adapted_by_what_it_is(use: str, settings: dict, ki
         ("openspiel:mfg_garnet", "a mean field game"),
         ("openspiel:tarok", "samples its chance events itself"),
         (f"{NESTED}:Nestd", r"has no 'Nestd' \(did you mean 'Nested'\?\)"),
+        (f"{NESTED}:Zebra", r"has no 'Zebra'; it has Nested, "),
         (f"{HERE}/absent.py:Nested", "there is no file"),
         (f"{__file__}:NOT_A_FUNCTION", "expected a function or class that makes an environment, found 3"),
         (f"{NESTED}:needs_absent_package", "pip install package_that_nobody_installs"),
@@ -97,6 +99,41 @@ def test_whatever_is_named_is_adapted_by_what_it_is(use: str, settings: dict, ki
 def test_a_wrong_name_is_answered_with_the_right_one(use: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         make_environment(use)
+
+
+def test_an_id_that_an_installed_package_registers_is_named_with_it(tmp_path, monkeypatch) -> None:
+    package, about = tmp_path / "mazes", tmp_path / "mazes-1.0.dist-info"
+    package.mkdir(), about.mkdir()
+    (package / "__init__.py").write_text(
+        "from gymnasium import register\nregister(id='Maze-Large-v0', entry_point=None)\n"
+    )
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mazes\nVersion: 1.0\nRequires-Dist: gymnasium>=1.0\n")
+    (about / "RECORD").write_text("mazes/__init__.py,,\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"the package mazes registers it: write 'gymnasium:mazes:Maze-Large-v0'"):
+        make_environment("gymnasium:Maze-Large-v0")
+
+
+class Talks(gymnasium.Env):
+    """Says something beside what it shows."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "image": gymnasium.spaces.Box(0, 1, (2,)),
+            "text": gymnasium.spaces.Text(8),
+            "way": gymnasium.spaces.Discrete(4),
+        }
+    )
+    action_space = gymnasium.spaces.Discrete(2)
+
+
+def test_the_wrapper_that_leaves_out_a_text_is_written_out() -> None:
+    with pytest.raises(ConfigError, match=r"found Text at \['text'\].*leave out 'text': (.*)") as caught:
+        make_environment(f"{__file__}:Talks")
+    line = str(caught.value).partition("leave out 'text': env.wrappers: ")[2]
+    wrappers = [(each["use"], each["settings"]) for each in yaml.safe_load(line)]
+    environment = make_environment(f"{__file__}:Talks", {}, wrappers)
+    assert list(environment.entities[0].observation) == ["image", "way"]
 
 
 @pytest.mark.parametrize(
