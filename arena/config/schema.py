@@ -15,6 +15,7 @@ from arena.config.environment import OUTSIDE, EnvOverride
 from arena.config.gateway import GatewaySettings
 from arena.config.league import MANAGED
 from arena.config.run import RunConfig
+from arena.config.yaml_source import IGNORED
 from arena.league.catalog import PLAYERS, player_type
 from arena.league.settings import BattlePlayerConfig, LeagueConfig, PlayerConfig, SoloPayoffConfig
 
@@ -26,6 +27,7 @@ def json_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The arena's configuration file",
         "oneOf": [{"required": [key]} for key in TABLES],
+        "patternProperties": {f"^{IGNORED}": {"description": "Ignored: a place for anchors."}},
     }
     definitions = schema["$defs"]
     cases = []

@@ -77,6 +77,10 @@ def _float(text: str) -> float:
     return float(text.replace(".inf", "inf").replace(".nan", "nan"))
 
 
+IGNORED = "x-"
+"""Beginning of top-level keys that mean nothing: of places for anchors."""
+
+
 def read(path: Path, overrides: Sequence[str] = (), named: Sequence[str] = ()) -> Source:
     """Read a file and apply ``key.key=value`` overrides; values are YAML, list items are named by their index.
 
@@ -85,13 +89,16 @@ def read(path: Path, overrides: Sequence[str] = (), named: Sequence[str] = ()) -
       overrides: overrides to apply.
       named: top-level mappings from names to sections. An override creates no new name on its way to a deeper key.
 
+    Top-level keys that begin with ``x-`` are left out, as in compose files: they have room for anchors.
+
     Raises:
       ConfigError: the file cannot be read, is not YAML, names a key twice, or an override has no valid key.
     """
     data, origins = _parse(_text(path), str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected a mapping of keys (name: ..., steps: ...), found {describe_value(data)}")
-    source = Source(data, origins)
+    ignored = [key for key in data if isinstance(key, str) and key.startswith(IGNORED)]
+    source = Source({key: value for key, value in data.items() if key not in ignored}, origins)
     for override in overrides:
         _override(source, override, named)
     return source

@@ -266,6 +266,21 @@ def test_merge_keys_and_anchors_work(load):
     assert config.policies["again"] == config.policies["red"]
 
 
+def test_top_level_keys_that_begin_with_x_are_places_for_anchors(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        "x-shared: &ppo {use: ppo, anything: goes}\nx-env: &env {use: touchdown}\nname: x\nsteps: 1000\nenv: *env\n"
+        "policies: {a: {use: ppo}, b: {use: random}}\nmatches: [{seats: [a, a, b, b]}]\n"
+    )
+    config = load_config(path)
+    assert config.env.use == "touchdown" and "x-" not in config.to_yaml()
+    with pytest.raises(ConfigError, match="x-shared: unknown key"):
+        load_config(path, ["x-shared.use=dqn"])
+    path.write_text(path.read_text().replace("env: *env", "env: {x-inside: 3, use: touchdown}"))
+    with pytest.raises(ConfigError, match="env.x-inside: unknown key"):
+        load_config(path)
+
+
 def test_an_alias_to_itself_is_refused(load):
     assert "found an alias to what it stands in" in told(load, replace={"{team_size: 2}": "&a {x: *a}"})[0]
 
