@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import sys
 import sysconfig
 import traceback
 from typing import Any
@@ -11,6 +12,8 @@ from arena.common.package import FOLDER
 _FOLDERS = FOLDER, FOLDER.parent / "envs"
 _OWN = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in _FOLDERS)
 _LIBRARIES = tuple(f"{os.path.realpath(sysconfig.get_path(name))}{os.sep}" for name in ("stdlib", "purelib", "platlib"))
+
+_PROGRAMS = os.path.join(os.path.realpath(sys.prefix), "bin"), os.path.realpath(FOLDER.parent / "policies") + os.sep
 
 
 def source_of(method: Any) -> str:
@@ -47,6 +50,15 @@ def source_of_stack(stack: traceback.StackSummary) -> str:
         return ""
     frame = (users or frames)[-1]
     return f" ({short_path(frame.filename)}, line {frame.lineno})"
+
+
+def user_place(stack: traceback.StackSummary) -> str:
+    """Return the innermost frame of a stack (innermost last) in a user's code, as ``games.py:66``; empty for none."""
+    folders = (*_OWN, *_LIBRARIES, *_PROGRAMS)
+    for frame in reversed(stack):
+        if not frame.filename.startswith("<") and not _lies_in(frame.filename, folders):
+            return f"{short_path(frame.filename)}:{frame.lineno}"
+    return ""
 
 
 def _lies_in(path: str, folders: tuple[str, ...]) -> bool:

@@ -25,6 +25,7 @@ import numpy as np
 
 from arena.env_manager.pipe import Pipe
 from arena.system.processes import die_with_parent, kill_group, megabytes_of
+from arena.system.surroundings import settle
 
 MAILBOX_INTERVAL = 0.1
 """Seconds between two checks of the copies' memory."""
@@ -237,6 +238,7 @@ def _signal_name(number: int) -> str:
 def main() -> None:
     """Read the plan from standard input, import its modules, and serve."""
     die_with_parent()
+    settle()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 
+from arena.common import registry
 from arena.common.waiting import Pacer, Waiter
 from arena.comms import Mailbox
 from arena.config.resumed import load_stored_config
@@ -15,6 +16,7 @@ from arena.evaluation.while_training import Evaluator, Interrupted
 from arena.protocol.evaluation import EvaluationReport, EvaluationRequest, StopEvaluating
 from arena.records.run_directory import RunDirectory
 from arena.system.processes import die_with_parent
+from arena.system.surroundings import settle
 
 ALIVE_EVERY = 1.0
 """Seconds between two reports of an evaluation in progress."""
@@ -32,6 +34,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)  # the root decides
     os.nice(PRIORITY)
+    settle()
     reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever users' code prints goes to the log
     last = time.monotonic()
@@ -46,7 +49,11 @@ def main() -> None:
             report(EvaluationReport(evaluator.number, None))
 
     run = RunDirectory.existing(sys.argv[1])
-    evaluator = Evaluator(run, load_stored_config(run.config), on_step)
+    config = load_stored_config(run.config)
+    with contextlib.suppress(Exception):  # which the first evaluation reports
+        for policy in config.players.values():
+            registry.policy_class(policy.use)  # imports torch, which does not count as evaluating
+    evaluator = Evaluator(run, config, on_step)
     sys.argv = sys.argv[:1]
     for line in sys.stdin:
         report(evaluator.evaluate(EvaluationRequest(**json.loads(line))))

@@ -2,7 +2,11 @@
 
 import time
 
+from arena.common.text import duration
 from arena.config.evaluate import EvaluateConfig
+
+WORTH_SAYING = 10.0
+"""Seconds of waiting at the end of a run that are said while it trains."""
 
 
 def ways_to_wait_less(section: EvaluateConfig) -> str:
@@ -17,9 +21,9 @@ def ways_to_wait_less(section: EvaluateConfig) -> str:
 class EvaluationPace:
     """Compares the duration of an evaluation with that of the training between two of them."""
 
-    def __init__(self, section: EvaluateConfig) -> None:
-        """Store the section ``evaluate``."""
-        self._section = section
+    def __init__(self, section: EvaluateConfig, count: int) -> None:
+        """Store the section ``evaluate``, and the number of evaluations of the run."""
+        self._section, self._count = section, count
         self._first: dict[str, tuple[float, int]] = {}  # player -> time and steps of its first weights
         self._last: dict[str, tuple[float, int]] = {}
         self._is_said = False
@@ -37,12 +41,16 @@ class EvaluationPace:
         """
         training = [self._training(player) for player in self._first]
         least = min((each for each in training if each is not None), default=None)
-        if self._is_said or self._section.skip or least is None or seconds <= least:
+        if self._is_said or self._section.skip or least is None:
+            return None
+        wait = (seconds - least) * self._count
+        if wait < WORTH_SAYING:
             return None
         self._is_said = True
         return (
             f"evaluations take longer than training: {seconds:.1f} s each, and the {self._section.every:,} steps "
-            f"between two of them {least:.1f} s; the run waits for them at its end. {ways_to_wait_less(self._section)}"
+            f"between two of them {least:.1f} s; the run waits about {duration(wait)} for them at its end. "
+            f"{ways_to_wait_less(self._section)}"
         )
 
     def _training(self, player: str) -> float | None:

@@ -76,7 +76,9 @@ class Evaluations:
         self._left_out: dict[str, int] = dict.fromkeys(self._players, 0)
         self._patience = START_UP
         self._last_sign = 0.0
-        self._pace = EvaluationPace(config.evaluate)
+        rounds = config.round_list()
+        budget = max((sum(each.budget(player) for each in rounds) for player in self._players), default=0)
+        self._pace = EvaluationPace(config.evaluate, budget // config.evaluate.every)
         self.reached: set[str] = set()
 
     def resume(self) -> None:
@@ -103,6 +105,9 @@ class Evaluations:
     def add(self, snapshot: Snapshot) -> None:
         """Accept weights of a player."""
         waiting = self._waiting[snapshot.player]
+        last = waiting[-1] if waiting else self._seated.get(snapshot.player)
+        if last is not None and last.steps == snapshot.steps:  # the weights of an earlier offer
+            return
         most = 1 if self._section.skip else self._section.waiting
         if len(waiting) >= most:
             waiting.pop().path.unlink(missing_ok=True)

@@ -185,8 +185,10 @@ class Trials:
     def continues(self, run: PlannedRun) -> bool:
         """Report new evaluations; return whether the pruner lets the trial continue."""
         trial = self._running[run.name]
-        for step, mean in self._evaluations(run)[self._reported.get(run.name, 0) :]:
-            self._reported[run.name] = self._reported.get(run.name, 0) + 1
+        for step, mean in self._evaluations(run):
+            if step <= self._reported.get(run.name, -1):  # Optuna takes one value for each step
+                continue
+            self._reported[run.name] = step
             trial.report(mean, step)
             if trial.should_prune():
                 self._pruned.add(run.name)

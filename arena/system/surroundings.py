@@ -7,6 +7,8 @@ import pwd
 import sys
 import tempfile
 
+from arena.common.library_warnings import show_by_place
+
 REPLACED = "arena.replaced"
 """Name of the error handler of streams."""
 
@@ -20,7 +22,7 @@ ENCODING = "PYTHONIOENCODING"
 
 
 def settle() -> None:
-    """Let this process and its children print every character, and give them a HOME.
+    """Let this process and its children print every character, show no warnings about libraries, and have a HOME.
 
     Open MPI does not start without HOME, as in containers and batch jobs with a cleared environment.
     """
@@ -31,6 +33,7 @@ def settle() -> None:
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     if codecs.lookup(encoding).name != "utf-8" and ":" not in os.environ.get(ENCODING, ""):
         os.environ[ENCODING] = f"{encoding}:replace"
+    show_by_place()
     if not os.environ.get("HOME"):
         os.environ["HOME"] = _home()
 

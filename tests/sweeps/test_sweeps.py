@@ -181,3 +181,13 @@ def test_a_search_ends_bad_trials_early_and_continues_after_a_kill(folder):
     other = {**SEARCH, "search": {**SEARCH["search"], "space": {RATE: {"log": [1e-5, 1e-2]}}}}
     with pytest.raises(arena.ConfigError, match="found another one; choose another name"):
         Trials(open_sweep(check_sweep(other, folder)), print)
+
+
+def test_two_evaluations_of_the_same_step_are_reported_once(folder, recwarn):
+    """The last weights are evaluated shortly after the last multiple of ``every``, at which trials are compared."""
+    sweep = open_sweep(check_sweep({**SEARCH, "set": {"evaluate.every": 300}}, folder))
+    sweep.path.mkdir(parents=True)
+    trials = Trials(sweep, print)
+    run = trial(folder, trials, [5.0, 6.0, 7.0, 8.0])  # after 100 to 400 steps: rounded to 0, 300, 300 and 300
+    assert trials.continues(run) and trials.continues(run)
+    assert not [str(each.message) for each in recwarn if "already reported" in str(each.message)]
