@@ -38,6 +38,7 @@ class World:
       host: name of this machine.
       nodes: the node number of each rank; ranks that share memory share a node.
       hosts: the name of each rank's node: the scheduler's name for it, else the machine's.
+      processes: the process id of each rank on its node; a forked rank is not the process that mpirun has started.
       cores_here: the cores of each rank of this rank's node.
       cores_share: number of cores that this rank has to itself; below 1 if ranks share them.
       cores: number of cores of all nodes together.
@@ -64,11 +65,12 @@ class World:
         self.cores_share = cores.core_shares(list(self.cores_here.values()), resting)[shared.rank]
         shared.Free()
         here = cores.count_cores(self.cores_here.values()) if leader == self.rank else 0
-        facts = self.comm.allgather((leader, self.host, here))
+        facts = self.comm.allgather((leader, self.host, here, os.getpid()))
         number: dict[int, int] = {}
-        self.nodes = [number.setdefault(leader, len(number)) for leader, _, _ in facts]
-        self.hosts = [host for _, host, _ in facts]
-        self.cores = sum(here for _, _, here in facts)
+        self.nodes = [number.setdefault(leader, len(number)) for leader, *_ in facts]
+        self.hosts = [host for _, host, _, _ in facts]
+        self.processes = [process for *_, process in facts]
+        self.cores = sum(here for _, _, here, _ in facts)
 
     def oversubscribed(self) -> bool:
         """Return whether this node has fewer cores than ranks."""

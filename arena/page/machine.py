@@ -25,15 +25,15 @@ def read_machine(connection: sqlite3.Connection, run: RunDirectory) -> dict[str,
     """Return the ranks of the newest attempt as JSON values.
 
     Returns:
-      ``ranks``: a row for each rank, as measured last, with ``mean``, the shares of its whole time; in a run that is
-        too short for a measurement, its place in the plan only. ``history``: a series of mean shares and of the sums of
-        memory and speed for each role and player. ``lag``: the newest lag of each player with learners apart.
-        ``hang``: the hang report, if there is one.
+      ``ranks``: a row for each rank with its process id, as measured last, with ``mean``, the shares of its whole
+        time; in a run that is too short for a measurement, its place in the plan only. ``history``: a series of mean
+        shares and of the sums of memory and speed for each role and player. ``lag``: the newest lag of each player with
+        learners apart. ``hang``: the hang report, if there is one.
     """
     (attempt,) = connection.execute("SELECT coalesce(max(attempt), 0) FROM runs").fetchone()
     (sample,) = connection.execute("SELECT max(sample) FROM ranks WHERE attempt = ?", (attempt,)).fetchone()
     return {
-        "ranks": _planned(run) if sample is None else _measured(connection, attempt, sample),
+        "ranks": _with_processes(run, _planned(run) if sample is None else _measured(connection, attempt, sample)),
         "is_measured": sample is not None,
         "history": _history(connection, attempt),
         "lag": _lag(connection, attempt),
@@ -53,6 +53,15 @@ def _measured(connection: sqlite3.Connection, attempt: int, sample: int) -> list
         rank["mean"] = found[rank["rank"], rank["role"], rank["match"], rank["seat"]]
         rank["now"] = [rank.pop(kind) for kind in KINDS]
     return ranks
+
+
+def _with_processes(run: RunDirectory, ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add the process id of each rank, None where it is not known."""
+    try:
+        processes = {each["rank"]: each.get("process") for each in json.loads(run.ranks.read_text("utf-8"))}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        processes = {}
+    return [{**rank, "process": processes.get(rank["rank"])} for rank in ranks]
 
 
 def _planned(run: RunDirectory) -> list[dict[str, Any]]:

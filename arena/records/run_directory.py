@@ -143,6 +143,11 @@ class RunDirectory:
         """A directory of snapshots for each player."""
         return self.path / "players"
 
+    @property
+    def ranks(self) -> Path:
+        """Role, host and process id of each rank, as JSON; it exists once a run has begun."""
+        return self.log / "ranks.json"
+
     def spaces(self, player: str) -> Path:
         """Return the path of a player's spaces as JSON, for serving and exporting it without its environment."""
         return self.players / player / "spaces.json"

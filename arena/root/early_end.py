@@ -157,7 +157,7 @@ class EarlyEnd:
             for rank, reply in self._stack_collector.ask(REPORT_WITHIN).items()
             if rank in origins
         }
-        text = hang_report(failure, self._state.plan, self._state.world.hosts, replies)
+        text = hang_report(failure, self._state.plan, self._state.world.hosts, self._state.world.processes, replies)
         try:
             write_text(self._state.run.hang_report, text)
         except OSError as error:

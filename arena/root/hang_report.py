@@ -7,13 +7,20 @@ from arena.protocol.messages import Failure
 from arena.system.stack_dump import StackReport
 
 
-def hang_report(failure: Failure, plan: Plan | None, hosts: Sequence[str], replies: Mapping[int, StackReport]) -> str:
+def hang_report(
+    failure: Failure,
+    plan: Plan | None,
+    hosts: Sequence[str],
+    processes: Sequence[int],
+    replies: Mapping[int, StackReport],
+) -> str:
     """Return the report.
 
     Args:
       failure: report of the rank that gave up first.
       plan: plan of the current round; None before the first.
       hosts: host of each rank.
+      processes: process id of each rank there.
       replies: replies of the ranks, by rank.
     """
 
@@ -27,7 +34,7 @@ def hang_report(failure: Failure, plan: Plan | None, hosts: Sequence[str], repli
         "What every rank was doing, with its Python stack, the innermost call last:",
     ]
     for rank in range(1, len(hosts)):
-        head = f"rank {rank} on {hosts[rank]}, {part(rank)}"
+        head = f"rank {rank} on {hosts[rank]} (process {processes[rank]}), {part(rank)}"
         report = replies.get(rank)
         if report is None:
             lines += ["", f"{head}: gave no answer; it is stopped, hangs outside of Python, or its machine is gone"]

@@ -46,7 +46,7 @@ class Root:
     Attributes:
       state: state of the run.
       evaluations: evaluations while training; None without the key ``evaluate``.
-      ranks: rank -> its role and whether it has loaded torch (only workers should).
+      ranks: rank -> its role, its player, and, once it has ended, whether it has loaded torch (only workers should).
     """
 
     def __init__(self, state: RunState, stack_collector: StackCollector, measure: Callable[[], dict[str, Any]]) -> None:
@@ -112,6 +112,8 @@ class Root:
                 progress.league_state,
             )
         self.state.plan, self.state.gateways = plan, {}
+        self.ranks = {each.rank: {"role": each.role, "player": each.player} for each in plan.assignments}
+        self.describe_ranks()
         self._rank_activity.begin_round(plan, self.state.world.hosts, self.state.world.origins)
         origins = self.state.world.origins
         self.state.roles = {origins[each.rank]: describe_part(each) for each in plan.assignments}
@@ -190,15 +192,18 @@ class Root:
         self.state.records.log_line("ERROR", text)
 
     def _record_rank(self, message: RoundOver) -> None:
-        self.ranks[message.rank] = {"role": message.role, "loaded_torch": message.loaded_torch}
+        self.ranks.setdefault(message.rank, {}).update(role=message.role, loaded_torch=message.loaded_torch)
 
     def describe_ranks(self) -> None:
-        """Write the role of each rank to ``log/ranks.json``."""
-        self.ranks[0] = {"role": "root", "loaded_torch": "torch" in sys.modules}
-        hosts = self.state.world.hosts
-        described = [{"rank": rank, "host": hosts[rank], **facts} for rank, facts in sorted(self.ranks.items())]
+        """Write the role, the host and the process id of each rank to ``log/ranks.json``."""
+        self.ranks[0] = {"role": "root", "player": None, "loaded_torch": "torch" in sys.modules}
+        hosts, processes = self.state.world.hosts, self.state.world.processes
+        described = [
+            {"rank": rank, "host": hosts[rank], "process": processes[rank], **facts}
+            for rank, facts in sorted(self.ranks.items())
+        ]
         try:
-            write_text(self.state.run.log / "ranks.json", json.dumps(described, indent=1) + "\n")
+            write_text(self.state.run.ranks, json.dumps(described, indent=1) + "\n")
         except OSError as error:
             self.state.records.log_line("WARNING", f"ranks.json is left out: {error}")
 

@@ -27,6 +27,7 @@ def test_an_environment_that_hangs_is_found_with_its_stack_in_a_report_on_every_
     assert "HangError: waited 8 s for the environment process (rank 1)" in outcome.errors
     assert "(0 gave no answer)" in outcome.errors
     report = (outcome.directory / "log/hang-report.txt").read_text()
+    assert re.search(r"rank 1 on \S+ \(process \d+\), ", report)
     assert ", environment process of match 0: does not wait" in report
     assert "worker of player 'red' on seat 1 of match 0: waits for the environment process (rank 1)" in report
     environment = report.partition("environment process of match 0: does not wait")[2].partition("\nrank ")[0]

@@ -1,10 +1,12 @@
 """Every stop has a bound, whatever code of a user is doing when it comes."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -70,10 +72,20 @@ def start(place, where, *arguments):
     return process
 
 
+def seconds_of(process: int) -> float:
+    """Return the processor time of a process."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.parametrize(("where", "saved"), [("constructor", 0), ("step", 1)])
 def test_an_orderly_stop_does_not_wait_for_an_environment_that_never_comes_back(tmp_path, where, saved):
     """Under mpirun, since the bound is about a rank that does not come back. What was learned before is saved."""
     process = start(tmp_path, where)
+    ranks = json.loads((tmp_path / "runs/run/log/ranks.json").read_text())
+    assert [each["role"] for each in ranks] == ["root", "environment", "worker"]
+    busiest = max(ranks, key=lambda each: seconds_of(each["process"]) if each["rank"] else 0.0)
+    assert busiest["role"] == "environment" or where == "step", "the process that is stuck in a user's loop"
     began = time.monotonic()
     process.terminate()
     output, _ = process.communicate(timeout=30)

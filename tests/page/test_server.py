@@ -274,6 +274,7 @@ def test_the_ranks_come_with_their_time_and_before_that_with_their_plan(tmp_path
     league.hang_report.write_bytes(b"rank 2 gave up \xff")
     page = serve(run.path, league.path)
     machine = page.get("/api/machine?run=family").json
+    assert [rank["process"] for rank in machine["ranks"]] == [None] * len(machine["ranks"]), "of an earlier version"
     assert [(rank["rank"], rank["host"], rank["role"]) for rank in machine["ranks"]] == [
         (0, "node1", "root"),
         (1, "node1", "environment"),

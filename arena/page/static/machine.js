@@ -76,9 +76,9 @@ function Node({ host, ranks, shares }) {
   return html`<section class="card">
     <h2>${host}</h2>
     <div class="wide-table ranks" tabindex="0" role="region" aria-label=${`Ranks on ${host}`}><table>
-      <thead><tr><th scope="col" class="right">rank</th><th scope="col">role</th>${shares && html`<th scope="col">time</th><th scope="col" class="right">waiting</th>
+      <thead><tr><th scope="col" class="right">rank</th><th scope="col">role</th><th scope="col" class="right">process</th>${shares && html`<th scope="col">time</th><th scope="col" class="right">waiting</th>
         <th scope="col" class="right">MB</th><th scope="col" class="right">steps/s</th><th scope="col">waits for</th>`}</tr></thead>
-      <tbody>${ranks.map((rank) => html`<tr key=${rank.rank}><td class="right">${rank.rank}</td><th scope="row">${partOf(rank)}</th>
+      <tbody>${ranks.map((rank) => html`<tr key=${rank.rank}><td class="right">${rank.rank}</td><th scope="row">${partOf(rank)}</th><td class="right">${rank.process}</td>
         ${shares && html`<td><${Bar} shares=${shares(rank)} /></td><td class="right">${percent(shares(rank)[WAITING])}</td>
           <td class="right">${number(Math.round(rank.megabytes))}</td><td class="right">${rank.steps_per_second === null ? "" : compact(rank.steps_per_second)}</td>
           <td class="awaited">${rank.waits_for}</td>`}</tr>`)}</tbody>
