@@ -52,7 +52,7 @@ SYSTEMS = (
         "Ray actors",
         "a Ray cluster",
         "an example to copy",
-        "offline data, imitation, model-based learning, search over settings (Ray Tune), learners on many GPUs",
+        "offline data, imitation, model-based learning, learners on many GPUs",
     ),
     System(
         "Stable-Baselines3 2.9",
@@ -76,7 +76,7 @@ SYSTEMS = (
         "PufferLib",
         "by torchrun, newer versions",
         "no",
-        "environments in C at millions of steps per second, sweeps over settings",
+        "environments in C at millions of steps per second",
     ),
     System("OpenSpiel 1.6", "", "", "no", "PSRO, in one process", "over 70 games, CFR, tree search, AlphaZero"),
 )

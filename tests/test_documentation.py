@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from arena.common.registry import make_environment
+from arena.common.registry import POLICIES, make_environment
 from arena.config.run import load_config
 from arena.envs.contract import EnvironmentContract
 from arena.envs.interface import Environment
+from arena.launch.commands import COMMANDS
 from arena.plan.layout import ranks_of_run
 from arena.records.database import SCHEMA
 from arena.sweeps.configuration import load_sweep
-from benchmarks.comparison import written
+from benchmarks.comparison import SYSTEMS, written
 
 ROOT = Path(__file__).parents[1]
 README, TUTORIAL = ROOT / "README.md", ROOT / "docs" / "tutorial.md"
@@ -108,6 +109,32 @@ def test_figures_beside_peers_are_the_measured_ones() -> None:
     """A figure of the README would differ from what was measured."""
     text = README.read_text("utf-8")
     assert text == written(text), "renew it: python -m benchmarks.comparison"
+
+
+FEATURES = {
+    "sweep": "sweep", "search over settings": "sweep", "league": "league", "export": "export", "serv": "serve",
+    "compar": "compare", "tracker": "track",
+}  # fmt: skip
+"""Words for what a command of the arena does, and the command."""
+
+
+def test_the_comparison_names_nothing_that_exists_here():
+    """A newcomer would take another system for what this one has."""
+    for system in SYSTEMS:
+        for word, command in FEATURES.items():
+            assert command in COMMANDS and word not in system.beyond.lower(), f"{system.name}: {word}"
+
+
+def test_the_readme_names_the_algorithms_and_versions_that_there_are():
+    text = (ROOT / "README.md").read_text("utf-8")
+    named = re.search(r"the algorithms in here \(([^)]+)\)", text)
+    assert named is not None
+    assert {name.lower() for name in named[1].split(", ")} == POLICIES.keys() - {"random", "external", "sb3"}
+    setup = (ROOT / "setup.py").read_text("utf-8")
+    minors = re.search(r"for minor in range\((\d+), (\d+)\)", setup)
+    assert minors is not None
+    first, last = int(minors[1]), int(minors[2]) - 1
+    assert text.count(f"Python 3.{first} to 3.{last}") == 2 and f'python_requires=">=3.{first}"' in setup
 
 
 def test_the_number_of_ranks_is_the_one_of_the_plan(tmp_path: Path) -> None:

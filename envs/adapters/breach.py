@@ -105,6 +105,14 @@ def number_of(reward: Any, env: Any) -> float:
         ) from error
 
 
+def warn_of_mask(env: Any) -> None:
+    """Say once that a mask in ``info`` is ignored."""
+    _warn_once(
+        'info has an "action_mask", which is ignored: set metadata = {"action_mask": True} in the environment if '
+        f"actions that it forbids must not be taken{source_of(_innermost(env).reset)}"
+    )
+
+
 def describe(value: Any) -> str:
     """Return a short description of a value: its type, and the shape or the number of its parts."""
     if isinstance(value, np.ndarray):

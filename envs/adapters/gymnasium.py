@@ -7,7 +7,14 @@ import gymnasium
 import numpy as np
 
 from arena.common.errors import ContractError
-from arena.envs.adapters.breach import call_reset, check_reset, check_step, number_of, raise_step_error
+from arena.envs.adapters.breach import (
+    call_reset,
+    check_reset,
+    check_step,
+    number_of,
+    raise_step_error,
+    warn_of_mask,
+)
 from arena.envs.adapters.wrapped import Wrapped
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
@@ -76,6 +83,8 @@ class GymnasiumEnvironment(Wrapped):
             self._adapter.check(observation)
             self._checked = True
         masks = self._no_masks or self._masks(observation, info)
+        if masks is self._no_masks and MASK_KEY in info:
+            warn_of_mask(self.env)
         return Timestep((self._observe(observation),), (0.0,), NO, NO, (info,), YES, masks, False)
 
     def step(self, actions: Sequence) -> Timestep:

@@ -1,5 +1,6 @@
 """A run in which a rank hangs ends, and reports the rank and the place."""
 
+import re
 from pathlib import Path
 
 import pytest
