@@ -69,7 +69,7 @@ def _similar(name: str) -> str:
 
 
 def _registering_package(name: str) -> str | None:
-    """Return the installed package whose source registers a Gymnasium id, which it does when it is imported.
+    """Return the installed package that registers a Gymnasium id when it is imported, by its source.
 
     Only packages that require Gymnasium are searched; none is imported.
     """

@@ -28,7 +28,7 @@ class MatchOver(Exception):
 
 
 class BudgetSpentError(MatchOver):
-    """The match is over for a player that goes on beyond its budget; it raises this in all workers of the player."""
+    """The match is over for a player that steps beyond its budget; raised in all workers of the player."""
 
 
 class PolicyGoesOnError(BaseException):

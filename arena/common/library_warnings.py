@@ -32,7 +32,7 @@ def show_by_place() -> None:
             show(message, category, filename, lineno, file, line)
             return
         text = _COLORS.sub("", str(message)).removeprefix("WARN: ")
-        place = user_place(traceback.extract_stack()[:-1])
+        place = user_place(traceback.extract_stack())
         if place:
             logger.warning("%s: %s: %s", place, category.__name__, text)
 

@@ -264,7 +264,7 @@ class GroupChannel:
                 self._sum(nothing)
 
     def begin_to_leave(self) -> None:
-        """Leave since the budget is spent, while the match goes on: active members get BudgetSpentError."""
+        """Leave since the budget is spent, before the end of the match: active members get BudgetSpentError."""
         self._leaving = self._SPENT
 
     def leave_group(self) -> None:

@@ -42,8 +42,8 @@ class EvaluateConfig(Model):
     skip: bool = Field(
         False,
         strict=True,
-        description="Whether evaluations that come late are left out: only the newest weights wait then. Otherwise all "
-        "are carried out, and the run waits for them at its end.",
+        description="Whether late evaluations are skipped: only the newest weights wait then. Otherwise all are "
+        "carried out, and the run waits for them after its training.",
     )
     waiting: Annotated[Count, Field(gt=0)] = Field(
         1_000,

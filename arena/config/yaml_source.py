@@ -89,7 +89,7 @@ def read(path: Path, overrides: Sequence[str] = (), named: Sequence[str] = ()) -
       overrides: overrides to apply.
       named: top-level mappings from names to sections. An override creates no new name on its way to a deeper key.
 
-    Top-level keys that begin with ``x-`` are left out, as in compose files: they have room for anchors.
+    Top-level keys that begin with ``x-`` are ignored, as in compose files: places for anchors.
 
     Raises:
       ConfigError: the file cannot be read, is not YAML, names a key twice, or an override has no valid key.

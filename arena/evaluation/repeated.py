@@ -39,7 +39,7 @@ def play_again(run: RunDirectory, config: RunConfig, player: str | None, at: str
     Args:
       run: the run directory.
       config: configuration of the run.
-      player: the player whose evaluation it is; None for the only one.
+      player: the evaluated player; None for the only one.
       at: ``best``, ``newest`` for the last evaluation, or steps: the evaluation at these, else the first one after
         this multiple of ``evaluate.every``.
 

@@ -123,10 +123,10 @@ def render(run: RunDirectory, summary: dict[str, Any], terminal: Terminal) -> st
     per_second = compact(steps / training) if training else "0"
     waited = summary["waited_for_evaluations"]
     evaluating = f", the last {duration(waited)} for evaluations" if waited >= 1 else ""
-    told = (
+    line_of_time = (
         f"  {duration(seconds)} of wall time{evaluating}, {compact(steps)} environment steps ({per_second} per second)"
     )
-    console.print(f"{told}{faults}")
+    console.print(f"{line_of_time}{faults}")
     for name, player in summary["players"].items():
         if player["metrics"]:
             console.print(f"  [bold]{name}[/bold]  {measured(player['metrics'])} (mean of the last {RECENT})")

@@ -1,4 +1,4 @@
-"""Whether evaluations keep up with the training that they follow."""
+"""Comparison of the pace of evaluations with that of the training that they follow."""
 
 import time
 
@@ -6,7 +6,7 @@ from arena.common.text import duration
 from arena.config.evaluate import EvaluateConfig
 
 WORTH_SAYING = 10.0
-"""Seconds of waiting at the end of a run that are said while it trains."""
+"""Seconds of waiting after the training that are worth a line in the log."""
 
 
 def ways_to_wait_less(section: EvaluateConfig) -> str:
@@ -49,7 +49,7 @@ class EvaluationPace:
         self._is_said = True
         return (
             f"evaluations take longer than training: {seconds:.1f} s each, and the {self._section.every:,} steps "
-            f"between two of them {least:.1f} s; the run waits about {duration(wait)} for them at its end. "
+            f"between two of them {least:.1f} s; after it the run waits about {duration(wait)} for them. "
             f"{ways_to_wait_less(self._section)}"
         )
 

@@ -52,8 +52,8 @@ class Evaluations:
     """The root's side of evaluations.
 
     All learning players of the evaluated rows play in each evaluation: each with the oldest weights that wait, or,
-    where none wait, with those that it has played with last. A run that ends early leaves
-    the weights that wait to a resume.
+    where none wait, with those that it has played with last. A run that ends early leaves the weights that wait to a
+    resume.
 
     Attributes:
       is_playing: whether an evaluation is in progress.
@@ -73,7 +73,7 @@ class Evaluations:
         self._is_held = False
         self.is_playing = False
         self._number = 0  # of the current evaluation
-        self._left_out: dict[str, int] = dict.fromkeys(self._players, 0)
+        self._skipped: dict[str, int] = dict.fromkeys(self._players, 0)
         self._patience = START_UP
         self._last_sign = 0.0
         rounds = config.round_list()
@@ -111,7 +111,7 @@ class Evaluations:
         most = 1 if self._section.skip else self._section.waiting
         if len(waiting) >= most:
             waiting.pop().path.unlink(missing_ok=True)
-            self._left_out[snapshot.player] += 1
+            self._skipped[snapshot.player] += 1
         waiting.append(_Weights(snapshot.steps, Path(snapshot.path)))
         self._pace.weights_arrived(snapshot.player, snapshot.steps)
 
@@ -122,7 +122,7 @@ class Evaluations:
 
     @property
     def left(self) -> str:
-        """What is left: the number of evaluations, and the size of the weights that wait; empty if nothing is."""
+        """Number of evaluations that wait or are in progress, and the size of their weights; empty without any."""
         count = self._count() + self.is_playing
         if not count:
             return ""
@@ -255,12 +255,10 @@ class Evaluations:
         """End the evaluator; keep the weights that wait, for a resume, and remove the others."""
         self._process.close()
         self._give_back()
-        for player, count in self._left_out.items():
+        for player, count in self._skipped.items():
             if count:
                 key = "skip: true" if self._section.skip else f"waiting: {self._section.waiting}"
-                text = (
-                    f"{player}: {count_of(count, 'evaluation')} left out by evaluate.{key}, since training was faster"
-                )
+                text = f"{player}: {count_of(count, 'evaluation')} skipped by evaluate.{key}, since training was faster"
                 self._records.log_line("INFO", text)
         if left := self.left:
             self._records.log_line("WARNING", f"{left} wait for --resume, which carries them out")

@@ -117,7 +117,7 @@ class Seat:
         raise error
 
     def play_on(self) -> None:
-        """Accept further steps, by the worker itself: the match goes on without the policy's ``run``."""
+        """Accept further steps, by the worker itself: the match continues without the policy's ``run``."""
         self.budget, self._calls_after_end = sys.maxsize, -1
 
     def receive(self, batch: int) -> ObservationMessage:

@@ -106,7 +106,7 @@ def number_of(reward: Any, env: Any) -> float:
 
 
 def warn_of_mask(env: Any) -> None:
-    """Say once that a mask in ``info`` is ignored."""
+    """Warn once that a mask in ``info`` is ignored."""
     _warn_once(
         'info has an "action_mask", which is ignored: set metadata = {"action_mask": True} in the environment if '
         f"actions that it forbids must not be taken{source_of(_innermost(env).reset)}"

@@ -165,7 +165,7 @@ def test_the_number_of_files_that_wait_has_a_bound(tmp_path):
     play_all(world)
     assert world.recorded()["blue"] == [1000, 4000]
     world.evaluations.close()
-    assert "blue: 2 evaluations left out by evaluate.waiting: 2" in world.run.arena_log.read_text()
+    assert "blue: 2 evaluations skipped by evaluate.waiting: 2" in world.run.arena_log.read_text()
 
 
 def test_the_others_of_an_evaluation_are_recorded_and_kept_with_the_best(tmp_path):
@@ -211,7 +211,7 @@ def test_with_skip_only_the_newest_weights_wait_and_files_go_when_they_are_not_n
     assert world.recorded()["blue"] == [1000, 3000]
     world.evaluations.close()
     assert not third.parent.exists()
-    assert "blue: 1 evaluation left out by evaluate.skip: true" in world.run.arena_log.read_text()
+    assert "blue: 1 evaluation skipped by evaluate.skip: true" in world.run.arena_log.read_text()
 
 
 def test_the_best_weights_are_kept_and_those_of_earlier_attempts_count(world):

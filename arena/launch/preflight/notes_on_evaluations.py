@@ -34,7 +34,7 @@ def notes_on_evaluations(config: RunConfig) -> list[str]:
         text += (
             f". Each takes up to {steps:,} environment steps of one process, and the players learn from "
             f"{section.every:,} steps between two of them: if they take longer than training, the run waits for them "
-            f"at its end. {ways_to_wait_less(section)}"
+            f"after it. {ways_to_wait_less(section)}"
         )
     return [text]
 
