@@ -110,8 +110,8 @@ class CustomLoopWorker(Member):
             if self.channel.rank == 0:
                 text = (
                     f"run of {self.player!r} has taken {self.seat.steps:,} steps on rank {self.context.world.rank}, "
-                    f"where its budget was {share:,}, and has not returned: its match is over for it; a run should return "
-                    "after about as many steps as it was called with"
+                    f"where its budget was {share:,}, and has not returned: its match is over for it; a run should "
+                    "return after about as many steps as it was called with"
                 )
                 self.log_line("WARNING", text)
         self.seat.play_on()
