@@ -30,6 +30,7 @@ class CustomLoopWorker(Member):
         super().__init__(context, channel)
         self.seat = take_seat(context, environment_rank, SeatRequest(needs_infos=True))
         self.check_spaces(self.seat.offer.distinct_spaces())
+        self._overdue: Overdue | None = None
         self._calls: dict[str, int] = {}  # number of calls of ``group.log``, by name
         self.group: Any = self._make_group()
         keywords = keywords_of(self)
@@ -73,6 +74,8 @@ class CustomLoopWorker(Member):
     def _housekeeping(self) -> None:
         if not self.housekeeping.due():
             return
+        if self._overdue is not None:
+            self._overdue.note_updates()
         if self.reporting.due():
             self._report()
         self.offer_evaluation()
@@ -102,7 +105,7 @@ class CustomLoopWorker(Member):
         """
         players = self.context.config.players
         if self.learns or not any(players[player].learns for player in self.context.plan.groups):
-            Overdue(self.seat, share, lambda: self.group.updates, lambda: self.group.has_model)
+            self._overdue = Overdue(self.seat, share, lambda: self.group.updates, lambda: self.group.has_model)
         try:
             self.policy.run(share)
         except BudgetSpentError:

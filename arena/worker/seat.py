@@ -118,7 +118,9 @@ class Seat:
 
     def play_on(self) -> None:
         """Accept further steps, by the worker itself: the match continues without the policy's ``run``."""
-        self.budget, self._calls_after_end = sys.maxsize, -1
+        self.budget = sys.maxsize
+        if not self.is_over:
+            self._calls_after_end = -1
 
     def receive(self, batch: int) -> ObservationMessage:
         """Return the reply to ``send``, valid until the batch's next ``send``.
