@@ -57,6 +57,7 @@ class Evaluations:
 
     Attributes:
       is_playing: whether an evaluation is in progress.
+      failures: number of failed evaluations in a row.
       reached: players with an evaluation of at least ``stop_at``.
     """
 
@@ -68,10 +69,12 @@ class Evaluations:
         self._players = config.evaluated_players()
         self._waiting: dict[str, deque[_Weights]] = {player: deque() for player in self._players}
         self._seated: dict[str, _Weights] = {}  # of the current evaluation, or of the last one
+        self._playing: dict[str, _Weights] = {}  # the same, with those of players that had finished before a resume
         self._new: set[str] = set()  # players that the current evaluation is recorded for
         self._stored: set[str] = set()
         self._is_held = False
         self.is_playing = False
+        self.failures = 0
         self._number = 0  # of the current evaluation
         self._skipped: dict[str, int] = dict.fromkeys(self._players, 0)
         self._patience = START_UP
@@ -87,7 +90,7 @@ class Evaluations:
         A player whose budget is spent offers no weights again, and the others of its match need it.
         """
         resumed = {name: statistics.steps for name, statistics in self._records.players.items()}
-        self._stored = {name for name, steps in resumed.items() if steps}
+        self._stored = {name for name, steps in resumed.items() if steps and name in self._players}
         if self._section.stop_at is not None:
             self.reached = self._records.evaluations.reached(self._section.stop_at, resumed)
         for player in self._players:
@@ -137,8 +140,12 @@ class Evaluations:
         return sum(path.stat().st_size for path in waiting if path.exists())
 
     def _can_start(self) -> bool:
+        return self._count() > 0 and not self._missing()
+
+    def _missing(self) -> list[str]:
+        """Return the players without any weights so far."""
         here = {player for player, waiting in self._waiting.items() if waiting} | self._seated.keys() | self._stored
-        return self._count() > 0 and here >= set(self._players)
+        return [player for player in self._players if player not in here]
 
     def poll(self) -> None:
         """Handle reports of the evaluator, and start the next evaluation."""
@@ -159,15 +166,14 @@ class Evaluations:
         self._new = {player for player, waiting in self._waiting.items() if waiting}
         for player in self._new:
             if (before := self._seated.get(player)) is not None:
-                self._remove(player, before)
+                before.path.unlink(missing_ok=True)
             self._seated[player] = self._waiting[player].popleft()
         self.is_playing = True
         self._last_sign = time.monotonic()
         self._number += 1
-        for player in self._stored - self._seated.keys():
-            if (newest := self._newest(player)) is not None:
-                self._seated[player] = newest
-        weights = {name: str(each.path) for name, each in self._seated.items()}
+        stored = {player: self._newest(player) for player in self._stored - self._seated.keys()}
+        self._playing = self._seated | {player: newest for player, newest in stored.items() if newest is not None}
+        weights = {name: str(each.path) for name, each in self._playing.items()}
         self._process.start(EvaluationRequest(self._number, weights))
 
     def _newest(self, player: str) -> _Weights | None:
@@ -178,20 +184,16 @@ class Evaluations:
             return None
         return None if found is None else _Weights(found.steps, found.weights)
 
-    def _remove(self, player: str, weights: _Weights) -> None:
-        """Remove weights that were written for an evaluation."""
-        if weights.path.parent == self._run.waiting(player):
-            weights.path.unlink(missing_ok=True)
-
     def _conclude(self, report: EvaluationReport) -> None:
         self.is_playing = False
         # After a failure the environments, and perhaps the process, are new ones.
         self._patience = START_UP if report.fault else self._config.waits.warn_after
-        for player, weights in self._seated.items():
+        self.failures = self.failures + 1 if report.fault else 0
+        for player, weights in self._playing.items():
             if player in self._new and report.returns and player in report.returns:
                 self._record(player, weights, report)
         if report.fault:
-            names = ", ".join(f"{name}@{weights.steps}" for name, weights in self._seated.items())
+            names = ", ".join(f"{name}@{weights.steps}" for name, weights in self._playing.items())
             self._records.evaluation_failed(f"evaluation of {names}: {report.fault}")
             reason = report.fault.partition("\n")[0]
             self._records.log_line("WARNING", f"the evaluation of {names} has failed, training continues: {reason}")
@@ -201,16 +203,16 @@ class Evaluations:
     def _record(self, player: str, weights: _Weights, report: EvaluationReport) -> None:
         assert report.returns is not None
         rows, returns = self._records.evaluations, report.returns[player]
-        is_best = player not in rows.best or sum(returns) / len(returns) > rows.best[player]
+        before = rows.best.get(player)
         path = os.path.relpath(weights.path, self._run.path)
-        others = {name: each.steps for name, each in self._seated.items() if name != player}
+        others = {name: each.steps for name, each in self._playing.items() if name != player}
         result = rows.add(player, weights.steps, returns, report.seconds, path, others)
         text = f"{number(result.mean)} ± {number(result.deviation)} in {result.episodes} episodes"
         self._records.log_line("INFO", f"{player} is evaluated at {weights.steps:,} steps: {text}")
-        if is_best and self._section.keep_best:
+        if self._section.keep_best and (before is None or result.mean > before):
             self._copy(weights.path, self._run.best(player))
             for other in others:
-                self._copy(self._seated[other].path, self._run.best_opponent(player, other))
+                self._copy(self._playing[other].path, self._run.best_opponent(player, other))
         if self._section.keep_all:
             self._copy(weights.path, self._run.snapshot(player, weights.steps))
         threshold = self._section.stop_at
@@ -260,7 +262,12 @@ class Evaluations:
                 key = "skip: true" if self._section.skip else f"waiting: {self._section.waiting}"
                 text = f"{player}: {count_of(count, 'evaluation')} skipped by evaluate.{key}, since training was faster"
                 self._records.log_line("INFO", text)
-        if left := self.left:
+        if self._count() and (missing := self._missing()):
+            for waiting in self._waiting.values():
+                waiting.clear()
+            text = f"nothing is evaluated, since there are no weights of {', '.join(missing)}"
+            self._records.log_line("WARNING", text)
+        elif left := self.left:
             self._records.log_line("WARNING", f"{left} wait for --resume, which carries them out")
         for player in self._players:
             kept = {weights.path for weights in self._waiting[player]}

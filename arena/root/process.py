@@ -36,6 +36,9 @@ from arena.root.run_state import RunState
 from arena.root.trackers import Trackers
 from arena.system.stack_dump import StackCollector
 
+FAILURES = 3
+"""Failed evaluations in a row after which a run that only waits for them ends."""
+
 VIEW_EVERY = 0.25
 """Seconds between two drawings of the terminal view."""
 
@@ -148,6 +151,7 @@ class Root:
             self._evaluator.rank = None  # that of another round, which a death may have ended
             self.evaluations.end_round()
             self._evaluator.rank = plan.evaluator
+            self.evaluations.hold(plan.evaluator is None)
         supervisor.run()
         progress.learning = supervisor.learning()
 
@@ -166,7 +170,7 @@ class Root:
         self.state.records.log_line("INFO", f"training is over: {left}")
         self._rank_activity.end()
         began = time.monotonic()
-        while evaluations.pending and not self._is_stopping():
+        while evaluations.pending and not self._is_stopping() and evaluations.failures < FAILURES:
             evaluations.poll()
             self.refresh()
             time.sleep(IDLE_PAUSE)

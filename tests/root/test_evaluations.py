@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from arena.common.errors import ConfigError
@@ -13,6 +14,7 @@ from arena.records.run_directory import RunDirectory
 from arena.records.writers.run import RecordWriter
 from arena.root import evaluations as module
 from arena.root.evaluations import Evaluations
+from arena.tensors.weights import write_tensors
 
 CONFIG = """
 name: duel
@@ -155,6 +157,28 @@ def test_what_waits_at_an_early_end_is_evaluated_by_the_resumed_run(world):
     play_all(world)
     assert world.recorded() == {"blue": [1000, 2000], "red": [1000, 2000]}
     assert not (world.run.waiting("blue") / "3000.safetensors").exists()
+
+
+def test_a_player_that_has_finished_keeps_its_snapshot_and_plays_with_it(world):
+    last = world.run.snapshot("red", 10_000)
+    last.parent.mkdir(parents=True)
+    write_tensors(last, {"x": np.zeros(1, np.float32)})
+    world.records.players["red"].steps = 10_000
+    world.evaluations.resume()
+    for steps in (1000, 2000):
+        world.snapshot("blue", steps)
+    play_all(world)
+    assert [request.weights["red"] for request in world.process.requests] == [str(last)] * 2
+    world.evaluations.close()
+    assert last.is_file() and world.recorded() == {"blue": [1000, 2000]}
+
+
+def test_weights_that_can_meet_nobody_are_no_work_for_a_resume(world):
+    world.snapshot("blue", 1000), world.snapshot("blue", 2000)
+    world.evaluations.poll()
+    world.evaluations.close()
+    assert "nothing is evaluated, since there are no weights of red" in world.run.arena_log.read_text()
+    assert not world.run.waiting("blue").exists() and not world.process.requests
 
 
 def test_the_number_of_files_that_wait_has_a_bound(tmp_path):
