@@ -15,7 +15,7 @@ from arena.config.resumed import load_stored_config
 from arena.config.rounds import TableRow
 from arena.config.run import RunConfig
 from arena.evaluation.evaluate import evaluate, select_rows
-from arena.evaluation.players import policy_of
+from arena.evaluation.players import policy_of, split_name
 from arena.evaluation.repeated import play_again
 from arena.evaluation.results import Results, pair_table, player_table
 from arena.evaluation.video import VideoRecorder
@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
     run = RunDirectory.existing(path)
     config = load_stored_config(run.config)
     if name:
-        policy_of(config, name.partition("@")[0])
+        policy_of(config, split_name(config, name)[0])
     if arguments.as_evaluated:
         return _play_again(arguments, run, config, name)
     rows = select_rows(config, arguments.row or "0")
@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     if name:
         if names is not None:
             raise ConfigError(f"expected the players once, found {arguments.run} and --seats {arguments.seats}")
-        names = _with_player(rows, name)
+        names = _with_player(rows, split_name(config, name)[0], name)
     with contextlib.nullcontext() if arguments.video is None else VideoRecorder(arguments.video) as film:
         results = Results(
             evaluate(
@@ -74,13 +74,12 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _with_player(rows: Sequence[TableRow], name: str) -> list[str]:
+def _with_player(rows: Sequence[TableRow], player: str, name: str) -> list[str]:
     """Return the players of a row's seats, with the weights that a name chooses for its player.
 
     Raises:
       ConfigError: the player sits in none of the rows, or there are several rows.
     """
-    player = name.partition("@")[0]
     if len(rows) > 1 or all(seat.player != player for seat in rows[0].seats):
         raise ConfigError(f"{name}: expected a player of the row that is played; --row chooses one")
     return [name if seat.player == player else seat.player for seat in rows[0].seats]
@@ -150,8 +149,8 @@ def _parser() -> argparse.ArgumentParser:
 def _print(run: RunDirectory, config: RunConfig, results: Results) -> None:
     console = make_console(sys.stdout, find_terminal(sys.stdout))
     chosen = colors.resolve({name: policy.color for name, policy in config.players.items()})
-    chosen = {name: chosen[name.partition("@")[0]] for name in results}
-    policies = {name: config.players[name.partition("@")[0]].use for name in results}
+    chosen = {name: chosen[split_name(config, name)[0]] for name in results}
+    policies = {name: config.players[split_name(config, name)[0]].use for name in results}
     console.print(player_table(str(run), policies, results, chosen, outcomes=bool(results.pairs)))
     if len(results.pairs) > 1:
         console.print(pair_table(results.pairs, chosen))

@@ -10,7 +10,7 @@ from arena.config.rounds import TableRow
 from arena.config.run import RunConfig
 from arena.envs.interface import Environment
 from arena.evaluation.play import Result, play
-from arena.evaluation.players import Contestant, find_contestant, make_copy, seed_libraries, take_seats
+from arena.evaluation.players import Contestant, find_contestant, make_copy, seed_libraries, split_name, take_seats
 from arena.evaluation.video import VideoRecorder, frames_per_second
 from arena.records.player_files import NEWEST
 from arena.records.run_directory import RunDirectory
@@ -68,7 +68,7 @@ def evaluate(
 
 def _contestant(run: RunDirectory, config: RunConfig, name: str, at: str) -> Contestant:
     """Return a player under its name, with the weights that ``at`` chooses if the name does not."""
-    if at == NEWEST or "@" in name or not config.players[name].learns:
+    if at == NEWEST or name not in config.players or not config.players[name].learns:
         return find_contestant(run, config, name)
     return find_contestant(run, config, f"{name}@{at}")._replace(name=name)
 
@@ -113,7 +113,7 @@ def seat_names(row: TableRow, names: Sequence[str] | None, config: RunConfig) ->
     if names is None:
         return usual
     for name in names:
-        if name.partition("@")[0] not in config.players:
+        if split_name(config, name)[0] not in config.players:
             near = suggestion(name, config.players)
             raise ConfigError(f"--seats: there is no player {name!r}{near}; players: {', '.join(config.players)}")
     if len(names) == len(usual):

@@ -55,6 +55,15 @@ def policy_of(config: RunConfig, player: str) -> PolicyConfig:
     return config.players[player]
 
 
+def split_name(config: RunConfig, name: str) -> tuple[str, str]:
+    """Return the player that a name means, and its weights: ``blue`` and ``2000`` for ``blue@2000``."""
+    active, _, frozen_at = name.rpartition("_")
+    if name not in config.players and active in config.players and frozen_at.isdecimal():
+        return active, frozen_at  # form of the names of a league's snapshots
+    player, _, steps = name.partition("@")
+    return player, steps or NEWEST
+
+
 def find_contestant(run: RunDirectory, config: RunConfig, name: str) -> Contestant:
     """Return a player of a run.
 
@@ -67,13 +76,10 @@ def find_contestant(run: RunDirectory, config: RunConfig, name: str) -> Contesta
     Raises:
       ConfigError: there is no such player or snapshot, or the checkpoints are damaged.
     """
-    player, at, steps = name.partition("@")
-    active, _, frozen_at = name.rpartition("_")
-    if name not in config.players and active in config.players and frozen_at.isdecimal():
-        player, at, steps = active, "@", frozen_at  # form of the names of a league's snapshots
+    player, steps = split_name(config, name)
     policy = policy_of(config, player)
     place = run.players / player
-    if not at or steps == NEWEST:
+    if steps == NEWEST:
         return Contestant(name, policy, newest_weights(run, player, policy), place)
     return Contestant(name, policy, snapshot_of(run, player, steps).weights, place)
 

@@ -58,7 +58,7 @@ class Overdue:
         most = LONGEST_EPISODE * self._seat.offer.copies
         if excess < most and (not all(ended.all() for ended in self._ended) or self._is_update_due()):
             return
-        self._seat.raise_match_over(BudgetSpentError)
+        self._seat.end(BudgetSpentError)
 
     def _is_update_due(self) -> bool:
         """Return whether an update is about to come that began to be collected within the budget."""

@@ -79,6 +79,7 @@ class Seat:
         self._awaiting = [False] * self.offer.batches
         self._over = [False] * self.offer.batches
         self._calls_after_end = -1  # -1 until the match is over
+        self._error: type[MatchOver] = MatchOver
 
     def send(self, batch: int, command: int = 0, side: Any = None) -> None:
         """Send a batch's actions (which lie in ``messages[batch].actions``), or a reset.
@@ -88,7 +89,7 @@ class Seat:
           PolicyGoesOnError: the same, after many attempts.
         """
         if self._calls_after_end >= 0:
-            self.raise_match_over()
+            self._raise_match_over()
         if self.steps >= self.budget and not batch:
             self.overdue()
         self._channel.send(batch, command or (DONE if self.done else STEP), side)
@@ -102,25 +103,29 @@ class Seat:
         """Whether the match has ended."""
         return all(self._over)
 
-    def raise_match_over(self, error: type[MatchOver] = MatchOver) -> NoReturn:
-        """Raise ``MatchOver``, and ``PolicyGoesOnError`` after many calls.
+    def end(self, error: type[MatchOver]) -> NoReturn:
+        """Raise an error, now and at each further exchange of the policy, though the match continues.
 
         Raises:
-          MatchOver: always; ``error``, if it is that.
+          MatchOver: always, as ``error``.
         """
+        self._error = error
+        self._raise_match_over()
+
+    def _raise_match_over(self) -> NoReturn:
         self._calls_after_end += 1
         if self._calls_after_end > CALLS_AFTER_END:
             raise PolicyGoesOnError(
                 "expected a policy that returns from run, or lets MatchOver pass, when its match is over; found one "
                 f"that has stepped its environment {CALLS_AFTER_END} times since then"
             )
-        raise error
+        raise self._error
 
     def play_on(self) -> None:
         """Accept further steps, by the worker itself: the match continues without the policy's ``run``."""
         self.budget = sys.maxsize
         if not self.is_over:
-            self._calls_after_end = -1
+            self._calls_after_end, self._error = -1, MatchOver
 
     def receive(self, batch: int) -> ObservationMessage:
         """Return the reply to ``send``, valid until the batch's next ``send``.

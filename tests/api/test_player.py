@@ -142,6 +142,7 @@ def test_a_name_with_its_run_means_the_same_everywhere(tmp_path, capsys):
     with pytest.raises(arena.ConfigError, match="use arena.load for it"):
         arena.Run(run.path).player("elsewhere/x:blue")
     assert main(["eval", name, "--episodes", "2"]) == 0 and "blue@1000" in capsys.readouterr().out
+    assert main(["eval", f"{run}:blue_1000", "--episodes", "2"]) == 0 and "blue_1000" in capsys.readouterr().out
     assert main(["eval", f"{run}:green", "--episodes", "2"]) == 2
     assert "there is no player 'green'" in capsys.readouterr().err
     out = tmp_path / "blue.onnx"
