@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import sys
 import sysconfig
 import traceback
 from typing import Any
@@ -13,7 +12,7 @@ _FOLDERS = FOLDER, FOLDER.parent / "envs"
 _OWN = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in _FOLDERS)
 _LIBRARIES = tuple(f"{os.path.realpath(sysconfig.get_path(name))}{os.sep}" for name in ("stdlib", "purelib", "platlib"))
 
-_PROGRAMS = os.path.join(os.path.realpath(sys.prefix), "bin"), os.path.realpath(FOLDER.parent / "policies") + os.sep
+_POLICIES = f"{os.path.realpath(FOLDER.parent / 'policies')}{os.sep}"
 
 
 def source_of(method: Any) -> str:
@@ -54,9 +53,10 @@ def source_of_stack(stack: traceback.StackSummary) -> str:
 
 def user_place(stack: traceback.StackSummary) -> str:
     """Return the innermost frame of a stack (innermost last) in a user's code, as ``games.py:66``; empty for none."""
-    folders = (*_OWN, *_LIBRARIES, *_PROGRAMS)
+    folders = (*_OWN, *_LIBRARIES, _POLICIES)
     for frame in reversed(stack):
-        if not frame.filename.startswith("<") and not _lies_in(frame.filename, folders):
+        # A program such as bin/arena, and code that was compiled from text, is no file of a user.
+        if frame.filename.endswith(".py") and not _lies_in(frame.filename, folders):
             return f"{short_path(frame.filename)}:{frame.lineno}"
     return ""
 

@@ -73,11 +73,11 @@ def test_a_deterministic_run_learns_the_same_with_and_without(tmp_path):
     assert roles.count("evaluator") == 1 and outcomes[2].errors == ""
 
 
-SLEEPY = """
+ILL = """
     import os, sys, time
     import gymnasium
 
-    class Sleepy(gymnasium.Env):
+    class Ill(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(-1, 1, (2,))
         action_space = gymnasium.spaces.Discrete(2)
 
@@ -88,17 +88,23 @@ SLEEPY = """
 
         def step(self, action):
             if "arena.evaluation.evaluator" in sys.modules or sys.argv[0].endswith("evaluator.py"):
-                time.sleep(0 if os.path.exists("PLACE") else 0.1)
+                SYMPTOM
             self.time += 1
             return self.observation_space.sample(), 1.0, self.time == 9, False, {}
 """
 
 
+def ill(place: Path, symptom: str) -> dict[str, Any]:
+    """Return an environment that is well in training, and shows a symptom where it is evaluated."""
+    (place / "ill.py").write_text(textwrap.dedent(ILL.replace("SYMPTOM", symptom)))
+    return {"env": {"use": f"{place / 'ill.py'}:Ill", "num_envs": 4}}
+
+
 def test_ctrl_c_leaves_late_evaluations_to_a_resume(tmp_path):
     """Under mpirun, since the root waits there without its ranks; the checkpoint is complete before."""
     awake = tmp_path / "awake"
-    (tmp_path / "sleepy.py").write_text(textwrap.dedent(SLEEPY.replace("PLACE", str(awake))))
-    config = {**POLE, "env": {"use": f"{tmp_path / 'sleepy.py'}:Sleepy", "num_envs": 4}, **evaluate()}
+    symptom = f"time.sleep(0 if os.path.exists({str(awake)!r}) else 0.1)"
+    config = {**POLE, **ill(tmp_path, symptom), **evaluate()}
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "arena.launch", str(write_config(tmp_path, config))],
         stdout=subprocess.PIPE,
@@ -136,30 +142,9 @@ def test_a_player_stops_where_it_has_learned_enough(tmp_path):
     assert arena.Run(succeed(run_arena(tmp_path, further, "--resume")).directory).player().steps > steps
 
 
-SICK = """
-    import sys
-    import gymnasium
-
-    class Sick(gymnasium.Env):
-        observation_space = gymnasium.spaces.Box(-1, 1, (2,))
-        action_space = gymnasium.spaces.Discrete(2)
-
-        def reset(self, seed=None, options=None):
-            super().reset(seed=seed)
-            self.time = 0
-            return self.observation_space.sample(), {}
-
-        def step(self, action):
-            if "arena.evaluation.evaluator" in sys.modules or sys.argv[0].endswith("evaluator.py"):
-                raise RuntimeError("only well in training")
-            self.time += 1
-            return self.observation_space.sample(), 1.0, self.time == 9, False, {}
-"""
-
-
 def test_an_evaluation_that_fails_is_a_fault_and_training_goes_on(tmp_path):
-    (tmp_path / "sick.py").write_text(textwrap.dedent(SICK))
-    config = {**POLE, "steps": 3000, "env": {"use": f"{tmp_path / 'sick.py'}:Sick", "num_envs": 4}, **evaluate()}
+    symptom = 'raise RuntimeError("only well in training")'
+    config = {**POLE, **ill(tmp_path, symptom), **evaluate()}
     outcome = succeed(run_arena(tmp_path, config))
     faults = rows(outcome, "SELECT role, what FROM faults")
     assert faults and {role for role, _ in faults} == {"evaluator"} and "only well in training" in faults[0][1]
