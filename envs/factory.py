@@ -13,6 +13,7 @@ from arena.envs.adapters.kinds import adapt
 from arena.envs.agent_id import AgentIdEnvironment
 from arena.envs.global_state import check_state_space
 from arena.envs.interface import Environment, state_space_of
+from arena.envs.options import AdapterOptions
 from arena.envs.sources import from_code, from_gymnasium, from_openspiel, from_pettingzoo
 from arena.envs.spaces import check_spaces
 from arena.envs.wrapping import wrap
@@ -30,6 +31,7 @@ def make_environment(
     *,
     render: bool = False,
     agent_id: bool = False,
+    **options: Any,
 ) -> Environment:
     """Return one copy of an environment.
 
@@ -42,6 +44,7 @@ def make_environment(
         ``gymnasium.wrappers``; ``package.module:name`` is called with the environment and the keyword arguments.
       render: whether to request RGB frames, if the environment can render them.
       agent_id: whether observations show which entity observes.
+      options: ``agents``, ``action_mask`` and ``observe``, see ``AdapterOptions``.
 
     Raises:
       ConfigError: there is no such environment or wrapper, a package is missing, it rejects its settings, or its kind
@@ -51,7 +54,9 @@ def make_environment(
     try:
         for name, keywords in wrappers:
             native = wrap(native, name, copy.deepcopy(dict(keywords)))
-        environment = adapt(native)
+        stated = AdapterOptions(**options)
+        environment = adapt(native, stated)
+        stated.check_names([entity.name for entity in environment.entities])
         if agent_id:
             environment = AgentIdEnvironment(environment)
         check_spaces(environment.entities)

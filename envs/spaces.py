@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from arena.common.errors import ConfigError
+from arena.common.errors import ConfigError, ContractError
 from arena.envs.interface import EntitySpaces
+from arena.envs.options import NO_OPTIONS, AdapterOptions, observed_part
 
 LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 EXPECTED = "any nesting of Dict and Tuple over Box, Discrete, MultiDiscrete and MultiBinary"
 
 MASK_KEY = "action_mask"
+INFO_KEYS = (MASK_KEY, "avail_actions")  # the latter is EPyMARL's and pymarl's name
 
 
 def check_spaces(entities: Sequence[EntitySpaces]) -> None:
@@ -60,15 +62,14 @@ def unsupported(space: Any, place: str = "") -> str:
 
 
 def _without(space: spaces.Space) -> str:
-    """Return a wrapper that leaves out the keys of a Dict that are not supported, if others are."""
+    """Return the line of a configuration that leaves out the keys of a Dict that are not supported, if others are."""
     if not isinstance(space, spaces.Dict):
         return ""
     kept = [key for key, sub in space.spaces.items() if not unsupported(sub)]
     if not kept:
         return ""
     out = ", ".join(repr(key) for key in space.spaces if key not in kept)
-    wrapper = f"{{use: 'gymnasium.wrappers:FilterObservation', settings: {{filter_keys: [{', '.join(kept)}]}}}}"
-    return f"; leave out {out}: env.wrappers: [{wrapper}]"
+    return f"; leave out {out}: env.observe: [{', '.join(kept)}]"
 
 
 def mask_size(action: spaces.Space) -> int:
@@ -212,51 +213,107 @@ class EntityAdapter:
       observe: converts a native observation to the form of its space, without its mask.
     """
 
-    __slots__ = ("_key", "_masked", "all_allowed", "blank", "copy_action", "observe", "spaces")
+    __slots__ = ("_in_observation", "_path", "_required", "all_allowed", "blank", "copy_action", "observe", "spaces")
 
-    def __init__(self, name: str, observation: spaces.Space, action: spaces.Space, mask_in_info: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        observation: spaces.Space,
+        action: spaces.Space,
+        options: AdapterOptions = NO_OPTIONS,
+        *,
+        declares_mask: bool = False,
+    ) -> None:
         """Build the adapter of one entity.
 
         Args:
           name: the entity's name.
           observation: its native observation space; a mask in it is removed.
           action: its native action space.
-          mask_in_info: whether the environment declares a mask in ``info["action_mask"]``.
+          options: what the configuration states about the environment.
+          declares_mask: whether the environment declares a mask outside the observation.
+
+        Raises:
+          ConfigError: the spaces are not supported, cannot have a mask, or lack a key that is to be observed.
         """
-        inner = masked_observation(observation, action)
-        self._masked = inner is not None
-        alone = isinstance(observation, spaces.Dict) and set(observation.spaces) == {"observation", MASK_KEY}
-        key = self._key = "observation" if self._masked and alone else None
-        size = mask_size(action) if self._masked or mask_in_info else 0
-        if mask_in_info and not size:
+        inner = masked_observation(observation, action) if options.action_mask == "auto" else None
+        self._in_observation = inner is not None
+        self._path: list[str] = []
+        if inner is not None and isinstance(observation, spaces.Dict):
+            self._path = ["observation"] if set(observation.spaces) == {"observation", MASK_KEY} else []
+            observation = inner
+        keys = options.keys_of(name)
+        if keys is not None:
+            observation = observed_part(name, observation, keys)
+            self._path += [keys] if isinstance(keys, str) else []
+        self._required = options.action_mask == "info"
+        declared = self._required or (declares_mask and options.action_mask == "auto")
+        size = mask_size(action) if self._in_observation or declared else 0
+        if declared and not size:
+            promise = "env.action_mask: info" if self._required else "the environment"
             raise ConfigError(
-                f"entity {name!r}: the environment promises action masks, but its action space is {action}; "
+                f"entity {name!r}: {promise} promises action masks, but its action space is {action}; "
                 "expected Discrete or MultiDiscrete"
             )
-        self.spaces = EntitySpaces(name, observation if inner is None else inner, action, size)
+        self.spaces = EntitySpaces(name, observation, action, size)
         check_spaces((self.spaces,))
-        read = reader(self.spaces.observation)
-        self.observe: Callable[[Any], Any] = read if key is None else lambda observation: read(observation[key])
+        self.observe: Callable[[Any], Any] = _reader_at(self._path, reader(observation))
         self.copy_action = copier(action)
-        self.blank = zeros(self.spaces.observation)
+        self.blank = zeros(observation)
         self.all_allowed = np.ones(size, np.int8) if size else None
         if self.all_allowed is not None:
             self.all_allowed.flags.writeable = False
 
     def check(self, observation: Any) -> None:
         """Check the form of a native observation; see ``check_form``."""
-        if self._masked:
-            if not isinstance(observation, Mapping) or MASK_KEY not in observation:
+        for key in ([MASK_KEY] if self._in_observation else []) + self._path:
+            if not isinstance(observation, Mapping) or key not in observation:
                 raise ConfigError(
                     f"entity {self.spaces.name!r}: the environment returned an observation outside its space: "
-                    f"expected a dict with {MASK_KEY!r}, found {observation!r:.80}"
+                    f"expected a dict with {key!r}, found {observation!r:.80}"
                 )
-            observation = observation if self._key is None else observation.get(self._key)
+            observation = observation if key == MASK_KEY else observation[key]
         check_form(self.spaces.name, self.spaces.observation, observation)
 
     def mask(self, observation: Any, info: Mapping) -> np.ndarray | None:
         """Return the mask in a native observation or its info; None if the entity has none."""
         if self.all_allowed is None:
             return None
-        flags = observation[MASK_KEY] if self._masked else info.get(MASK_KEY)
-        return self.all_allowed if flags is None else as_mask(flags, self.spaces.mask_size, self.spaces.name)
+        return self.mask_of(observation[MASK_KEY] if self._in_observation else flags_in(info))
+
+    def mask_of(self, flags: Any) -> np.ndarray:
+        """Return flags of the environment as a mask; with None, every action is allowed.
+
+        Raises:
+          ContractError: there are none, and the configuration states that there are some in every step.
+          ConfigError: their number does not fit the action space.
+        """
+        if flags is not None:
+            return as_mask(flags, self.spaces.mask_size, self.spaces.name)
+        if self._required:
+            keys = " or ".join(f'info["{key}"]' for key in INFO_KEYS)
+            raise ContractError(
+                f"must put an action mask into {keys} in each reset and step, since env.action_mask is info; found "
+                f"none for entity {self.spaces.name!r}"
+            )
+        assert self.all_allowed is not None
+        return self.all_allowed
+
+
+def flags_in(info: Mapping) -> Any:
+    """Return the flags of an action mask in an info; None if it has none."""
+    for key in INFO_KEYS:
+        if key in info:
+            return info[key]
+    return None
+
+
+def _reader_at(path: Sequence[str], read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that reads what lies below some keys of a dict."""
+    for key in reversed(path):
+        read = _below(key, read)
+    return read
+
+
+def _below(key: str, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda observation: read(observation[key])

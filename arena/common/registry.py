@@ -277,7 +277,7 @@ def _reference(use: str, kind: str, valid: dict) -> str:
     return use
 
 
-def make_environment(use: str, settings: Any, wrappers: Any = (), **options: bool) -> Any:
+def make_environment(use: str, settings: Any, wrappers: Any = (), **options: Any) -> Any:
     """Return the environment that ``use`` names, behind the common interface; see ``arena.envs.factory``."""
     return importlib.import_module("arena.envs.factory").make_environment(use, settings, wrappers, **options)
 

@@ -16,6 +16,8 @@ from arena.config.gateway import GatewaySettings
 
 OUTSIDE = "gateway"  # the environment of external games
 
+STATED = "agents", "action_mask", "observe"  # what the environment leaves open: arena.envs.options
+
 Settings = dict[str, Any]
 
 
@@ -81,6 +83,25 @@ class EnvironmentKeys(Model):
         description="Whether observations show which entity observes, so that entities with one policy can take "
         "different roles: a one-hot vector behind a vector, or beside any other observation.",
     )
+    agents: Literal["auto", "tuple", "parallel", "single"] = Field(
+        "auto",
+        description="The way in which an environment presents several agents, where it does not show it itself. tuple: "
+        "Tuple spaces and lists with an item for each (found where n_agents is their number). parallel: agents of an "
+        "RLlib MultiAgentEnv act in each step in which they are present, which maddpg and masac require. single: one "
+        "entity, whatever the spaces are.",
+    )
+    action_mask: Literal["auto", "info", "none"] = Field(
+        "auto",
+        description="Action masks that are obeyed. auto: those that the environment declares: action_mask in a Dict "
+        "observation, a method action_masks(), or those in info where its metadata has action_mask: true. info: "
+        "info['action_mask'] (or 'avail_actions') of each reset and step, where there must be one. none: no mask; one "
+        "in the observation is observed.",
+    )
+    observe: str | tuple[str, ...] | dict[str, str | tuple[str, ...]] | None = Field(
+        None,
+        description="Keys of observations that are Dicts, for all entities or by an entity's name: a list keeps a Dict "
+        "of these, a single key takes that part alone. Null: everything.",
+    )
     state: Literal["auto", "joint", "none"] = Field(
         "auto",
         description="Global state of a copy, for policies that read it while they learn (ppo with critic: "
@@ -118,7 +139,17 @@ class EnvConfig(FaultSettings, EnvironmentKeys):
     def _outside_is_not_stepped(self) -> "EnvConfig":
         if self.use == OUTSIDE:
             usual = EnvConfig.model_fields
-            stepped = ("copies", "in_worker", "batches", "manager", "wrappers", "autoreset", "agent_id", "state")
+            stepped = (
+                "copies",
+                "in_worker",
+                "batches",
+                "manager",
+                "wrappers",
+                "autoreset",
+                "agent_id",
+                "state",
+                *STATED,
+            )
             odd = [
                 name
                 for name in (*stepped, "wait_timeout", "memory_limit")
@@ -155,7 +186,8 @@ class EnvConfig(FaultSettings, EnvironmentKeys):
     def construction(self) -> dict[str, Any]:
         """Arguments of ``registry.make_environment`` for a copy."""
         wrappers = [(wrapper.use, wrapper.settings) for wrapper in self.wrappers]
-        return {"use": self.use, "settings": self.settings, "wrappers": wrappers, "agent_id": self.agent_id}
+        same = "use", "settings", "agent_id", *STATED
+        return {name: getattr(self, name) for name in same} | {"wrappers": wrappers}
 
     @property
     def batch_count(self) -> int:

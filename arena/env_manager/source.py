@@ -16,16 +16,20 @@ class EnvironmentSource:
       use, settings: of the environment, as in the configuration.
       wrappers: (name, settings) of each, innermost first.
       agent_id: whether observations show which entity observes.
+      agents, action_mask, observe: see ``arena.envs.options.AdapterOptions``.
     """
 
     use: str
     settings: Mapping[str, Any]
     wrappers: Sequence[tuple[str, Mapping[str, Any]]] = ()
     agent_id: bool = False
+    agents: str = "auto"
+    action_mask: str = "auto"
+    observe: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None
 
     def __call__(self, env_id: int) -> Environment:
         """Return a copy; all copies are constructed alike."""
-        return registry.make_environment(self.use, self.settings, self.wrappers, agent_id=self.agent_id)
+        return registry.make_environment(**vars(self))
 
     @property
     def modules(self) -> tuple[str, ...]:

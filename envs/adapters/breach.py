@@ -28,7 +28,7 @@ STEP = {
 
 SEVERAL = (
     " (an environment of several agents is a PettingZoo ParallelEnv, or has lists as observation_spaces and "
-    "action_spaces and returns lists)"
+    "action_spaces and returns lists, or has Tuple spaces with an item for each agent and env.agents: tuple)"
 )
 """What an environment with a reward for each of several agents should be."""
 
@@ -108,8 +108,8 @@ def number_of(reward: Any, env: Any) -> float:
 def warn_of_mask(env: Any) -> None:
     """Warn once that a mask in ``info`` is ignored."""
     _warn_once(
-        'info has an "action_mask", which is ignored: set metadata = {"action_mask": True} in the environment if '
-        f"actions that it forbids must not be taken{source_of(_innermost(env).reset)}"
+        "info has an action mask, which is ignored: set env.action_mask: info if actions that it forbids must not be "
+        f"taken, none to silence this{source_of(_innermost(env).reset)}"
     )
 
 

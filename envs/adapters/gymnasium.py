@@ -18,7 +18,8 @@ from arena.envs.adapters.breach import (
 from arena.envs.adapters.wrapped import Wrapped
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
-from arena.envs.spaces import MASK_KEY, EntityAdapter, as_mask
+from arena.envs.options import NO_OPTIONS, AdapterOptions
+from arena.envs.spaces import MASK_KEY, EntityAdapter, as_mask, flags_in
 
 # Parts of a timestep that are equal in almost every step: shared, so that a step allocates next to nothing.
 YES, NO = (True,), (False,)
@@ -29,8 +30,8 @@ class GymnasiumEnvironment(Wrapped):
 
     Its action mask, if any, comes from the method ``action_masks()`` of the environment or of one of its wrappers
     (the convention of sb3-contrib), from ``action_mask`` in a Dict observation, or from ``info["action_mask"]`` where
-    the environment's metadata has ``"action_mask": True``. The global state comes from ``info["state"]``, if the
-    environment or one of its wrappers has a ``state_space``.
+    the environment's metadata has ``"action_mask": True`` or the configuration ``env.action_mask: info``. The global
+    state comes from ``info["state"]``, if the environment or one of its wrappers has a ``state_space``.
 
     Attributes:
       native_step: see ``NativeEnvironment``; None with action masks.
@@ -38,15 +39,16 @@ class GymnasiumEnvironment(Wrapped):
 
     turn_based = False
 
-    def __init__(self, env: gymnasium.Env) -> None:
+    def __init__(self, env: gymnasium.Env, options: AdapterOptions = NO_OPTIONS) -> None:
         """Adapt ``env`` with its wrappers.
 
         Raises:
           ConfigError: its spaces are not supported.
         """
-        has_method = env.has_wrapper_attr("action_masks")
-        in_info = bool((env.metadata or {}).get(MASK_KEY))
-        adapter = EntityAdapter("entity_0", env.observation_space, env.action_space, mask_in_info=has_method or in_info)
+        has_method = options.action_mask == "auto" and env.has_wrapper_attr("action_masks")
+        declares = has_method or bool((env.metadata or {}).get(MASK_KEY))
+        adapter = EntityAdapter("entity_0", env.observation_space, env.action_space, options, declares_mask=declares)
+        self._warns = options.action_mask == "auto" and adapter.all_allowed is None
         super().__init__(env)
         self.entities: tuple[EntitySpaces, ...] = (adapter.spaces,)
         self._adapter = adapter
@@ -81,10 +83,10 @@ class GymnasiumEnvironment(Wrapped):
         self._info = info
         if not self._checked:
             self._adapter.check(observation)
+            if self._warns and flags_in(info) is not None:
+                warn_of_mask(self.env)
             self._checked = True
         masks = self._no_masks or self._masks(observation, info)
-        if masks is self._no_masks and MASK_KEY in info:
-            warn_of_mask(self.env)
         return Timestep((self._observe(observation),), (0.0,), NO, NO, (info,), YES, masks, False)
 
     def step(self, actions: Sequence) -> Timestep:

@@ -11,6 +11,7 @@ from arena.common.errors import ConfigError
 from arena.envs.adapters.wrapped import Wrapped
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
+from arena.envs.options import NO_OPTIONS, AdapterOptions
 from arena.envs.spaces import EntityAdapter, check_spaces
 
 STEP_FORM = "expected step to return (observations, rewards, done, info), the first two with one item per entity"
@@ -40,7 +41,7 @@ class ListEnvironment(Wrapped):
 
     turn_based = False
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, options: AdapterOptions = NO_OPTIONS) -> None:
         """Adapt ``env``.
 
         Raises:
@@ -57,7 +58,7 @@ class ListEnvironment(Wrapped):
             )
         super().__init__(env)
         pairs = zip(observation_spaces, action_spaces, strict=True)
-        self._adapters = [EntityAdapter(f"entity_{i}", *pair) for i, pair in enumerate(pairs)]
+        self._adapters = [EntityAdapter(f"entity_{i}", *pair, options) for i, pair in enumerate(pairs)]
         self.entities: tuple[EntitySpaces, ...] = tuple(adapter.spaces for adapter in self._adapters)
         check_spaces(self.entities)
         self._state = StateReader(getattr(env, "state_space", None))

@@ -12,6 +12,7 @@ from arena.envs.adapters.pettingzoo_entities import entity_adapters
 from arena.envs.adapters.wrapped import Wrapped
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
+from arena.envs.options import NO_OPTIONS, AdapterOptions
 
 
 class AECEnvironment(Wrapped):
@@ -26,14 +27,14 @@ class AECEnvironment(Wrapped):
 
     turn_based = True
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, options: AdapterOptions = NO_OPTIONS) -> None:
         """Adapt ``env``, a ``pettingzoo.AECEnv``.
 
         Raises:
           ConfigError: it does not define ``possible_agents``, or its spaces are not supported.
         """
         super().__init__(env)
-        agents, self._adapters = entity_adapters(env)
+        agents, self._adapters = entity_adapters(env, options)
         self._index = {agent: i for i, agent in enumerate(agents)}
         self.entities: tuple[EntitySpaces, ...] = tuple(adapter.spaces for adapter in self._adapters)
         self._state = StateReader(getattr(env, "state_space", None))

@@ -3,10 +3,11 @@
 from typing import Any
 
 from arena.common.errors import ConfigError
+from arena.envs.options import AdapterOptions
 from arena.envs.spaces import MASK_KEY, EntityAdapter, check_spaces
 
 
-def entity_adapters(env: Any) -> tuple[list[Any], list[EntityAdapter]]:
+def entity_adapters(env: Any, options: AdapterOptions) -> tuple[list[Any], list[EntityAdapter]]:
     """Return the agents that a PettingZoo environment may have, in its order, and the adapter of each.
 
     Raises:
@@ -18,9 +19,11 @@ def entity_adapters(env: Any) -> tuple[list[Any], list[EntityAdapter]]:
             f"the PettingZoo environment {env} has no possible_agents; expected the list of all agents that may "
             "appear, which fixes the entities of a match"
         )
-    in_info = bool((getattr(env, "metadata", None) or {}).get(MASK_KEY))
+    declares = bool((getattr(env, "metadata", None) or {}).get(MASK_KEY))
     adapters = [
-        EntityAdapter(str(agent), env.observation_space(agent), env.action_space(agent), mask_in_info=in_info)
+        EntityAdapter(
+            str(agent), env.observation_space(agent), env.action_space(agent), options, declares_mask=declares
+        )
         for agent in agents
     ]
     check_spaces([adapter.spaces for adapter in adapters])

@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from arena.envs.adapters.breach import call_reset, check_reset, check_step, number_of
+from arena.envs.adapters.breach import call_reset, check_reset, check_step, number_of, warn_of_mask
 from arena.envs.adapters.pettingzoo_entities import entity_adapters
 from arena.envs.adapters.wrapped import Wrapped
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
+from arena.envs.options import NO_OPTIONS, AdapterOptions
+from arena.envs.spaces import flags_in
 
 
 class ParallelEnvironment(Wrapped):
@@ -23,14 +25,14 @@ class ParallelEnvironment(Wrapped):
 
     turn_based = False
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, options: AdapterOptions = NO_OPTIONS) -> None:
         """Adapt ``env``, a ``pettingzoo.ParallelEnv``.
 
         Raises:
           ConfigError: it does not define ``possible_agents``, or its spaces are not supported.
         """
         super().__init__(env)
-        self._agents, self._adapters = entity_adapters(env)
+        self._agents, self._adapters = entity_adapters(env, options)
         self._known = frozenset(self._agents)
         self.entities: tuple[EntitySpaces, ...] = tuple(adapter.spaces for adapter in self._adapters)
         self._state = StateReader(getattr(env, "state_space", None))
@@ -39,6 +41,7 @@ class ParallelEnvironment(Wrapped):
         self._none = (False,) * len(self._agents)
         self._unchecked = set(self._agents)
         self._checked_step = False
+        self._warns = options.action_mask == "auto" and not any(each.spaces.mask_size for each in self._adapters)
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
         """Start an episode. The form of each agent's first observation is checked against its space.
@@ -53,6 +56,9 @@ class ParallelEnvironment(Wrapped):
         self._observations = [adapter.blank for adapter in self._adapters]
         self._acting = self._present()
         masks = self._receive(observations, infos)
+        if self._warns and any(flags_in(info or {}) is not None for info in infos.values()):
+            warn_of_mask(self.env)
+        self._warns = False
         agent_infos = tuple([infos.get(agent) or {} for agent in self._agents])
         over = True not in self._acting
         return Timestep(

@@ -43,7 +43,7 @@ class Vector(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[N, ...] -> [N, width]``."""
-        x = x.flatten(1).float()
+        x = (x.flatten(1) if x.dim() > 1 else x[:, None]).float()  # a Box of shape () has no dimension of its own
         normalization = self.applied
         if normalization is not None:
             return normalization(x)

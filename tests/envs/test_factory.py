@@ -127,12 +127,11 @@ class Talks(gymnasium.Env):
     action_space = gymnasium.spaces.Discrete(2)
 
 
-def test_the_wrapper_that_leaves_out_a_text_is_written_out() -> None:
+def test_the_line_that_leaves_out_a_text_is_written_out() -> None:
     with pytest.raises(ConfigError, match=r"found Text at \['text'\].*leave out 'text': (.*)") as caught:
         make_environment(f"{__file__}:Talks")
-    line = str(caught.value).partition("leave out 'text': env.wrappers: ")[2]
-    wrappers = [(each["use"], each["settings"]) for each in yaml.safe_load(line)]
-    environment = make_environment(f"{__file__}:Talks", {}, wrappers)
+    line = str(caught.value).partition("leave out 'text': env.observe: ")[2]
+    environment = make_environment(f"{__file__}:Talks", observe=yaml.safe_load(line))
     assert list(environment.entities[0].observation) == ["image", "way"]
 
 

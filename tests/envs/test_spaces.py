@@ -64,7 +64,7 @@ def test_an_environment_with_an_unsupported_space_is_refused_by_its_name() -> No
 
 def test_a_promised_mask_needs_an_action_space_that_can_have_one() -> None:
     with pytest.raises(ConfigError, match="promises action masks.*expected Discrete or MultiDiscrete"):
-        EntityAdapter("a", BOX, BOX, mask_in_info=True)
+        EntityAdapter("a", BOX, BOX, declares_mask=True)
 
 
 def test_a_dict_that_merely_looks_like_a_mask_stays_whole() -> None:

@@ -138,8 +138,8 @@ def test_a_file_with_the_weights_of_another_version_has_its_statistics(name):
 
 def test_the_metadata_show_mean_and_deviation_of_what_is_normalised():
     inference = prepared("normalised, lstm, nested")[0]
-    (name,) = inference.normalization
-    assert name == "observation.rest.2" and len(inference.normalization[name]["mean"]) == 4
+    widths = {name: len(numbers["mean"]) for name, numbers in inference.normalization.items()}
+    assert widths == {"observation.rest.2": 4, "observation.speed": 1}
     assert prepared("vector")[0].normalization == {}
     inference = prepared("normalised")[0]
     about = about_of(CASES["normalised"], inference, normalization=inference.normalization)

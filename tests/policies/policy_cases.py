@@ -18,6 +18,7 @@ NESTED = spaces.Dict(
     {
         "cards": spaces.MultiDiscrete([3, 5], start=[1, 0]),
         "picture": IMAGE,
+        "speed": spaces.Box(-1, 1, (), np.float32),
         "rest": spaces.Tuple(
             (spaces.Discrete(4, start=-1), spaces.MultiBinary(3), spaces.Box(-9, 9, (2, 2), np.float64))
         ),

@@ -105,7 +105,7 @@ class _Inspection:
 
     def _make(self, env: EnvConfig) -> _Environment:
         """Return the spaces of an environment, which is constructed once."""
-        key = env.model_dump_json(include={"use", "settings", "wrappers", "agent_id"})
+        key = env.model_dump_json(include={*env.construction})
         if key not in self._environments:
             self._announce(f"environment {env.use!r}", env.start_timeout, "env.start_timeout")
             environment = registry.make_environment(**env.construction)
