@@ -1,11 +1,11 @@
 """Construction of environments from their configuration."""
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
 
+from arena.common.copies.placeholders import CopyPlace, fill
 from arena.common.errors import ConfigError
 from arena.common.registry import ENVIRONMENTS, is_reference
 from arena.common.text import suggestion
@@ -31,6 +31,7 @@ def make_environment(
     *,
     render: bool = False,
     agent_id: bool = False,
+    place: CopyPlace | None = None,
     **options: Any,
 ) -> Environment:
     """Return one copy of an environment.
@@ -39,21 +40,25 @@ def make_environment(
       use: a registered name; ``gymnasium:CartPole-v1``; ``pettingzoo:mpe2.simple_tag_v3`` or, in short,
         ``pettingzoo:classic.tictactoe_v3`` (its ``parallel_env`` if it has one, else its AEC ``env``; always the latter
         with ``pettingzoo-aec:``); ``openspiel:kuhn_poker``; ``package.module:make_env``; ``path/to/file.py:make_env``.
-      settings: keyword arguments of the constructor. Copied, so that copies of the environment share nothing.
+      settings: keyword arguments of the constructor. Copied, so that copies of the environment share nothing, with
+        placeholders such as ``{port}`` filled in.
       wrappers: wrappers, innermost first: (name, keyword arguments). A bare name is one of
         ``gymnasium.wrappers``; ``package.module:name`` is called with the environment and the keyword arguments.
       render: whether to request RGB frames, if the environment can render them.
       agent_id: whether observations show which entity observes.
+      place: the copy's position in its run, for the placeholders; None for a copy that no run steps.
       options: ``agents``, ``action_mask`` and ``observe``, see ``AdapterOptions``.
 
     Raises:
       ConfigError: there is no such environment or wrapper, a package is missing, it rejects its settings, or its kind
         has no adapter. The message states what was expected.
     """
-    native = _make_native(use, copy.deepcopy(dict(settings or {})), render)
+    place = place or CopyPlace()
+    values: dict[str, Any] = {}
+    native = _make_native(use, fill(dict(settings or {}), place, values), render, place)
     try:
         for name, keywords in wrappers:
-            native = wrap(native, name, copy.deepcopy(dict(keywords)))
+            native = wrap(native, name, fill(dict(keywords), place, values))
         stated = AdapterOptions(**options)
         environment = adapt(native, stated)
         stated.check_names([entity.name for entity in environment.entities])
@@ -68,9 +73,9 @@ def make_environment(
     return environment
 
 
-def _make_native(use: str, settings: dict[str, Any], render: bool) -> Any:
+def _make_native(use: str, settings: dict[str, Any], render: bool, place: CopyPlace) -> Any:
     if use in ENVIRONMENTS:
-        return from_code(use, ENVIRONMENTS[use], settings, render)
+        return from_code(use, ENVIRONMENTS[use], settings, render, place)
     if not is_reference(use):
         hint = suggestion(use, ENVIRONMENTS)
         if use in gymnasium.registry or use.startswith("ALE/"):
@@ -85,4 +90,4 @@ def _make_native(use: str, settings: dict[str, Any], render: bool) -> Any:
         return from_pettingzoo(use, name, settings, render, force_aec=kind == "pettingzoo-aec")
     if kind == "openspiel":
         return from_openspiel(use, name, settings)
-    return from_code(use, use, settings, render)
+    return from_code(use, use, settings, render, place)

@@ -1,21 +1,24 @@
 """Sources of environments: Gymnasium's registry, PettingZoo's modules, OpenSpiel, and code of users."""
 
 import contextlib
+import errno
 import importlib
 import importlib.metadata
 import importlib.util
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import gymnasium
 
+from arena.common.copies.placeholders import CopyPlace
 from arena.common.errors import ConfigError
 from arena.common.registry import EXTRAS, load, missing_package
 from arena.common.text import suggestion
+from arena.common.user_code import source_of_error
 
 # CPython's messages for calls that do not fit a signature. Other TypeErrors of a user's code are faults of that code,
 # and keep their traceback.
@@ -37,6 +40,32 @@ NO_ENVIRONMENTS = (
     "envpool",
 )
 """Packages that require Gymnasium, and name ids of others in their sources."""
+
+
+NUMBERED = ("port", "base_port", "worker_id", "env_index")
+"""Parameters by which simulators tell their copies apart."""
+
+CONTEXTS = {"config", "env_config", "env_context"}
+"""Names of the parameter by which environments of RLlib get their settings."""
+
+
+class EnvContext(dict[str, Any]):
+    """Settings of an RLlib environment, with the attributes by which its constructor tells copies apart.
+
+    Attributes:
+      worker_index: one more than the index of its match: 1, 2, ...
+      vector_index: number of the copy in its match.
+      num_workers: 0, since matches are no runners of RLlib.
+      remote, recreated_worker: False.
+    """
+
+    num_workers = 0
+    remote = recreated_worker = False
+
+    def __init__(self, settings: Mapping[str, Any], place: CopyPlace) -> None:
+        """Hold the settings of the copy at ``place``."""
+        super().__init__(settings)
+        self.worker_index, self.vector_index = place.match + 1, place.copy
 
 
 def from_gymnasium(use: str, name: str, settings: dict[str, Any], render: bool) -> gymnasium.Env:
@@ -181,16 +210,33 @@ def from_openspiel(use: str, name: str, settings: dict[str, Any]) -> Any:
         raise ConfigError(f"{use!r} refuses its settings {settings}: {error}") from error
 
 
-def from_code(use: str, reference: str, settings: dict[str, Any], render: bool) -> Any:
-    """Call the object that ``package.module:name`` or ``path/to/file.py:name`` points to, with the settings."""
+def from_code(use: str, reference: str, settings: dict[str, Any], render: bool, place: CopyPlace) -> Any:
+    """Call the object that ``package.module:name`` or ``path/to/file.py:name`` points to, with the settings.
+
+    A constructor of RLlib's form gets its dict as an ``EnvContext``.
+
+    Raises:
+      ConfigError: there is no such object, a package is missing, or it rejects the settings.
+      OSError: it needs a port that another copy has; the message names the placeholder.
+    """
     make = load(reference)
     if not callable(make):
         raise ConfigError(f"{use!r}: expected a function or class that makes an environment, found {make!r:.80}")
     # Only functions with a rendering parameter get a request to render.
     if render and "render_mode" in (keywords_of(make) or ()):
         settings = {"render_mode": "rgb_array", **settings}
+    for name in CONTEXTS & settings.keys():
+        if isinstance(settings[name], dict):
+            settings[name] = EnvContext(settings[name], place)
     try:
         return make(**settings)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        names = [name for name in keywords_of(make) or () if name in NUMBERED] or ["port"]
+        example = "port: '{port}'" if "port" in names else f"{names[0]}: '{{index}}'"
+        reason = f"{error.strerror} (each copy needs its own: env.settings: {{{example}}}){source_of_error(error)}"
+        raise OSError(error.errno, reason) from error
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         raise missing(error, use) from error
     except TypeError as error:

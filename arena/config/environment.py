@@ -7,6 +7,8 @@ from pydantic import Field, ValidationInfo, create_model, field_validator, model
 from pydantic.fields import FieldInfo
 
 from arena.common import registry
+from arena.common.copies import placeholders
+from arena.common.errors import ConfigError
 from arena.common.text import suggestion
 from arena.common.trees import even_slices
 from arena.common.validation import Count, Model, Problem, refusal
@@ -20,6 +22,20 @@ STATED = "agents", "action_mask", "observe"  # what the environment leaves open:
 
 Settings = dict[str, Any]
 
+SETTINGS = (
+    "Keyword arguments of the environment or the wrapper. Texts may contain placeholders that differ between copies: "
+    "{index} (number of the copy over all of the run), {copy} (in its match), {match}, {rank}, {seed}, {port} (a free "
+    "port) and {tmp} (a folder, removed at the end). '{5005 + index}' is a number."
+)
+
+
+def _with_placeholders(settings: Settings) -> Settings:
+    try:
+        placeholders.check(settings)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None  # with the key in front
+    return settings
+
 
 class WrapperConfig(Model):
     """A wrapper around each copy of the environment."""
@@ -27,9 +43,10 @@ class WrapperConfig(Model):
     use: str = Field(
         description="The wrapper: a name in gymnasium.wrappers, package.module:Class or path/to/file.py:Class."
     )
-    settings: Settings = Field({}, description="Keyword arguments of the environment or the wrapper.")
+    settings: Settings = Field({}, description=SETTINGS)
 
     _use = field_validator("use")(located)
+    _placeholders = field_validator("settings")(_with_placeholders)
 
 
 class EnvironmentKeys(Model):
@@ -39,7 +56,7 @@ class EnvironmentKeys(Model):
         description="The environment: a registered name (touchdown, matrix_game), gymnasium:<id>, pettingzoo:<module>, "
         "openspiel:<game>, package.module:make_env or path/to/file.py:make_env; gateway for games outside."
     )
-    settings: Settings = Field({}, description="Keyword arguments of the environment or the wrapper.")
+    settings: Settings = Field({}, description=SETTINGS)
     num_envs: Count = Field(
         1,
         description="Number of copies in each environment process. The default is 1, since most environments "
@@ -118,7 +135,9 @@ class EnvironmentKeys(Model):
     @field_validator("settings")
     @classmethod
     def _served(cls, settings: Settings, info: ValidationInfo) -> Settings:
-        return _checked(GatewaySettings, settings, info) if info.data.get("use") == OUTSIDE else settings
+        if info.data.get("use") == OUTSIDE:
+            return _checked(GatewaySettings, settings, info)
+        return _with_placeholders(settings)
 
 
 class EnvConfig(FaultSettings, EnvironmentKeys):

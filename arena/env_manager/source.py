@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from arena.common import registry
+from arena.common.copies.placeholders import CopyPlace
 from arena.envs.interface import Environment
 
 
@@ -16,6 +17,7 @@ class EnvironmentSource:
       use, settings: of the environment, as in the configuration.
       wrappers: (name, settings) of each, innermost first.
       agent_id: whether observations show which entity observes.
+      place: position of copy 0 in the run; the others come after it.
       agents, action_mask, observe: see ``arena.envs.options.AdapterOptions``.
     """
 
@@ -23,13 +25,14 @@ class EnvironmentSource:
     settings: Mapping[str, Any]
     wrappers: Sequence[tuple[str, Mapping[str, Any]]] = ()
     agent_id: bool = False
+    place: CopyPlace = CopyPlace()  # noqa: RUF009 (immutable)
     agents: str = "auto"
     action_mask: str = "auto"
     observe: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None
 
     def __call__(self, env_id: int) -> Environment:
-        """Return a copy; all copies are constructed alike."""
-        return registry.make_environment(**vars(self))
+        """Return a copy; copies differ in the placeholders of their settings."""
+        return registry.make_environment(**vars(self) | {"place": self.place.after(env_id)})
 
     @property
     def modules(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from arena.common.copies.placeholders import CopyPlace
 from arena.common.errors import ConfigError
 from arena.common.logs import path_of_log
 from arena.common.masks import sample_action
@@ -64,7 +65,8 @@ class MatchState:
         if setup.deterministic:  # for environments that use the global generators
             seed_global_generators(derive_seed(setup.seed, "match", setup.match.row, setup.match.replica))
         self._name = f"row {setup.match.row} replica {setup.match.replica}"
-        self.source = EnvironmentSource(**env.construction)
+        place = CopyPlace(setup.first_index, 0, setup.match.index, services.world.rank, setup.seed)
+        self.source = EnvironmentSource(**env.construction, place=place)
         self.fault_log = FaultLog(setup.match.index, env, services)
         self._make_copies()
         self.entities = self.manager.entities

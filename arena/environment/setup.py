@@ -20,6 +20,7 @@ class MatchSetup(NamedTuple):
       seed: root of its random streams.
       league: whether a league assigns its jobs.
       deterministic: whether nothing may depend on the order of arrival; the match then ends when all seats are done.
+      first_index: number of the copies of all matches before this one.
       core_ranks: all environment processes pinned to this one's core, if any.
     """
 
@@ -29,6 +30,7 @@ class MatchSetup(NamedTuple):
     seed: int
     league: bool = False
     deterministic: bool = False
+    first_index: int = 0
     core_ranks: Sequence[int] = ()
 
 

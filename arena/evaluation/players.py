@@ -1,6 +1,7 @@
 """Trained players of a run outside of it: policies with their weights."""
 
 import contextlib
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arena.common import registry
+from arena.common.copies.placeholders import OUTSIDE_RUN, CopyPlace
 from arena.common.errors import ConfigError
 from arena.common.seeding import derive_seed, seed_global_generators
 from arena.common.text import suggestion
@@ -131,9 +133,13 @@ def global_generators_kept() -> Iterator[None]:
             np.random.set_state(numpy)  # noqa: NPY002
 
 
-def make_copy(row: TableRow, *, render: bool = False) -> Environment:
-    """Return one copy of a match's environment."""
-    return registry.make_environment(**row.env.construction, render=render)
+_indices = itertools.count(OUTSIDE_RUN)
+
+
+def make_copy(row: TableRow, *, render: bool = False, place: CopyPlace | None = None) -> Environment:
+    """Return one copy of a match's environment; by default, each copy of this process has an index of its own."""
+    place = place or CopyPlace(next(_indices))
+    return registry.make_environment(**row.env.construction, render=render, place=place)
 
 
 def take_seats(

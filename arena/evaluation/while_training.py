@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from arena.common.copies.placeholders import EVALUATION, CopyPlace
 from arena.common.errors import ConfigError, GivenUpError
 from arena.common.seeding import derive_seed
 from arena.config.rounds import TableRow
@@ -97,8 +98,9 @@ class Evaluator:
 
     def _make_copies(self, number: int, row: TableRow) -> list[Environment]:
         copies = self._copies[number] = []
-        for _ in range(min(COPIES, self._section.episodes)):
-            copies.append(make_copy(row))  # noqa: PERF401 (``close`` closes those made before a failure)
+        first = CopyPlace(EVALUATION + number * COPIES, seed=self._seed)
+        for copy in range(min(COPIES, self._section.episodes)):
+            copies.append(make_copy(row, place=first.after(copy)))  # noqa: PERF401 (``close`` closes all after a failure)
         return copies
 
     def _contestant(self, name: str, weights: Mapping[str, str]) -> Contestant:

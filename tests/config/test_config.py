@@ -306,6 +306,10 @@ class TestOverrides:
             ("policies.blue.x=1", "--set policies.blue.x: unknown key; expected one of use, settings"),
             ("policies.blue.colour=red", "--set policies.blue.colour: unknown key; did you mean 'color'?"),
             (
+                "env.settings.port='{5 + indx}'",
+                "file.yaml:5: env.settings: unknown placeholder 'indx' in '{5 + indx}' (did you mean 'index'?)",
+            ),
+            (
                 "policies.blu.settings.gamma=1",
                 "--set policies.blu.settings.gamma: there is no 'blu' in policies; did you mean 'blue'?",
             ),

@@ -106,6 +106,7 @@ class Roles:
             context.seed,
             league=self.config.league is not None,
             deterministic=self.config.deterministic,
+            first_index=sum(each.copies for each in context.plan.matches[: match.index]),
             core_ranks=core_ranks,
         )
 

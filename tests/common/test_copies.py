@@ -1,0 +1,110 @@
+"""If these fail, copies of a simulator collide: in a port, a number or a folder."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from arena.common.copies import placeholders
+from arena.common.copies.placeholders import CopyPlace, fill
+from arena.common.copies.ports import STEP
+from arena.common.errors import ConfigError
+
+PLACE = CopyPlace(index=7, copy=3, match=2, rank=5, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{index}", 7),
+        ("{5005 + index}", 5012),
+        ("{ 2 * (index - copy) + rank }", 13),
+        ("car-{copy} of {match}", "car-3 of 2"),
+        ("{{index}} is {index}", "{index} is 7"),
+        ('{"a": {"b": 1}}', '{"a": {"b": 1}}'),
+        (r"\d{3}", r"\d{3}"),
+        ("{:.2f} {} {a.b} {some words}", "{:.2f} {} {a.b} {some words}"),
+        (5, 5),
+        ([{"a": ["{copy}"]}], [{"a": [3]}]),
+    ],
+)
+def test_texts_become_what_their_placeholders_are(text: object, value: object) -> None:
+    placeholders.check(text)
+    assert fill(text, PLACE) == value
+
+
+def test_settings_are_copied() -> None:
+    settings = {"a": [1]}
+    fill(settings, PLACE)["a"].append(2)
+    assert settings == {"a": [1]}
+
+
+def test_seeds_differ_between_copies_and_not_between_starts() -> None:
+    assert fill("{seed}", PLACE) == fill("{seed}", PLACE) != fill("{seed}", PLACE.after(1))
+
+
+def test_an_unknown_name_is_a_sentence() -> None:
+    with pytest.raises(ConfigError, match=r"unknown placeholder 'indx' in '\{5 \+ indx\}' \(did you mean 'index'\?\)"):
+        placeholders.check({"a": ["{5 + indx}"]})
+    with pytest.raises(ConfigError, match=r"expected numbers in the placeholder \{tmp \+ 1\}"):
+        fill("{tmp + 1}", PLACE)
+
+
+HOLD = """
+import socket, sys
+from arena.common.copies.placeholders import CopyPlace, fill
+values = [fill(["{port}", "at {port}"], CopyPlace(index), {}) for index in range(10)]
+assert all(text == f"at {port}" for port, text in values)
+print(*[port for port, _ in values], fill("{tmp}", CopyPlace()), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_no_two_processes_get_a_port_and_a_killed_one_leaves_neither_ports_nor_folders() -> None:
+    """Ports are only reserved, not bound, so that nothing but the reservation keeps them apart."""
+    held = [
+        subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    try:
+        printed = [process.stdout.readline().split() for process in held if process.stdout]
+        ports = [int(port) for line in printed for port in line[:-1]]
+        assert len(set(ports)) == 30 and min(abs(a - b) for a in ports for b in ports if a != b) >= STEP
+        folders = [Path(line[-1]) for line in printed]
+        assert all(folder.is_dir() for folder in folders)
+        for process in held:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        until = time.monotonic() + 20
+        while any(folder.parent.exists() for folder in folders) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert not any(folder.parent.exists() for folder in folders)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as again:
+            again.bind(f"\0arena-port-{ports[0]}")
+    finally:
+        for process in held:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            process.stdin.close()
+
+
+def test_a_port_that_something_listens_on_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arena.common.copies.ports.HIGHEST", 20_000 + 2 * STEP)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 20_000 + STEP - 1))
+        listening.listen()
+        assert fill("{port}", PLACE) == 20_000 + STEP
+        with pytest.raises(ConfigError, match="expected a free port"):
+            fill("{port}", PLACE.after(1))
+
+
+def test_a_replaced_copy_loses_its_folder() -> None:
+    first, second = (Path(fill("{tmp}", PLACE)) for _ in range(2))
+    assert second.is_dir() and not first.exists() and str(PLACE.index) in second.name
+    assert os.access(second, os.W_OK)
