@@ -10,13 +10,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     A rank that is this process's program (``argv`` is None) becomes a fork of its machine's parent process if it can;
     see ``arena.launch.parent``.
     """
-    if argv is None:
-        from arena.system.surroundings import settle
+    if argv is not None:
+        from arena.launch.command_line import main as run
 
-        settle()
-        from arena.launch.parent.choice import become_client
+        return run(argv)
+    from arena.system.surroundings import settle
 
-        become_client(sys.argv[1:])
+    settle()
+    from arena.launch.parent.choice import become_client
+
+    become_client(sys.argv[1:])
     from arena.launch.command_line import main as run
+    from arena.launch.ending import end_despite_threads, exit_code
 
-    return run(argv)
+    code = 1
+    try:
+        code = run()
+    except SystemExit as error:
+        code = exit_code(error.code)
+        raise SystemExit(code) from None
+    finally:
+        end_despite_threads(code)
+    return code

@@ -6,9 +6,7 @@ It has one thread, which sleeps in ``select``. If a client ends, its rank is kil
 its wait status is sent to its client. Ranks end with the parent, and the parent ends with its owner.
 """
 
-import atexit
 import contextlib
-import ctypes
 import gc
 import importlib
 import os
@@ -19,12 +17,12 @@ import shlex
 import signal
 import socket
 import sys
-import threading
 import traceback
 from typing import NamedTuple, NoReturn
 
 import setproctitle
 
+from arena.launch import ending
 from arena.launch.parent.choice import rank_of
 from arena.launch.parent.client import ACCEPTED, SOCKET, STATUS, THREADS, import_settings, program, user_of_peer
 from arena.launch.parent.handover import Handover, receive, take_over
@@ -236,40 +234,14 @@ class Server:
                 initialize()
             from arena.launch.command_line import main
 
-            code = _exit_code(main())
+            code = ending.exit_code(main())
         except SystemExit as error:
-            code = _exit_code(error.code)
+            code = ending.exit_code(error.code)
         except BaseException:
             traceback.print_exc()
         finally:
-            _end(code)
-
-
-def _exit_code(code: object) -> int:
-    """Return the exit code for the argument of ``sys.exit``, as in Python."""
-    if code is None or isinstance(code, int):
-        return code or 0
-    print(code, file=sys.stderr)
-    return 1
-
-
-def _end(code: int) -> NoReturn:
-    """End a rank as Python does, but leave its memory to the kernel: shared pages are not written to."""
-    try:
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                stream.flush()
-        from arena.comms.mpi import MPI
-
-        if MPI.Is_initialized() and not MPI.Is_finalized():
-            MPI.Finalize()
-    finally:
-        if "PMI_FD" in os.environ:
-            # MPICH reports to its daemon in an exit handler of C; without it the daemon treats the job as failed.
-            ctypes.CDLL(None).exit(code & 0xFF)
-        os._exit(code & 0xFF)
+            ending.warn_of_threads()
+            ending.end(code)
 
 
 def reseed_generators() -> None:
