@@ -65,6 +65,7 @@ EXTRAS = {
     "pygame": ["pygame-ce>=2.5"],
     "classic": ["pygame-ce>=2.5"],
     "sb3": ["stable-baselines3>=2.6"],
+    "shimmy": ["shimmy>=2.0"],  # environments of dm_env and of old Gym
     "serve": [
         "httptools>=0.6.4",
         "uvloop>=0.21",

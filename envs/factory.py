@@ -11,6 +11,7 @@ from arena.common.registry import ENVIRONMENTS, is_reference
 from arena.common.text import suggestion
 from arena.envs.adapters.kinds import adapt
 from arena.envs.agent_id import AgentIdEnvironment
+from arena.envs.conversion import convert, load_dm_control, quiet_gym
 from arena.envs.global_state import check_state_space
 from arena.envs.interface import Environment, state_space_of
 from arena.envs.options import AdapterOptions
@@ -20,7 +21,7 @@ from arena.envs.wrapping import wrap
 
 SOURCES = (
     "a registered name ({names}), gymnasium:<id>, pettingzoo:<module>, pettingzoo-aec:<module>, "
-    "openspiel:<game>, package.module:make_env or path/to/file.py:make_env"
+    "openspiel:<game>, dm_control:<domain>-<task>, package.module:make_env or path/to/file.py:make_env"
 )
 
 
@@ -57,6 +58,7 @@ def make_environment(
     values: dict[str, Any] = {}
     native = _make_native(use, fill(dict(settings or {}), place, values), render, place)
     try:
+        native = convert(native, render)
         for name, keywords in wrappers:
             native = wrap(native, name, fill(dict(keywords), place, values))
         stated = AdapterOptions(**options)
@@ -90,4 +92,7 @@ def _make_native(use: str, settings: dict[str, Any], render: bool, place: CopyPl
         return from_pettingzoo(use, name, settings, render, force_aec=kind == "pettingzoo-aec")
     if kind == "openspiel":
         return from_openspiel(use, name, settings)
+    if kind == "dm_control":
+        return load_dm_control(use, name, settings)
+    quiet_gym()
     return from_code(use, use, settings, render, place)

@@ -66,6 +66,7 @@ EXTRAS = {
     "pygame": "pygame",
     "pyspiel": "openspiel",
     "stable_baselines3": "sb3",
+    "shimmy": "shimmy",
     "imageio": "video",
     "imageio_ffmpeg": "video",
     "httptools": "serve",

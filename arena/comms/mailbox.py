@@ -1,5 +1,6 @@
 """Small pickled messages between ranks, off the step path."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from arena.common.waiting import Waiter
@@ -8,16 +9,23 @@ from arena.comms.world import ANSWER, DIRECT, MAIL, TAGS, World
 
 
 class Mailbox:
-    """Small pickled messages between the root and the other ranks, off the step path."""
+    """Small pickled messages between the root and the other ranks, off the step path.
+
+    Attributes:
+      for_root: returns messages for the root that are due, which any other message takes along.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._under_way: list[MPI.Request] = []
         self._put_by: list[tuple[int, Any]] = []
+        self.for_root: Callable[[], Iterable[Any]] = tuple
 
     def post(self, rank: int, message: Any) -> None:
-        """Send without waiting."""
+        """Send without waiting, after the messages for the root that are due."""
         self._under_way = [request for request in self._under_way if not request.Test()]
+        for due in self.for_root():
+            self._under_way.append(self._world.mail.isend(due, 0, MAIL))
         self._under_way.append(self._world.mail.isend(message, rank, MAIL))
 
     def poll(self, *kinds: type) -> tuple[int, Any] | None:

@@ -236,6 +236,12 @@ class RecordsConfig(Model):
     log: Literal["rank", "node"] = Field(
         "rank", description="One log file for each rank, or for each node on large machines."
     )
+    output: Literal["terminal", "file", "both"] = Field(
+        "file",
+        description="Where what environments and policies print goes. file: log/rank-00001.out for rank 1, of at most "
+        "10 MB, and its first ten different lines also to the terminal. terminal: to the terminal, as it is. both: "
+        "every line to both.",
+    )
     tensorboard: bool = Field(True, strict=True, description="Whether to write TensorBoard scalars.")
     plots: bool = Field(
         True,

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 from arena.common import registry
 from arena.common.waiting import Pacer, Waiter
@@ -15,6 +16,7 @@ from arena.config.run import RunConfig
 from arena.evaluation.while_training import Evaluator, Interrupted
 from arena.protocol.evaluation import EvaluationReport, EvaluationRequest, StopEvaluating
 from arena.records.run_directory import RunDirectory
+from arena.system.output_file import OutputFile
 from arena.system.processes import die_with_parent
 from arena.system.surroundings import settle
 
@@ -36,7 +38,7 @@ def main() -> None:
     os.nice(PRIORITY)
     settle()
     reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever users' code prints goes to the log
+    OutputFile(Path(sys.argv[2]), shared=True)  # whatever users' code prints goes to the log
     last = time.monotonic()
 
     def report(content: EvaluationReport) -> None:

@@ -11,11 +11,11 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.common.errors import ConfigError, GivenUpError
+from arena.common.user_code import short_path
 from arena.launch import mpirun
 from arena.launch.commands import COMMANDS
 from arena.launch.owner import end_with_owner
@@ -23,6 +23,7 @@ from arena.launch.parent.client import SOCKET, START
 from arena.system import aslr, launcher_env
 from arena.system.control_groups import memory_for_job
 from arena.system.cores import cores_of_job
+from arena.system.output_file import last_lines
 
 if TYPE_CHECKING:
     from arena.config.run import RunConfig
@@ -298,6 +299,10 @@ def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, r
     from arena.records.readers.run import part_of_rank
     from arena.records.run_directory import RunDirectory
 
+    def about(rank: int) -> mpirun.RankAbout:
+        file = run.output_of_rank(rank)
+        return mpirun.RankAbout(part_of_rank(run, rank), short_path(str(file)), last_lines(file))
+
     run = RunDirectory(config.run_root, config.name)
     start = mpirun.Start(forked=parent is not None, prefix=_words(args.rank_command))
     tolerant = config.fault_tolerance == "ulfm"
@@ -308,7 +313,7 @@ def _run_and_restart(args: argparse.Namespace, config: "RunConfig", path: str, r
         # The launcher's parent process may be what has failed: restarted ranks create one for themselves.
         code, asked, stuck, early = mpirun.run(
             line,
-            partial(part_of_rank, run),
+            about,
             parent=parent if number == 0 else None,
             has_begun=run.is_being_written,
         )

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from arena.common.errors import GO_ON, ConfigError
 from arena.launch.leftovers import VARIABLE, own_folder, wait_until_unused
-from arena.launch.mpirun_output import forward_output, signal_in, write_error
+from arena.launch.mpirun_output import RankAbout, forward_output, signal_in, write_error
 from arena.launch.parent import client
 from arena.system import launcher_env
 from arena.system.processes import die_with_parent
@@ -210,7 +210,7 @@ STUCK_AFTER = 10.0
 
 def run(
     line: Sequence[str],
-    part_of: Callable[[int], str] = lambda rank: "",
+    about: Callable[[int], RankAbout] = RankAbout.unknown,
     tries: int = TRIES,
     stuck_after: float = STUCK_AFTER,
     parent: str | None = None,
@@ -220,7 +220,7 @@ def run(
 
     Args:
       line: the command.
-      part_of: returns the role of a rank, in case one is killed.
+      about: returns a description of a rank, in case one is killed.
       tries: number of attempts if it fails by itself, before any rank has started.
       stuck_after: seconds that it has to end once all processes that it started here have ended without being reaped.
       parent: path of the socket of the parent process, for forked ranks.
@@ -228,14 +228,14 @@ def run(
     """
     variables = {} if parent is None else {client.SOCKET: parent}
     if "--host" in line:  # ranks on other machines would not find the folder
-        return _run(line, part_of, tries, stuck_after, variables, has_begun)
+        return _run(line, about, tries, stuck_after, variables, has_begun)
     with own_folder() as of_folder:
-        return _run(line, part_of, tries, stuck_after, variables | of_folder, has_begun)
+        return _run(line, about, tries, stuck_after, variables | of_folder, has_begun)
 
 
 def _run(
     line: Sequence[str],
-    part_of: Callable[[int], str],
+    about: Callable[[int], RankAbout],
     tries: int,
     stuck_after: float,
     variables: Mapping[str, str],
@@ -279,7 +279,7 @@ def _run(
         child.send_signal(signal.SIGTERM)
     assert child.stderr is not None
     errors = threading.Thread(
-        target=forward_output, args=(child.stderr.fileno(), part_of, not_started, quiet), daemon=True
+        target=forward_output, args=(child.stderr.fileno(), about, not_started, quiet), daemon=True
     )
     errors.start()
     threading.Thread(target=_kill_if_stuck, args=(child, stuck_after, stuck), daemon=True).start()
@@ -292,7 +292,7 @@ def _run(
         return Ended(1, True, early=True)
     if not_started.is_set() and not stop_requests:
         if tries > 1:
-            return _run(line, part_of, tries - 1, stuck_after, variables, has_begun, again=True)
+            return _run(line, about, tries - 1, stuck_after, variables, has_begun, again=True)
         write_error(b"error: Open MPI's mpirun could not start: each time the listener thread of PMIx failed\n")
     if (stuck.is_set() or code < 0) and VARIABLE in variables:
         wait_until_unused(variables[VARIABLE])

@@ -6,7 +6,8 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from arena.common.errors import GO_ON
 
@@ -29,6 +30,25 @@ NOISE = (b"MPI_ABORT was invoked", b"prterun has exited due to process", b"exite
 """Messages of mpirun that only repeat, at length, what the arena has reported already."""
 
 
+class RankAbout(NamedTuple):
+    """Description of a rank.
+
+    Attributes:
+      part: its role, in a few words; empty if unknown.
+      file: file with what it has printed.
+      printed: the last lines of that.
+    """
+
+    part: str = ""
+    file: str = ""
+    printed: Sequence[str] = ()
+
+    @classmethod
+    def unknown(cls, rank: int) -> "RankAbout":
+        """Return the description of a rank that nothing is known about."""
+        return cls()
+
+
 def signal_in(number: int) -> str:
     """Return the usual name of a signal."""
     with contextlib.suppress(ValueError):
@@ -36,19 +56,23 @@ def signal_in(number: int) -> str:
     return f"signal {number}"
 
 
-def of_a_death(message: bytes, part_of: Callable[[int], str]) -> bytes | None:
+def of_a_death(message: bytes, about: Callable[[int], RankAbout]) -> bytes | None:
     """Return mpirun's message about a killed rank with the rank's role; None for other messages."""
     death = DEATH.search(message)
     if death is None:
         return None
     rank, node, number = int(death[1]), death[2].decode(errors="replace"), int(death[3])
-    part = part_of(rank)
-    part = f" ({part})" if part else ""
-    return f"error: rank {rank} on {node}{part} was killed by {signal_in(number)}; {GO_ON}\n".encode()
+    described = about(rank)
+    part = f" ({described.part})" if described.part else ""
+    lines = []
+    if described.printed:
+        lines = [f"the last lines of {described.file}:", *(f"  {line}" for line in described.printed)]
+    lines.append(f"error: rank {rank} on {node}{part} was killed by {signal_in(number)}; {GO_ON}\n")
+    return "\n".join(lines).encode()
 
 
 def forward_output(
-    source: int, part_of: Callable[[int], str], not_started: threading.Event, quiet: threading.Event | None = None
+    source: int, about: Callable[[int], RankAbout], not_started: threading.Event, quiet: threading.Event | None = None
 ) -> None:
     """Copy mpirun's standard error to ours as it arrives, without messages that are only noise.
 
@@ -60,12 +84,12 @@ def forward_output(
             held = b""
             continue
         # Open MPI ends the text of an aborted job with a zero byte, which makes grep treat a log as binary.
-        held = filter_noise(held + chunk.replace(b"\0", b""), part_of, not_started)
+        held = filter_noise(held + chunk.replace(b"\0", b""), about, not_started)
     write_error(held)
 
 
 def filter_noise(
-    data: bytes, part_of: Callable[[int], str] = lambda rank: "", not_started: threading.Event | None = None
+    data: bytes, about: Callable[[int], RankAbout] = RankAbout.unknown, not_started: threading.Event | None = None
 ) -> bytes:
     """Write the complete part of ``data``; return the rest, the beginning of a framed message.
 
@@ -80,7 +104,7 @@ def filter_noise(
         if FAILED_TO_START in message and not_started is not None:
             not_started.set()
         elif not any(noise in message for noise in NOISE):
-            write_error(of_a_death(message, part_of) or message)
+            write_error(of_a_death(message, about) or message)
     data = CUT_OFF.sub(b"", data)
     whole = len(data.rstrip(b"-"))  # a banner may be arriving in pieces
     write_error(data[:whole])

@@ -61,7 +61,7 @@ def read_log(run: RunDirectory, name: str, start: int | None, before: int | None
 def _files(run: RunDirectory) -> dict[str, Path]:
     """Return the logs by name: the run's own first, then those of the ranks."""
     try:
-        found = sorted(path for path in run.log.iterdir() if path.suffix in (".log", ".txt") and path.is_file())
+        found = sorted(path for path in run.log.iterdir() if path.suffix in (".log", ".out", ".txt") and path.is_file())
     except OSError:
         return {}
     found.sort(key=lambda path: path != run.arena_log)

@@ -122,6 +122,20 @@ class LogLine(NamedTuple):
     text: str
 
 
+class Printed(NamedTuple):
+    """Any rank to root: one of the first lines that it has printed.
+
+    Attributes:
+      rank: the rank, by its number at the start.
+      text: the line; empty if the rest of them is only in the file.
+      file: file with all of them.
+    """
+
+    rank: int
+    text: str
+    file: str
+
+
 class Failure(NamedTuple):
     """Any rank to root: this rank cannot continue.
 

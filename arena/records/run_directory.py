@@ -96,6 +96,10 @@ class RunDirectory:
         """One log file per node, or per rank."""
         return self.path / "log"
 
+    def output_of_rank(self, rank: int) -> Path:
+        """Return the file with what a rank has printed, if each rank has its own."""
+        return self.log / f"rank-{rank:05d}.out"
+
     @property
     def arena_log(self) -> Path:
         """The readable log of the whole run."""

@@ -45,7 +45,7 @@ class ChildEvaluator:
         self._unread = b""
         self._log = self._log or open(self._run.log / "evaluator.log", "ab")  # noqa: SIM115 (until ``close``)
         child = subprocess.Popen(
-            [sys.executable, "-m", MODULE, str(self._run.path)],
+            [sys.executable, "-m", MODULE, str(self._run.path), self._log.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -18,13 +18,18 @@ PATIENCE = 1800.0
 
 CHILD = """
 import os, sys
+from pathlib import Path
+from arena.system.output_file import OutputFile
 from arena.system.processes import die_with_parent
 die_with_parent()
+OutputFile(Path(sys.argv.pop(1)), shared=True)
 os.nice(19)
 from arena.launch import main
 sys.exit(main(sys.argv[1:]))
 """
 """The child: a run that is killed takes it along."""
+
+LOG = "films.log"
 
 LAST_WITHIN = 60.0
 """Seconds that a run which is over waits for the film in progress."""
@@ -63,12 +68,12 @@ class Films:
         name = f"{request.player}-{request.steps}.{self._section.format}"
         self._made, self._partial = self._run.films / name, self._run.films / f"part-{name}"
         players = [f"{request.player}@{request.steps}" if seat == request.player else seat for seat in seats]
-        line = [sys.executable, "-c", CHILD, "eval", str(self._run.path), "--row", str(row)]
+        line = [sys.executable, "-c", CHILD, str(self._run.log / LOG), "eval", str(self._run.path), "--row", str(row)]
         line += ["--seats", ",".join(players), "--copies", "1", "--episodes", str(self._section.episodes)]
         line += ["--video-episodes", str(self._section.episodes), "--video", str(self._partial)]
         try:
             self._run.films.mkdir(exist_ok=True)
-            self._log = self._log or open(self._run.log / "films.log", "ab")  # noqa: SIM115 (until ``close``)
+            self._log = self._log or open(self._run.log / LOG, "ab")  # noqa: SIM115 (until ``close``)
             self._child = subprocess.Popen(
                 line,
                 stdin=subprocess.DEVNULL,
@@ -92,7 +97,7 @@ class Films:
         except OSError as error:
             self._records.log_line("WARNING", f"the film {self._made.name} is skipped: {error}")
             return
-        log = self._run.log / "films.log"
+        log = self._run.log / LOG
         self._records.log_line("WARNING", f"the film {self._made.name} has failed, training continues; see {log}")
 
     def give_up(self) -> None:

@@ -21,6 +21,7 @@ from arena.protocol.messages import (
     FilmRequest,
     LogLine,
     MatchGivenUp,
+    Printed,
     Progress,
     RoundOver,
 )
@@ -30,6 +31,7 @@ from arena.root.evaluator_process import ChildEvaluator, RankEvaluator
 from arena.root.films import Films
 from arena.root.health import Health
 from arena.root.league import LeagueCoordinator
+from arena.root.printed import PrintedLines
 from arena.root.rank_activity import RankActivity
 from arena.root.round import IDLE_PAUSE, RootServices, RoundSupervisor
 from arena.root.run_state import RunState
@@ -70,6 +72,7 @@ class Root:
         self.evaluations: Evaluations | None = None
         self.films = None if config.records.films is None else Films(config, run, records)
         self.health = Health(records)
+        self.printed = PrintedLines(records.log_line)
         self.trackers = Trackers(config.records.trackers, run, records)
         self._evaluator: ChildEvaluator | RankEvaluator | None = None
         if config.evaluate is not None:
@@ -229,6 +232,8 @@ class Root:
             self.state.records.experience(message)
         elif isinstance(message, LogLine):
             self.state.records.log_line(message.level, f"rank {message.rank}: {message.text}")
+        elif isinstance(message, Printed):
+            self.printed.add(message, self.state.roles)
         elif isinstance(message, NotWritten):
             self.state.progress.not_written[message.what] = message.reason
         elif isinstance(message, GatewayOpen):

@@ -11,6 +11,7 @@ from arena.envs.adapters.gymnasium import GymnasiumEnvironment
 from arena.envs.adapters.list_environment import ListEnvironment, space_lists
 from arena.envs.adapters.pettingzoo_aec import AECEnvironment
 from arena.envs.adapters.pettingzoo_parallel import ParallelEnvironment
+from arena.envs.adapters.pymarl import PymarlEnvironment, is_pymarl
 from arena.envs.adapters.rllib import RLlibEnvironment, is_rllib
 from arena.envs.adapters.tuple_agents import TupleEnvironment, has_tuple_agents
 from arena.envs.interface import EntitySpaces, Environment
@@ -95,8 +96,9 @@ KINDS = (
     Kind("a PettingZoo ParallelEnv", _is_of("pettingzoo", "ParallelEnv"), ParallelEnvironment),
     Kind("a PettingZoo AECEnv", _is_of("pettingzoo", "AECEnv"), AECEnvironment),
     Kind("a pyspiel.Game", _is_of("pyspiel", "Game"), _adapt_openspiel),
-    # The next three come before Gymnasium's: their classes may well inherit from gymnasium.Env.
+    # The next four come before Gymnasium's: their classes may well inherit from gymnasium.Env.
     Kind("an RLlib MultiAgentEnv (possible_agents, and spaces by agent)", is_rllib, RLlibEnvironment),
+    Kind("a MultiAgentEnv of pymarl (get_env_info, get_obs, get_avail_actions)", is_pymarl, PymarlEnvironment),
     Kind(
         "a list environment (lists observation_spaces and action_spaces, reset() -> list, "
         "step(list) -> (observations, rewards, done, info))",

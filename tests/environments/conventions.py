@@ -108,3 +108,49 @@ class OldCars:
             seen[self.stranger] = seen[0]
         cut = self.time == 5
         return seen, {i: float(a) for i, a in action_dict.items()}, {"__all__": False}, {"__all__": cut}, {}
+
+
+class Battle:
+    """pymarl's ``MultiAgentEnv`` by its methods: two agents, of whom the second is dead from step 3 on.
+
+    Action 0 does nothing, and is all that a dead agent has; others may not take it. The team is paid the sum of
+    actions. The episode ends in step 5, won with ``fight``, at its limit without.
+    """
+
+    def __init__(self, fight: bool = True, five: bool = False) -> None:
+        """Choose the end, and whether ``step`` returns the five parts of EPyMARL."""
+        self.fight, self.five = fight, five
+
+    def get_env_info(self) -> dict[str, Any]:
+        """Return the sizes."""
+        return {"n_agents": 2, "n_actions": 3, "obs_shape": 4, "state_shape": (2,), "episode_limit": 5}
+
+    def reset(self) -> tuple[Any, Any]:
+        """Start."""
+        self.time = 0
+        return self.get_obs(), self.get_state()
+
+    def get_obs(self) -> list[np.ndarray]:
+        """Return agent and time."""
+        return [np.array([i, self.time, 0, 0], np.float64) for i in range(2)]
+
+    def get_state(self) -> np.ndarray:
+        """Return the time."""
+        return np.array([self.time, 1.0])
+
+    def get_avail_actions(self) -> list[list[int]]:
+        """Return flags."""
+        return [[0, 1, 1], [1, 0, 0] if self.time >= 3 else [0, 1, 1]]
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        """Step."""
+        assert all(self.get_avail_actions()[i][action] for i, action in enumerate(actions))
+        self.time += 1
+        over = self.time == 5
+        info = {"battle_won": over and self.fight, "dead_allies": int(self.time >= 3)}
+        if self.five:
+            return self.get_obs(), float(sum(actions)), over and self.fight, over and not self.fight, info
+        return float(sum(actions)), over, info | ({"episode_limit": not self.fight} if over else {})
+
+    def close(self) -> None:
+        """Close."""

@@ -180,3 +180,27 @@ def test_masks_that_the_file_does_not_want_stay_in_the_observation() -> None:
 def test_environments_without_an_adapter_take_no_options(use: str) -> None:
     with pytest.raises(ConfigError, match=r"env\.observe: expected none for an? .*, found 'image'"):
         make_environment(use, observe="image")
+
+
+class TestBattle(EnvironmentContract):
+    steps = 30
+
+    def make_environment(self) -> Environment:
+        return make_environment(f"{HERE}:Battle")
+
+
+@pytest.mark.parametrize("five", [False, True])
+@pytest.mark.parametrize("fight", [False, True])
+def test_pymarl_teams_have_masks_a_state_and_results(fight: bool, five: bool) -> None:
+    environment = make_environment(f"{HERE}:Battle", {"fight": fight, "five": five})
+    timestep = environment.reset(1)
+    assert [entity.name for entity in environment.entities] == ["agent_0", "agent_1"]
+    for step in range(5):
+        dead = step >= 3
+        assert list(timestep.action_masks[1]) == ([1, 0, 0] if dead else [0, 1, 1])
+        timestep = environment.step([np.int64(2), np.int64(0 if dead else 1)])
+        assert list(timestep.rewards) == [2.0 if dead else 3.0] * 2
+        assert list(environment.state()) == [step + 1, 1]  # type: ignore[attr-defined]
+    assert timestep.over and timestep.terminated == (fight,) * 2 and timestep.truncated == (not fight,) * 2
+    assert timestep.infos[0]["metrics"] == {"battle_won": float(fight), "dead_allies": 1.0}
+    assert timestep.infos[0]["outcome"] == ("win" if fight else "loss")

@@ -65,9 +65,12 @@ def test_a_rank_that_was_killed_is_named_with_its_part():
         BANNER + b"prterun noticed that process rank 3 with PID 14 on node vm exited on\nsignal 9 (Killed).\n" + BANNER
     )
     with standard_error() as written:
-        mpirun_output.filter_noise(b"step\n" + death, lambda rank: f"part of rank {rank}")
-        told = b"error: rank 3 on vm (part of rank 3) was killed by signal 9 (SIGKILL); "
-        assert written() == b"step\n" + told + b"the last checkpoint stands: continue with --resume\n"
+        about = mpirun_output.RankAbout("part of rank 3", "3.out", ["step 8", "step 9"])
+        mpirun_output.filter_noise(b"step\n" + death, lambda rank: about)
+        told = b"the last lines of 3.out:\n  step 8\n  step 9\nerror: rank 3 on vm (part of rank 3) was killed by "
+        assert (
+            written() == b"step\n" + told + b"signal 9 (SIGKILL); the last checkpoint stands: continue with --resume\n"
+        )
 
 
 def test_a_line_that_a_rank_has_not_ended_is_shown_at_once():

@@ -31,6 +31,33 @@ class Huge(gymnasium.Env):
         return np.zeros(3, np.float32), self.size * self.np_random.random(), self.t >= 10, False, {}
 """
 
+PRINTS = """
+import os
+import sys
+
+
+class Prints(Huge):
+    steps = 0
+
+    def __init__(self, size):
+        import threading, time
+        super().__init__(size)
+        print("ready")
+        threading.Thread(target=time.sleep, args=(1000,), name="simulator").start()
+
+    def step(self, action):
+        Prints.steps += 1
+        print("step", Prints.steps)
+        sys.stderr.write("x" * 200 + "\\n")
+        return super().step(action)
+
+
+class Crashes(Huge):
+    def step(self, action):
+        print("about to fail")
+        os.abort()
+"""
+
 
 def configuration(place, size):
     (place / "huge.py").write_text(HUGE)
@@ -43,10 +70,37 @@ def configuration(place, size):
 
 
 @pytest.mark.tier("default")
-def test_a_pipe_gets_plain_text(tmp_path):
-    """Under mpirun, since libraries of each rank write at its end."""
-    outcome = succeed(run_arena(tmp_path, configuration(tmp_path, 1.0)))
-    assert not set("\x1b\x00") & set(outcome.output + outcome.errors)
+def test_a_pipe_gets_plain_text_and_the_first_lines_of_what_ranks_print(tmp_path):
+    """Under mpirun, since libraries of each rank write at its end, and the root shows what other ranks print.
+
+    The environment leaves a thread that runs on, which must not hold its rank.
+    """
+    config = configuration(tmp_path, 1.0)
+    config["steps"] = 1_500
+    (tmp_path / "huge.py").write_text(HUGE + PRINTS)
+    config["env"]["use"] = f"{tmp_path / 'huge.py'}:Prints"
+    outcome = succeed(run_arena(tmp_path, config, timeout=60))
+    text = outcome.output + outcome.errors
+    assert not set("\x1b\x00") & set(text) and len(text) < 5_000
+    shown = [line for line in text.splitlines() if line.startswith("(rank 1, environment process of match 0) ")]
+    assert len(shown) == 11 and shown[0].endswith(") ready") and shown[1].endswith(") step 1")
+    assert shown[-1].endswith(") what else it prints is in runs/run/log/rank-00001.out")
+    assert "warning: a thread is left running at the end: 'simulator'" in outcome.errors
+    printed = (tmp_path / "runs/run/log/rank-00001.out").read_text().splitlines()
+    assert printed[:2] == ["ready", "step 1"] and len(printed) >= 2 * 1_500
+    assert not (tmp_path / "runs/run/log/rank-00002.out").exists()
+
+
+def test_what_a_rank_printed_before_it_crashed_is_part_of_the_error(tmp_path):
+    """Under mpirun, which alone reports that a rank was killed."""
+    config = configuration(tmp_path, 1.0)
+    (tmp_path / "huge.py").write_text(HUGE + PRINTS)
+    config["env"]["use"] = f"{tmp_path / 'huge.py'}:Crashes"
+    lines = run_arena(tmp_path, config).errors.splitlines()
+    assert lines[-1].startswith("error: rank 1 on ") and "was killed by signal 6 (SIGABRT)" in lines[-1]
+    at = lines.index("the last lines of runs/run/log/rank-00001.out:")
+    assert lines[at + 1 : at + 3] == ["  about to fail", "  Fatal Python error: Aborted"]
+    assert lines[at + 3].endswith(" in step")
 
 
 def test_numbers_that_are_not_finite_end_a_run_with_their_cause_in_one_sentence(tmp_path):

@@ -3,12 +3,12 @@
 import faulthandler
 import os
 import signal
-import sys
 import threading
 import time
 from typing import Any, Protocol
 
 from arena.common.waiting import CurrentWait
+from arena.system.output_file import terminal_errors
 
 HANG_SIGNAL = signal.SIGUSR2
 """Signal that interrupts a rank that hangs in its own code."""
@@ -78,7 +78,7 @@ class Watchdog:
                 self._end_in(GRACE + 1)
                 signal.pthread_kill(threading.main_thread().ident or 0, HANG_SIGNAL)
                 if not self._over.wait(GRACE):
-                    print(f"error: {self._text}", file=sys.stderr, flush=True)
+                    print(f"error: {self._text}", file=terminal_errors(), flush=True)
                     os._exit(1)
 
     def _end_in(self, seconds: float) -> None:

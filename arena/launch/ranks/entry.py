@@ -82,7 +82,9 @@ def play(path: Path, overrides: Sequence[str], *, resume: Resume, stopped_code: 
         code = rank.run_root(continues, stopped_code, early)
     else:
         rank.answer_while_waiting()
+        rank.redirect_output()
         rank.run_member()
+        rank.restore_output()
     rank.fault_tolerance.finalize(code)
     world.close()
     return code

@@ -20,6 +20,7 @@ from arena.launch.ranks.fault_tolerance_probe import fault_tolerance_obstacle
 from arena.plan.assignment import Plan
 from arena.plan.layout import plan, ranks_needed, reduced
 from arena.protocol.checkpoints import RecoveryOrder, SurvivorState
+from arena.system.output_file import terminal_errors
 
 if TYPE_CHECKING:  # few ranks load them
     from arena.group.member import Member
@@ -84,7 +85,7 @@ class FaultTolerance:
             leave(0)
         # The rank that is now the first reports the job's exit code, and reports it last: Open MPI 5.0's mpirun counts
         # each rank with another code than 0 twice, and with several of them may never end.
-        print(f"error: the root (rank 0) has died, and ends the job; {GO_ON}", file=sys.stderr, flush=True)
+        print(f"error: the root (rank 0) has died, and ends the job; {GO_ON}", file=terminal_errors(), flush=True)
         time.sleep(OTHERS_LEAVE_WITHIN)
         leave(1)
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arena.common.errors import ConfigError, GivenUpError, PolicyGoesOnError
+from arena.common.user_code import short_path
 from arena.common.waiting import HangError, Pacer, Waiter
 from arena.comms import Mailbox, World
 from arena.config.run import RunConfig
@@ -22,12 +23,13 @@ from arena.plan.assignment import Plan, Role, describe_part, row_of
 from arena.plan.idle_cores import keys_for_cores
 from arena.plan.pinning import ANYWHERE, place_of
 from arena.protocol.checkpoints import SaveState, SurvivorState, WriteCheckpoint
-from arena.protocol.messages import Failure, RoundOver, RoundStart
+from arena.protocol.messages import Failure, Printed, RoundOver, RoundStart
 from arena.records.lease import LeaseLostError
 from arena.records.run_directory import RunDirectory
 from arena.root.early_end import ENDED_WITHIN
 from arena.system.cores import pinned_to
 from arena.system.measurements import measure
+from arena.system.output_file import FIRST_LINES, OutputFile, terminal_errors
 from arena.system.stack_dump import StackCollector, StackReporter
 
 if TYPE_CHECKING:  # only the root loads them
@@ -92,6 +94,34 @@ class Rank:
         self.player: str | None = None
         self.roles = Roles(world, mailbox, waiter, config, log)
         self.fault_tolerance = FaultTolerance(world, mailbox, waiter, config)
+        self._output: OutputFile | None = None
+
+    def redirect_output(self) -> None:
+        """Let what users' code prints go to a file, and its first lines to the root, as configured."""
+        kind, shared = self.config.records.output, self.config.records.log == "node"
+        if kind == "terminal" or self.world.rank == 0:
+            return
+        path = self.run.output_of_rank(self.world.rank)
+        if shared:
+            path = path.with_name(f"node-{self.world.nodes[self.world.rank]:05d}.out")
+        lines, forward = (FIRST_LINES, None) if kind == "file" else (0, f"(rank {self.world.rank})")
+        self._output = OutputFile(path, first_lines=lines, forward=forward, shared=shared)
+        self.mailbox.for_root = self._printed
+
+    def _printed(self) -> list[Printed]:
+        """Return the first lines that have been printed since the last call."""
+        assert self._output is not None
+        return [self._as_message(text) for text in self._output.new_lines()]
+
+    def _as_message(self, text: str) -> Printed:
+        assert self._output is not None
+        return Printed(self.world.origins[self.world.rank], text, short_path(str(self._output.path)))
+
+    def restore_output(self) -> None:
+        """Let the rest of this process print to the terminal."""
+        if self._output is not None:
+            self.mailbox.for_root = tuple
+            self._output.close()
 
     def start_stack_reporter(self, waiter: Waiter) -> None:
         """Start a thread that reports this rank's activity on request; on the root, one that collects the reports."""
@@ -130,6 +160,7 @@ class Rank:
             if resume:
                 root.state.progress.resume(root.evaluations)
             self._run_rounds(root)
+            root.printed.conclude()
             root.finish_evaluations()
             if root.evaluations is not None:
                 root.evaluations.close()
@@ -251,6 +282,8 @@ class Rank:
             check()
             if polling.due():
                 self._answer_rescue()
+                for message in self.mailbox.for_root():
+                    self.mailbox.post(0, message)
 
         self.waiter.check = check_and_answer
 
@@ -299,6 +332,8 @@ class Rank:
             home = place_of(me.match, planned, round_, self.config, self.world.cores_here)
         with pinned_to(home.core):
             self.roles.serve(context, channel, home.neighbours)
+        if self._output is not None:
+            self._output.update()
         if me.role != "idle":
             self.mailbox.post(0, RoundOver(self.world.rank, me.role, "torch" in sys.modules))
         self.mailbox.flush(self.waiter)
@@ -337,5 +372,6 @@ class Rank:
                 time.sleep(0.01)
         except Exception:  # the root is gone, or is ending the job: nothing more can be reported
             self.log.exception("the root cannot be reached")
-        print(f"error: rank {self.world.rank} failed:\n{failure.text}", file=sys.stderr, flush=True)
+        print(f"error: rank {self.world.rank} failed:\n{failure.text}", file=terminal_errors(), flush=True)
+        sys.stdout.flush()
         self.world.abort(2 if failure.user_error else 1)

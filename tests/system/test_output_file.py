@@ -1,0 +1,102 @@
+"""If these fail, what a user's code prints is lost, fills the disk, or drowns the terminal."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from arena.system.output_file import LIMIT, REST, FirstLines, last_lines
+
+
+def run(tmp_path: Path, text: str, code: int = 0, **options: object) -> tuple[Path, str]:
+    """Run a program whose output goes to a file; return the file, and what has reached the terminal."""
+    program = "\n".join(
+        [
+            "import os, subprocess, sys, time",
+            "from pathlib import Path",
+            "from arena.system.output_file import OutputFile, terminal_errors",
+            f"output = OutputFile(Path('out'), **{options!r})",
+            text,
+        ]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == code, done.stderr
+    return tmp_path / "out", done.stdout + done.stderr
+
+
+def test_both_streams_c_code_and_children_go_to_the_file_in_order(tmp_path: Path) -> None:
+    file, terminal = run(
+        tmp_path,
+        "print('one'); print('two', file=sys.stderr); os.write(2, b'three\\n'); subprocess.run(['echo', 'four'])\n"
+        "print('f\u00fcnf \\ud800'); print('end', end=''); print('the arena', file=terminal_errors())\n"
+        "left = output.close(); print('after', left)",
+    )
+    assert file.read_text() == "one\ntwo\nthree\nfour\nf\u00fcnf \\ud800\nend"
+    assert terminal == "after []\nthe arena\n"
+
+
+def test_a_flood_is_bounded_and_keeps_its_end(tmp_path: Path) -> None:
+    file, terminal = run(
+        tmp_path,
+        "for i in range(120_000): print(i, 'x' * 200)\noutput.update()\nprint('last')\nprint(output.close())",
+        first_lines=3,
+    )
+    assert file.stat().st_size < LIMIT
+    lines = file.read_text().splitlines()
+    assert re.fullmatch(r"\[[\d,]{9,} bytes before this line are left out\]", lines[0])
+    assert lines[-1] == "last" and lines[-2].startswith("119999 ") and lines[1].split()[0].isdigit()
+    assert len(terminal) < 1000 and eval(terminal)[-1] == REST and len(eval(terminal)) == 4
+
+
+def test_lines_that_are_printed_before_a_crash_are_in_the_file_with_the_place(tmp_path: Path) -> None:
+    file, _ = run(
+        tmp_path,
+        "def step():\n    print('about to fail')\n    os.abort()\n"
+        "for i in range(9): print(i)\nos.write(2, b'[a:1] x\\n')\nstep()",
+        code=-6,
+    )
+    lines = last_lines(file)
+    assert lines[:6] == ["5", "6", "7", "8", "about to fail", "Fatal Python error: Aborted"]
+    assert lines[6].endswith("in step") and len(lines) == 8
+    assert last_lines(tmp_path / "none") == []
+
+
+def test_a_fork_writes_at_once_and_nothing_twice(tmp_path: Path) -> None:
+    file, _ = run(
+        tmp_path,
+        "for i in range(500): print(i)\n"
+        "child = os.fork()\n"
+        "if not child:\n    print('in the child'); os.kill(os.getpid(), 9)\n"
+        "os.waitpid(child, 0); output.close()",
+    )
+    assert file.read_text().split("\n") == [*map(str, range(500)), "in the child", ""]
+
+
+def test_every_line_is_forwarded_where_that_is_configured(tmp_path: Path) -> None:
+    file, terminal = run(tmp_path, "print('a'); print('b'); output.close()", forward="(rank 1)")
+    assert file.read_text() == "a\nb\n" and terminal == "(rank 1) a\n(rank 1) b\n"
+
+
+def test_a_process_that_prints_nothing_leaves_no_file(tmp_path: Path) -> None:
+    assert not run(tmp_path, "output.close()")[0].exists()
+
+
+@pytest.mark.parametrize(
+    ("batches", "shown"),
+    [
+        ([["a", "a", "b"]], [["a  [repeated 2 times]", "b"]]),
+        ([["a"], ["a"], ["b"], ["b"]], [["a"], [REST], ["b"], []]),
+        ([["a", "b", "c", "d"], ["e"]], [["a", "b", "c", REST], []]),
+        ([["x" * 400]], [["x" * 300 + "..."]]),
+    ],
+)
+def test_the_first_different_lines_are_shown(batches: list[list[str]], shown: list[list[str]]) -> None:
+    first = FirstLines(3)
+    for lines, expected in zip(batches, shown, strict=True):
+        for line in lines:
+            first.add(line)
+        assert first.take() == expected
