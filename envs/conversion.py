@@ -31,18 +31,10 @@ def convert(native: Any, render: bool) -> Any:
     else:
         return native
     with packages_for(kind):
-        quiet_gym()  # which Shimmy imports
         try:
             return function(native, "rgb_array" if render else None)
         except (NotImplementedError, TypeError) as error:  # Shimmy's, for a spec or a space
             raise ConfigError(f"{kind} cannot be converted: {error}") from error
-
-
-def quiet_gym() -> None:
-    """Let the package gym print no banner that it is not maintained, if it is installed and imported later."""
-    if "gym" not in sys.modules:
-        with contextlib.suppress(ImportError):  # part of gym since 0.24
-            importlib.import_module("gym_notices.notices").notices.clear()
 
 
 def load_dm_control(use: str, name: str, settings: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from arena.common.registry import ENVIRONMENTS, is_reference
 from arena.common.text import suggestion
 from arena.envs.adapters.kinds import adapt
 from arena.envs.agent_id import AgentIdEnvironment
-from arena.envs.conversion import convert, load_dm_control, quiet_gym
+from arena.envs.conversion import convert, load_dm_control
 from arena.envs.global_state import check_state_space
 from arena.envs.interface import Environment, state_space_of
 from arena.envs.options import AdapterOptions
@@ -94,5 +94,4 @@ def _make_native(use: str, settings: dict[str, Any], render: bool, place: CopyPl
         return from_openspiel(use, name, settings)
     if kind == "dm_control":
         return load_dm_control(use, name, settings)
-    quiet_gym()
     return from_code(use, use, settings, render, place)

@@ -9,14 +9,19 @@ import stable_baselines3
 import torch
 from gymnasium import spaces as gym_spaces
 from pydantic import ValidationError
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.vec_env import VecEnv, VecMonitor
 from torch import nn
 
 from arena.common.errors import ConfigError
+from arena.common.registry import is_reference, load
 from arena.policies.encoders.images import is_image
 from arena.policies.loader import explain
 from arena.policies.settings.sb3 import StableBaselines3Settings
+
+WITHOUT_OPTIMIZER = ("TRPO", "ARS")
+"""Classes of sb3_contrib that change their policy without an optimizer step."""
 
 
 class StableBaselines3:
@@ -52,7 +57,7 @@ class StableBaselines3:
         wrapped = _adapt(env)
         policy = chosen.policy or _default_policy(wrapped.observation_space)
         try:
-            self.model = getattr(stable_baselines3, chosen.algorithm)(policy, wrapped, **arguments)
+            self.model = _algorithm(chosen.algorithm, group.size > 1)(policy, wrapped, **arguments)
         except (AssertionError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"Stable-Baselines3 refuses to build {chosen.algorithm} with {policy}: {error}"
@@ -238,6 +243,27 @@ def _optimizers(model: Any) -> Iterable[torch.optim.Optimizer]:
 def _variables(model: Any) -> dict[str, torch.Tensor]:
     """Return the learned tensors of an algorithm outside its networks, such as SAC's entropy coefficient."""
     return {name: getattr(model, name) for name in model._get_torch_save_params()[1]}
+
+
+def _algorithm(name: str, shared: bool) -> type[BaseAlgorithm]:
+    """Return the class that ``name`` stands for.
+
+    Args:
+      name: a class of stable_baselines3, or a reference to one with its interface.
+      shared: whether several workers learn together.
+
+    Raises:
+      ConfigError: there is none, or workers cannot share what it learns.
+    """
+    found = load(name) if is_reference(name) else getattr(stable_baselines3, name)
+    if not (isinstance(found, type) and issubclass(found, BaseAlgorithm)):
+        raise ConfigError(f"sb3: expected a subclass of stable_baselines3's BaseAlgorithm, found {name!r}")
+    if shared and found.__name__ in WITHOUT_OPTIMIZER:
+        raise ConfigError(
+            f"sb3 in a group of several workers: {found.__name__} changes its policy without an optimizer, and only "
+            "gradients before a step of one are averaged; give the player one worker"
+        )
+    return found
 
 
 def _refuse_lonely_decisions(arguments: Mapping[str, Any]) -> None:

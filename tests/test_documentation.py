@@ -12,6 +12,7 @@ import pytest
 
 from arena.common.registry import POLICIES, make_environment
 from arena.config.run import load_config
+from arena.envs.adapters.kinds import KINDS
 from arena.envs.contract import EnvironmentContract
 from arena.envs.interface import Environment
 from arena.launch.commands import COMMANDS
@@ -176,6 +177,45 @@ class TestMeet(Shown):
     def make_environment(self) -> Environment:
         """Return the guide's meet."""
         return make_environment("meet.py:Meet", {"length": 5})
+
+
+class TestTeam(Shown):
+    """The team of Tuple spaces in the guide would be refused, or break a run."""
+
+    page = GUIDES / "bring_your_environment.md"
+
+    def make_environment(self) -> Environment:
+        """Return the guide's team."""
+        return make_environment("team.py:Team", {})
+
+
+class TestCars(Shown):
+    """The RLlib environment of the guide would be refused, or break a run."""
+
+    page = GUIDES / "bring_your_environment.md"
+
+    def make_environment(self) -> Environment:
+        """Return the guide's cars."""
+        return make_environment("cars.py:Cars", {"config": {"cars": 3}})
+
+
+class TestBattle(Shown):
+    """The pymarl environment of the guide would be refused, or break a run."""
+
+    page = GUIDES / "bring_your_environment.md"
+
+    def make_environment(self) -> Environment:
+        """Return the guide's battle."""
+        return make_environment("battle.py:Battle", {})
+
+
+def test_the_guide_lists_every_kind_of_environment() -> None:
+    """A user would not find what runs."""
+    text = (GUIDES / "bring_your_environment.md").read_text("utf-8")
+    rows = [line.replace("`", "") for line in text.splitlines() if line.startswith("| a")]
+    for kind in KINDS:
+        words = re.sub(r" \(.*", "", kind.description)
+        assert any(words in row or words.removeprefix("a PettingZoo ") in row for row in rows), words
 
 
 class TestShortWalk(Shown):

@@ -1,5 +1,7 @@
 """Warnings of libraries: shown if they are about a user's own code."""
 
+import contextlib
+import importlib
 import logging
 import re
 import sys
@@ -38,3 +40,9 @@ def show_by_place() -> None:
 
     replaced: Any = show_warning
     warnings.showwarning = replaced
+
+
+def quiet_gym() -> None:
+    """Let the package gym, which Stable-Baselines3 and Shimmy import where it is installed, print no banner."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("gym_notices.notices").notices.clear()

@@ -54,7 +54,8 @@ class EnvironmentKeys(Model):
 
     use: str = Field(
         description="The environment: a registered name (touchdown, matrix_game), gymnasium:<id>, pettingzoo:<module>, "
-        "openspiel:<game>, package.module:make_env or path/to/file.py:make_env; gateway for games outside."
+        "openspiel:<game>, dm_control:<domain>-<task>, package.module:make_env or path/to/file.py:make_env; gateway "
+        "for games outside."
     )
     settings: Settings = Field({}, description=SETTINGS)
     num_envs: Count = Field(
@@ -238,7 +239,7 @@ def _environment(use: str, info: ValidationInfo) -> str:
         raise ValueError(
             f"unknown environment {use!r}{suggestion(use, registry.ENVIRONMENTS)}; expected "
             f"{', '.join(sorted(registry.ENVIRONMENTS))}, gymnasium:<id>, pettingzoo:<module>, openspiel:<game>, "
-            "package.module:make_env or path/to/file.py:make_env"
+            "dm_control:<domain>-<task>, package.module:make_env or path/to/file.py:make_env"
         )
     return use
 

@@ -7,7 +7,7 @@ import pwd
 import sys
 import tempfile
 
-from arena.common.library_warnings import show_by_place
+from arena.common.library_warnings import quiet_gym, show_by_place
 
 REPLACED = "arena.replaced"
 """Name of the error handler of streams."""
@@ -34,6 +34,7 @@ def settle() -> None:
     if codecs.lookup(encoding).name != "utf-8" and ":" not in os.environ.get(ENCODING, ""):
         os.environ[ENCODING] = f"{encoding}:replace"
     show_by_place()
+    quiet_gym()
     if not os.environ.get("HOME"):
         os.environ["HOME"] = _home()
 

@@ -57,6 +57,7 @@ def config(place, **uses):
         "env": {"use": "gymnasium:CartPole-v1", "num_envs": 2},
         "policies": {name: {"use": f"{place / 'loops.py'}:{use}"} for name, use in uses.items()},
         "matches": [{"seats": [name], "replicas": 2} for name in uses],
+        "records": {"output": "terminal"},
     }
 
 

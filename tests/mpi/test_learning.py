@@ -27,6 +27,7 @@ def four_workers(policy, settings=None, **more):
         "env": {"use": "touchdown", "settings": {"team_size": 2}, "num_envs": 4},
         "policies": {"one": {"use": policy, "settings": settings or {}}},
         "matches": [{"seats": ["one"] * 4}],
+        "records": {"output": "terminal"},
         **more,
     }
 

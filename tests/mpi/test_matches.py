@@ -138,6 +138,7 @@ def test_twenty_rounds_leak_no_communicators_and_streams_differ_between_workers(
         "env": {"use": "touchdown", "settings": {"team_size": 1, "max_steps": 40}},
         "policies": {"both": {"use": player("groups:Looks")}},
         "rounds": [{"matches": [{"seats": ["both", "both"]}], "repeat": 20}],
+        "records": {"output": "terminal"},
     }
     outcome = succeed(run_arena(tmp_path, config, timeout=200))
     handles = [int(found) for found in re.findall(r"^communicator (\d+)", outcome.output, re.MULTILINE)]

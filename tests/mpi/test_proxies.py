@@ -16,6 +16,7 @@ def table(policy, rows):
         "env": {"use": "gymnasium:CartPole-v1"},
         "policies": {f"checker{i}": {"use": policy, "settings": settings} for i, (settings, _) in enumerate(rows)},
         "matches": [{"seats": [f"checker{i}"], "env": env} for i, (_, env) in enumerate(rows)],
+        "records": {"output": "terminal"},
     }
 
 

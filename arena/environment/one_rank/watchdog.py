@@ -84,4 +84,4 @@ class Watchdog:
     def _end_in(self, seconds: float) -> None:
         with self._ending:
             if not self._over.is_set():
-                faulthandler.dump_traceback_later(seconds, exit=True)
+                faulthandler.dump_traceback_later(seconds, exit=True, file=terminal_errors())

@@ -1,0 +1,56 @@
+"""Environments as their packages publish them train, by the files of the guide "Bring your environment".
+
+``launch/test-zoo.sh`` installs the packages, in a folder of their own.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.mpirun, pytest.mark.rooms("envs")]
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "bring_your_environment.md"
+BLOCKS = dict(re.findall(r"<!-- block: (\S+) -->\n```\w+\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL))
+ZOO = Path(os.environ.get("ARENA_ZOO", Path(sys.prefix) / "zoo"))
+TQC = """
+name: tqc
+steps: 250
+env: {use: "gymnasium:Pendulum-v1"}
+policies: {p: {use: sb3, settings: {algorithm: "sb3_contrib:TQC", arguments: {learning_starts: 200}}}}
+matches: [{seats: [p]}]
+"""
+PUBLISHED = ("minigrid", "foraging", "warehouse", "highway", "swingup", "catch", "old_gym", "tqc")
+OWN = ("cars", "taxi", "simulator")
+
+
+def train(place: Path, name: str, steps: int, **variables: str) -> tuple[Path, str]:
+    """Run a file of the guide for some steps; return the run directory and what it has printed."""
+    for file, text in {**BLOCKS, "tqc.yaml": TQC}.items():
+        (place / file).write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "arena.launch", f"{name}.yaml", "--set", f"steps={steps}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", **variables}
+    environment.pop("ARENA_PARENT", None)  # which was started without the packages
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=200, check=False, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place / "runs" / name, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_environments_train(tmp_path: Path, name: str) -> None:
+    """Under mpirun, as a user starts them: each package has its own way to print, to import and to end."""
+    if not ZOO.exists():
+        pytest.skip("the environments are not installed: launch/test-zoo.sh")
+    path = os.pathsep.join([str(ZOO), *filter(None, [os.environ.get("PYTHONPATH")])])
+    run, printed = train(tmp_path, name, 250 if name == "tqc" else 2_000, PYTHONPATH=path)
+    assert "p is finished after" in printed and (run / "arena.sqlite").is_file()
+    assert "unmaintained since" not in printed and "Traceback" not in printed
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_environments_of_the_guide_train(tmp_path: Path, name: str) -> None:
+    """Under mpirun, since two matches share the ports of one machine."""
+    train(tmp_path, name, 2_000)
