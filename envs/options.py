@@ -1,4 +1,4 @@
-"""What a configuration states about an environment that the environment itself leaves open."""
+"""Keys of ``env`` that state what an environment itself leaves open."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -43,14 +43,14 @@ NO_ENVIRONMENTS = (
 
 
 NUMBERED = ("port", "base_port", "worker_id", "env_index")
-"""Parameters by which simulators tell their copies apart."""
+"""Parameters that differ between the copies of a simulator."""
 
 CONTEXTS = {"config", "env_config", "env_context"}
 """Names of the parameter by which environments of RLlib get their settings."""
 
 
 class EnvContext(dict[str, Any]):
-    """Settings of an RLlib environment, with the attributes by which its constructor tells copies apart.
+    """Settings of an RLlib environment, with the attributes that differ between copies.
 
     Attributes:
       worker_index: one more than the index of its match: 1, 2, ...

@@ -1,4 +1,4 @@
-"""What users' code prints in the ranks: the first lines of each, for the log and the terminal."""
+"""First lines of the output of the ranks, for the log and the terminal."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,6 +1,6 @@
-"""What a process prints, in a file of bounded size: both streams, those of C code and of child processes too.
+"""File of bounded size with the output of a process: both streams, of Python and C code and of child processes.
 
-A file takes any amount of text at once. A pipe would block the process as soon as its reader is late, which is how
+A file takes any amount of text. A pipe would block the process as soon as its reader is late, which is how
 simulators that print hang.
 """
 
@@ -15,18 +15,19 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 LIMIT = 10_000_000
-"""Bytes of a file, beyond which its older half is left out."""
+"""Largest size of a file in bytes; beyond it, the older half is removed."""
 
 POLL_INTERVAL = 0.5
 """Seconds between two looks at the file."""
 
-BLOCK_SECONDS, AT_ONCE = 0.05, 300
-"""Of the lines of Python code in a block of time, the first ones reach the file at once, and the others at its end: a
-system call for each line of a flood would slow the process down, and what is held is lost if it is killed."""
+FLOOD, FLUSH_INTERVAL = 200_000, 0.05
+"""Bytes per second beyond which lines of Python code are held, for at most these seconds: a system call for each would
+slow the process down. What is held is lost if the process is killed, so that all other lines are written immediately."""
 
 FIRST_LINES = 10
 """Different lines of a process that are shown."""
@@ -87,11 +88,16 @@ class OutputFile:
         if not faulthandler.is_enabled():
             faulthandler.enable(2, all_threads=False)
         # One buffer for both streams, so that their lines keep their order.
-        buffer = io.BufferedWriter(io.FileIO(1, "w", closefd=False), 1 << 16)
+        buffer = io.BufferedWriter(_Descriptor(1, "w", closefd=False), 1 << 16)
         self._streams = sys.stdout, sys.stderr
-        sys.stdout, sys.stderr = _Stream(buffer), _Stream(buffer)
+        self._ours = tuple(
+            io.TextIOWrapper(buffer, "utf-8", "backslashreplace", line_buffering=True, write_through=True)
+            for _ in self._streams
+        )
+        self._holds = False
+        sys.stdout, sys.stderr = self._ours
         # Else both processes would write what is held; and the child has no thread that writes what it holds.
-        os.register_at_fork(before=self._flush, after_in_child=_Stream.write_at_once)
+        os.register_at_fork(before=self._flush, after_in_child=partial(self._hold, False))
         threading.Thread(target=self._serve, name="output", daemon=True).start()
 
     def new_lines(self) -> list[str]:
@@ -117,12 +123,28 @@ class OutputFile:
 
     def _flush(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
+            self._ours[0].flush()  # the buffer of both
+
+    def _hold(self, holds: bool) -> None:
+        """Hold lines until the next flush, or write each immediately."""
+        if holds != self._holds:
+            self._holds = holds
+            for stream in self._ours:
+                stream.reconfigure(line_buffering=not holds)
 
     def _serve(self) -> None:
-        while not self._over.wait(POLL_INTERVAL):
+        due, size = time.monotonic() + POLL_INTERVAL, self._read
+        while not self._over.wait(FLUSH_INTERVAL if self._holds else POLL_INTERVAL):
+            self._flush()
+            now = time.monotonic()
+            if now < due:
+                continue
             with contextlib.suppress(OSError, ValueError):
+                before, size = size, os.fstat(self._file).st_size
+                self._hold(not 0 <= size - before < FLOOD * POLL_INTERVAL)  # smaller: its older half was removed
                 self.update()
+                size = os.fstat(self._file).st_size
+            due = now + POLL_INTERVAL
 
     def update(self) -> None:
         """Write what is held, and pick the first lines."""
@@ -151,7 +173,7 @@ class OutputFile:
                 yield text
 
     def _shorten(self, size: int) -> None:
-        """Leave out the older half of the file."""
+        """Remove the older half of the file."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:  # another process is doing it, or the file system has no locks
@@ -160,37 +182,21 @@ class OutputFile:
             kept = os.pread(self._file, LIMIT // 2, size - LIMIT // 2).partition(b"\n")[2]
             os.ftruncate(self._file, 0)
             left_out = size - len(kept)
-            os.write(self._file, b"[%s bytes before this line are left out]\n" % f"{left_out:,}".encode() + kept)
+            os.write(self._file, b"[%s bytes before this line were removed]\n" % f"{left_out:,}".encode() + kept)
             self._read = os.fstat(self._file).st_size
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
-class _Stream(io.TextIOWrapper):
-    """A text stream over a shared buffer."""
+class _Descriptor(io.FileIO):
+    """A descriptor to which a write never fails, so that a print on a full disk ends no environment."""
 
-    _held = BLOCK_SECONDS
-
-    def __init__(self, buffer: Any) -> None:
-        super().__init__(buffer, encoding="utf-8", errors="backslashreplace", write_through=True)
-        self._ends, self._lines = 0.0, 0
-
-    @classmethod
-    def write_at_once(cls) -> None:
-        """Hold no line from now on."""
-        cls._held = 0.0
-
-    def write(self, text: str) -> int:
-        """Write to the buffer, and from there to the file unless there are many lines."""
-        count = super().write(text)
-        if text.endswith("\n"):  # print writes the end of its line by itself
-            self._lines += 1
-            now = time.monotonic()
-            if now > self._ends:
-                self._ends, self._lines = now + self._held, 0
-            if self._lines < AT_ONCE or not self._held:
-                self.flush()
-        return count
+    def write(self, data: Any) -> int:
+        """Write, or drop what cannot be written."""
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
 
 
 class FirstLines:

@@ -1,4 +1,4 @@
-"""Threads of users' code that are no daemons, for which Python would wait at its end without a bound."""
+"""Threads of users' code that are no daemons, for which the interpreter would wait without a bound."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ GRACE = 2.0
 
 
 def remaining_threads(seconds: float = GRACE) -> list[threading.Thread]:
-    """Wait until all threads that are no daemons have ended, as Python does at its end; return those that have not."""
+    """Wait until all threads that are no daemons have ended, as the interpreter does; return those that have not."""
     if not _alive():
         return []
     # In a thread of its own, since it has no timeout. It also ends the idle threads of pools.

@@ -18,7 +18,7 @@ from arena.envs.spaces import MASK_KEY, EntityAdapter, check_spaces, flags_in
 ALL, COMMON = "__all__", "__common__"
 
 EMPTY_STEPS = 10_000
-"""Steps in a row without an agent that acts, after which an environment is taken for one that never goes on."""
+"""Largest number of steps in a row in which no agent acts."""
 
 
 def is_rllib(env: Any, options: AdapterOptions = NO_OPTIONS) -> bool:
@@ -242,9 +242,8 @@ def _agents(env: Any) -> list[Any]:
 def _spaces_by_agent(env: Any, kind: str, agents: Sequence[Any]) -> Mapping[Any, spaces.Space] | None:
     """Return the spaces of all agents, None if the environment does not have them by agent.
 
-    They are in ``observation_spaces``, or in an ``observation_space`` that is a Dict over the agents. An RLlib
-    environment of an older form has one space that is that of each agent: it needs a ``get_agent_ids`` to be told from
-    an environment of one agent.
+    They are in ``observation_spaces``, or in an ``observation_space`` that is a Dict over the agents. In RLlib's older
+    form it is one space that all agents have; then ``get_agent_ids`` shows that there are several agents.
     """
     several, one = getattr(env, f"{kind}_spaces", None), getattr(env, f"{kind}_space", None)
     for by_agent in (several, one):

@@ -23,6 +23,16 @@ def test_copies_have_ports_of_their_own_also_after_a_restart(kind: str) -> None:
         manager.close()
 
 
+@pytest.mark.parametrize("kind", ["serial", "subprocess"])
+def test_what_the_file_states_reaches_every_copy(kind: str) -> None:
+    manager = create_env_manager(kind, EnvironmentSource("gymnasium:Taxi-v4", {}, action_mask="info"), 2)
+    try:
+        assert manager.entities[0].mask_size == 6
+        assert all(0 < timestep.action_masks[0].sum() < 6 for timestep in manager.reset())
+    finally:
+        manager.close()
+
+
 def test_constructors_of_rllib_s_form_get_a_context() -> None:
     settings = {"env_config": {"port": "{port}", "level": "{index}"}}
     source = EnvironmentSource(f"{SIMULATOR}:ByContext", settings, place=CopyPlace(index=4, match=1))

@@ -50,6 +50,22 @@ def test_published_environments_train(tmp_path: Path, name: str) -> None:
     assert "unmaintained since" not in printed and "Traceback" not in printed
 
 
+def test_environments_of_dm_env_and_gym_end_as_they_state(tmp_path: Path) -> None:
+    """Alone in a process: the packages must not be on the path of this one."""
+    if not ZOO.exists():
+        pytest.skip("the environments are not installed: launch/test-zoo.sh")
+    foreign = Path(__file__).parents[1] / "environments" / "foreign.py"
+    done = subprocess.run(
+        [sys.executable, foreign],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ZOO)},
+    )
+    assert done.returncode == 0 and "all right" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize("name", OWN)
 def test_environments_of_the_guide_train(tmp_path: Path, name: str) -> None:
     """Under mpirun, since two matches share the ports of one machine."""

@@ -47,7 +47,7 @@ def test_a_flood_is_bounded_and_keeps_its_end(tmp_path: Path) -> None:
     )
     assert file.stat().st_size < LIMIT
     lines = file.read_text().splitlines()
-    assert re.fullmatch(r"\[[\d,]{9,} bytes before this line are left out\]", lines[0])
+    assert re.fullmatch(r"\[[\d,]{9,} bytes before this line were removed\]", lines[0])
     assert lines[-1] == "last" and lines[-2].startswith("119999 ") and lines[1].split()[0].isdigit()
     assert len(terminal) < 1000 and eval(terminal)[-1] == REST and len(eval(terminal)) == 4
 
@@ -79,6 +79,16 @@ def test_a_fork_writes_at_once_and_nothing_twice(tmp_path: Path) -> None:
 def test_every_line_is_forwarded_where_that_is_configured(tmp_path: Path) -> None:
     file, terminal = run(tmp_path, "print('a'); print('b'); output.close()", forward="(rank 1)")
     assert file.read_text() == "a\nb\n" and terminal == "(rank 1) a\n(rank 1) b\n"
+
+
+def test_a_print_that_cannot_be_written_does_not_fail(tmp_path: Path) -> None:
+    file, _ = run(
+        tmp_path,
+        "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4, 4))\n"
+        "print('one'); print('two'); output.update()",
+    )
+    assert file.read_text() == "one\n"
 
 
 def test_a_process_that_prints_nothing_leaves_no_file(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""What differs between copies of an environment: their numbers, and resources that each has for itself."""
+"""Differences between the copies of an environment: numbers, ports and folders."""

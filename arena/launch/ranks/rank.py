@@ -105,7 +105,11 @@ class Rank:
         if shared:
             path = path.with_name(f"node-{self.world.nodes[self.world.rank]:05d}.out")
         lines, forward = (FIRST_LINES, None) if kind == "file" else (0, f"(rank {self.world.rank})")
-        self._output = OutputFile(path, first_lines=lines, forward=forward, shared=shared)
+        try:
+            self._output = OutputFile(path, first_lines=lines, forward=forward, shared=shared)
+        except OSError as error:
+            self.log.warning("%s cannot be opened, so output goes to the terminal: %s", path, error)
+            return
         self.mailbox.for_root = self._printed
 
     def _printed(self) -> list[Printed]:
