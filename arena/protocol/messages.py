@@ -129,11 +129,13 @@ class Printed(NamedTuple):
       rank: the rank, by its number at the start.
       text: the line; empty if the rest of them is only in the file.
       file: file with all of them.
+      node: number of the node whose ranks share the file; None if this rank has its own.
     """
 
     rank: int
     text: str
     file: str
+    node: int | None = None
 
 
 class Failure(NamedTuple):

@@ -18,8 +18,11 @@ class PrintedLines:
         ranks = self._ranks.setdefault(message.text, set())
         if not ranks:
             role = roles.get(message.rank)
+            source = (
+                f"rank {message.rank}{f', {role}' if role else ''}" if message.node is None else f"node {message.node}"
+            )
             text = message.text or f"what else it prints is in {message.file}"
-            self._log("INFO", f"(rank {message.rank}{f', {role}' if role else ''}) {text}")
+            self._log("INFO", f"({source}) {text}")
         ranks.add(message.rank)
 
     def conclude(self) -> None:

@@ -23,11 +23,11 @@ LIMIT = 10_000_000
 """Largest size of a file in bytes; beyond it, the older half is removed."""
 
 POLL_INTERVAL = 0.5
-"""Seconds between two looks at the file."""
+"""Longest time between two looks at the file, in seconds."""
 
 FLOOD, FLUSH_INTERVAL = 200_000, 0.05
 """Bytes per second beyond which lines of Python code are held, for at most these seconds: a system call for each would
-slow the process down. What is held is lost if the process is killed, so that all other lines are written immediately."""
+slow the process down. What is held is lost if the process is killed, so all other lines are written immediately."""
 
 FIRST_LINES = 10
 """Different lines of a process that are shown."""
@@ -133,18 +133,19 @@ class OutputFile:
                 stream.reconfigure(line_buffering=not holds)
 
     def _serve(self) -> None:
-        due, size = time.monotonic() + POLL_INTERVAL, self._read
-        while not self._over.wait(FLUSH_INTERVAL if self._holds else POLL_INTERVAL):
+        last, interval, size = time.monotonic(), FLUSH_INTERVAL, self._read
+        while not self._over.wait(FLUSH_INTERVAL if self._holds else interval):
             self._flush()
-            now = time.monotonic()
-            if now < due:
+            seconds = time.monotonic() - last
+            if seconds < interval:
                 continue
             with contextlib.suppress(OSError, ValueError):
                 before, size = size, os.fstat(self._file).st_size
-                self._hold(not 0 <= size - before < FLOOD * POLL_INTERVAL)  # smaller: its older half was removed
+                self._hold(not 0 <= size - before < FLOOD * seconds)  # smaller: its older half was removed
                 self.update()
                 size = os.fstat(self._file).st_size
-            due = now + POLL_INTERVAL
+            last += seconds
+            interval = min(1.5 * interval, POLL_INTERVAL)  # the first lines are shown soon
 
     def update(self) -> None:
         """Write what is held, and pick the first lines."""

@@ -40,7 +40,11 @@ def adapt(native: Any, options: AdapterOptions = NO_OPTIONS) -> Environment:
     """
     for kind in KINDS:
         if kind.recognises(native, options):
-            return kind.adapt(native, options)
+            adapted = kind.adapt(native, options)
+            expected, description = BY_AGENTS.get(options.agents, (object, ""))
+            if not isinstance(adapted, expected):
+                raise ConfigError(f"env.agents: {options.agents} expects {description}, found {kind.description}")
+            return adapted
     hint = ""
     if isinstance(native, gymnasium.vector.VectorEnv):
         hint = "; a vector environment is not accepted: give one environment and set num_envs"
@@ -109,3 +113,10 @@ KINDS = (
     Kind("a gymnasium.Env", lambda native, options: isinstance(native, gymnasium.Env), GymnasiumEnvironment),
     Kind("an arena.envs.interface.Environment (entities, turn_based, reset, step)", _keeps_interface, _as_it_is),
 )
+
+BY_AGENTS: dict[str, tuple[type, str]] = {
+    "tuple": (TupleEnvironment, "a gymnasium.Env with Tuple spaces"),
+    "single": (GymnasiumEnvironment, "a gymnasium.Env"),
+    "parallel": (RLlibEnvironment, "an RLlib MultiAgentEnv"),
+}
+"""Adapter that each way of presenting agents belongs to, and what it adapts."""

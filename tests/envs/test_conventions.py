@@ -75,6 +75,12 @@ def test_tuple_spaces_alone_make_no_team() -> None:
 
     assert [len(adapt(Pair(), AdapterOptions(how)).entities) for how in ("auto", "tuple")] == [1, 2]
     assert len(make_environment(f"{HERE}:Team", agents="single").entities) == 1
+    with pytest.raises(ConfigError, match=r"env\.agents: parallel expects an RLlib MultiAgentEnv, found a gymnasium"):
+        make_environment("gymnasium:CartPole-v1", agents="parallel")
+    with pytest.raises(
+        ConfigError, match=r"env\.agents: tuple expects a gymnasium\.Env .*, found a PettingZoo Parallel"
+    ):
+        make_environment("pettingzoo:mpe2.simple_tag_v3", agents="tuple")
     with pytest.raises(ConfigError, match=r"env\.agents: tuple expects .* Tuples of equal length, found Box"):
         make_environment("gymnasium:CartPole-v1", agents="tuple")
 

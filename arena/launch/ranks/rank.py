@@ -101,10 +101,15 @@ class Rank:
         kind, shared = self.config.records.output, self.config.records.log == "node"
         if kind == "terminal" or self.world.rank == 0:
             return
-        path = self.run.output_of_rank(self.world.rank)
+        rank, node = self.world.rank, self.world.nodes[self.world.rank]
+        path = self.run.output_of_rank(rank)
+        lines, forward = (FIRST_LINES, None) if kind == "file" else (0, f"(rank {rank})")
         if shared:
-            path = path.with_name(f"node-{self.world.nodes[self.world.rank]:05d}.out")
-        lines, forward = (FIRST_LINES, None) if kind == "file" else (0, f"(rank {self.world.rank})")
+            path = path.with_name(f"node-{node:05d}.out")
+            if self.world.nodes.index(node, 1) < rank:  # another rank reads the file
+                lines, forward = 0, None
+            elif forward is not None:
+                forward = f"(node {node})"
         try:
             self._output = OutputFile(path, first_lines=lines, forward=forward, shared=shared)
         except OSError as error:
@@ -119,7 +124,8 @@ class Rank:
 
     def _as_message(self, text: str) -> Printed:
         assert self._output is not None
-        return Printed(self.world.origins[self.world.rank], text, short_path(str(self._output.path)))
+        node = self.world.nodes[self.world.rank] if self.config.records.log == "node" else None
+        return Printed(self.world.origins[self.world.rank], text, short_path(str(self._output.path)), node)
 
     def restore_output(self) -> None:
         """Let the rest of this process print to the terminal."""
