@@ -49,8 +49,10 @@ def test_seeds_differ_between_copies_and_not_between_starts() -> None:
 
 
 def test_an_unknown_name_is_a_sentence() -> None:
-    with pytest.raises(ConfigError, match=r"unknown placeholder 'indx' in '\{5 \+ indx\}' \(did you mean 'index'\?\)"):
-        placeholders.check({"a": ["{5 + indx}"]})
+    with pytest.raises(
+        ConfigError, match=r"unknown placeholder 'indexx' in '\{5 \+ indexx\}' \(did you mean 'index'\?\)"
+    ):
+        placeholders.check({"a": ["{5 + indexx}"]})
     with pytest.raises(ConfigError, match=r"expected numbers in the placeholder \{tmp \+ 1\}"):
         fill("{tmp + 1}", PLACE)
 

@@ -306,8 +306,8 @@ class TestOverrides:
             ("policies.blue.x=1", "--set policies.blue.x: unknown key; expected one of use, settings"),
             ("policies.blue.colour=red", "--set policies.blue.colour: unknown key; did you mean 'color'?"),
             (
-                "env.settings.port='{5 + indx}'",
-                "file.yaml:5: env.settings: unknown placeholder 'indx' in '{5 + indx}' (did you mean 'index'?)",
+                "env.settings.port='{5 + indexx}'",
+                "file.yaml:5: env.settings: unknown placeholder 'indexx' in '{5 + indexx}' (did you mean 'index'?)",
             ),
             (
                 "policies.blu.settings.gamma=1",
