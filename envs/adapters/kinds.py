@@ -50,7 +50,8 @@ def adapt(native: Any, options: AdapterOptions = NO_OPTIONS) -> Environment:
         hint = "; a vector environment is not accepted: give one environment and set num_envs"
     *others, last = [kind.description for kind in KINDS]
     raise ConfigError(
-        f"expected {', '.join(others)}, or {last}; found {type(native).__module__}.{type(native).__qualname__}{hint}"
+        f"expected {', '.join(others)}, or {last}; found {type(native).__module__}.{type(native).__qualname__}{hint} "
+        '(the guide "Bring your environment" shows each)'
     )
 
 

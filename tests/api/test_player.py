@@ -199,7 +199,9 @@ def test_what_does_not_fit_is_named(tmp_path):
     case = CASES["nested, joint, masked"]
     player = arena.load(run_of(tmp_path, case, trained(case)).path)
     good = row(observed(case, 0), 0)
-    with pytest.raises(ValueError, match="observation: expected the keys cards, picture, rest, found cards, picture"):
+    with pytest.raises(
+        ValueError, match="observation: expected the keys cards, picture, rest, speed, found cards, picture"
+    ):
         player.act({key: good[key] for key in ("cards", "picture")})
     with pytest.raises(ValueError, match=r"observation.picture: expected shape \[24, 24, 3\], found \[24, 24\]"):
         player.act({**good, "picture": good["picture"][:, :, 0]})
