@@ -84,7 +84,9 @@ def _from_gym(native: Any, render_mode: str | None) -> gymnasium.Env:
     parameters = inspect.signature(native.unwrapped.reset).parameters
     if "seed" in parameters and "return_info" not in parameters:
         return shimmy.GymV26CompatibilityV0(env=native)
-    return shimmy.GymV21CompatibilityV0(env=native)  # until 0.25, reset returns no info, and step four parts
+    return shimmy.GymV21CompatibilityV0(
+        env=native, render_mode=render_mode
+    )  # until 0.25, reset returns no info, and step four parts
 
 
 class DmEnvironment(gymnasium.Env):

@@ -7,6 +7,7 @@ from gymnasium import spaces
 
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
+from arena.envs.interface import EntitySpaces
 
 Keys = str | Sequence[str]
 
@@ -30,6 +31,10 @@ class AdapterOptions(NamedTuple):
     def keys_of(self, name: str) -> Keys | None:
         """Return the keys that an entity observes; None for everything."""
         return self.observe.get(name) if isinstance(self.observe, Mapping) else self.observe
+
+    def warns_of_masks(self, entities: Sequence[EntitySpaces]) -> bool:
+        """Return whether masks in infos are ignored without the configuration stating it."""
+        return self.action_mask == "auto" and not any(entity.mask_size for entity in entities)
 
     def check_names(self, names: Sequence[str]) -> None:
         """Check that ``observe`` names entities that exist.

@@ -300,6 +300,11 @@ class EntityAdapter:
         return self.all_allowed
 
 
+def declares_mask(env: Any) -> bool:
+    """Return whether the metadata of a native environment declare action masks in its infos."""
+    return bool((getattr(env, "metadata", None) or {}).get(MASK_KEY))
+
+
 def flags_in(info: Mapping) -> Any:
     """Return the flags of an action mask in an info; None if it has none."""
     for key in INFO_KEYS:

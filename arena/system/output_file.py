@@ -38,6 +38,9 @@ LONGEST_LINE = 300
 REST = ""
 """What stands for all lines that are not shown."""
 
+ATTEMPT = "[a new attempt begins]"
+"""Line between the output of two processes, one after the other."""
+
 CRASH = "Fatal Python error"
 """Beginning of what the interpreter writes about a fatal signal."""
 
@@ -70,6 +73,8 @@ class OutputFile:
         """
         self.path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        if not shared and os.fstat(self._file).st_size:  # of an earlier attempt
+            os.write(self._file, f"{ATTEMPT}\n".encode())
         self._read = os.fstat(self._file).st_size
         self._shared, self._forward = shared, forward
         self._pick = FirstLines(first_lines)
@@ -244,7 +249,8 @@ def last_lines(path: Path, most: int = 5) -> list[str]:
             lines = file.read().decode(errors="replace").splitlines()
     except OSError:
         return []
-    lines = [line for line in lines if line.strip() and not OF_MPI.match(line)]
+    begins = max((i + 1 for i, line in enumerate(lines) if line == ATTEMPT), default=0)
+    lines = [line for line in lines[begins:] if line.strip() and not OF_MPI.match(line)]
     crash = next((i for i, line in enumerate(lines) if line.startswith(CRASH)), len(lines))
     frames = [line for line in lines[crash:] if line.startswith("  File ")]
     return [*lines[max(0, crash - most) : crash], *lines[crash : crash + 1], *frames[:2]]

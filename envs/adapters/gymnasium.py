@@ -19,7 +19,7 @@ from arena.envs.adapters.wrapped import Wrapped
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.options import NO_OPTIONS, AdapterOptions
-from arena.envs.spaces import MASK_KEY, EntityAdapter, as_mask, flags_in
+from arena.envs.spaces import EntityAdapter, as_mask, declares_mask, flags_in
 
 # Parts of a timestep that are equal in almost every step: shared, so that a step allocates next to nothing.
 YES, NO = (True,), (False,)
@@ -46,11 +46,11 @@ class GymnasiumEnvironment(Wrapped):
           ConfigError: its spaces are not supported.
         """
         has_method = options.action_mask == "auto" and env.has_wrapper_attr("action_masks")
-        declares = has_method or bool((env.metadata or {}).get(MASK_KEY))
+        declares = has_method or declares_mask(env)
         adapter = EntityAdapter("entity_0", env.observation_space, env.action_space, options, declares_mask=declares)
-        self._warns = options.action_mask == "auto" and adapter.all_allowed is None
         super().__init__(env)
         self.entities: tuple[EntitySpaces, ...] = (adapter.spaces,)
+        self._warns = options.warns_of_masks(self.entities)
         self._adapter = adapter
         self._step = env.step
         self._observe = adapter.observe

@@ -4,7 +4,7 @@ from typing import Any
 
 from arena.common.errors import ConfigError
 from arena.envs.options import AdapterOptions
-from arena.envs.spaces import MASK_KEY, EntityAdapter, check_spaces
+from arena.envs.spaces import EntityAdapter, check_spaces, declares_mask
 
 
 def entity_adapters(env: Any, options: AdapterOptions) -> tuple[list[Any], list[EntityAdapter]]:
@@ -19,7 +19,7 @@ def entity_adapters(env: Any, options: AdapterOptions) -> tuple[list[Any], list[
             f"the PettingZoo environment {env} has no possible_agents; expected the list of all agents that may "
             "appear, which fixes the entities of a match"
         )
-    declares = bool((getattr(env, "metadata", None) or {}).get(MASK_KEY))
+    declares = declares_mask(env)
     adapters = [
         EntityAdapter(
             str(agent), env.observation_space(agent), env.action_space(agent), options, declares_mask=declares

@@ -41,7 +41,7 @@ class ParallelEnvironment(Wrapped):
         self._none = (False,) * len(self._agents)
         self._unchecked = set(self._agents)
         self._checked_step = False
-        self._warns = options.action_mask == "auto" and not any(each.spaces.mask_size for each in self._adapters)
+        self._warns = options.warns_of_masks(self.entities)
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
         """Start an episode. The form of each agent's first observation is checked against its space.

@@ -1,6 +1,6 @@
 """Adapter of RLlib's ``MultiAgentEnv``, by its methods and attributes: RLlib itself is not imported."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from arena.envs.adapters.wrapped import Wrapped
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.options import NO_OPTIONS, AdapterOptions
-from arena.envs.spaces import MASK_KEY, EntityAdapter, check_spaces, flags_in
+from arena.envs.spaces import EntityAdapter, check_spaces, declares_mask, flags_in
 
 ALL, COMMON = "__all__", "__common__"
 
@@ -54,7 +54,7 @@ class RLlibEnvironment(Wrapped):
         self._agents = _agents(env)
         observed, acted = (_spaces_by_agent(env, kind, self._agents) for kind in ("observation", "action"))
         assert observed is not None and acted is not None
-        declares = bool((getattr(env, "metadata", None) or {}).get(MASK_KEY))
+        declares = declares_mask(env)
         self._adapters = [
             EntityAdapter(str(agent), observed[agent], acted[agent], options, declares_mask=declares)
             for agent in self._agents
@@ -67,7 +67,7 @@ class RLlibEnvironment(Wrapped):
         self.state_space = self._state.space
         self._unchecked = set(self._agents)
         self._checked_step = False
-        self._warns = options.action_mask == "auto" and not any(entity.mask_size for entity in self.entities)
+        self._warns = options.warns_of_masks(self.entities)
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
         """Start an episode.
@@ -235,7 +235,8 @@ def _agents(env: Any) -> list[Any]:
         if isinstance(listed, set | frozenset):
             listed = sorted(listed, key=str)  # their order differs between processes
         if isinstance(listed, list | tuple) and listed:
-            return list(listed)
+            # Names: an environment of one agent may have a list of objects by this name.
+            return list(listed) if all(isinstance(agent, Hashable) for agent in listed) else []
     return []
 
 

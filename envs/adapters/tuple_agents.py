@@ -14,7 +14,7 @@ from arena.envs.adapters.wrapped import Wrapped
 from arena.envs.global_state import StateReader
 from arena.envs.interface import EntitySpaces, Timestep
 from arena.envs.options import NO_OPTIONS, AdapterOptions
-from arena.envs.spaces import MASK_KEY, EntityAdapter, check_spaces, flags_in, zeros
+from arena.envs.spaces import MASK_KEY, EntityAdapter, check_spaces, declares_mask, flags_in, zeros
 
 
 def has_tuple_agents(env: Any, options: AdapterOptions = NO_OPTIONS) -> bool:
@@ -61,7 +61,7 @@ class TupleEnvironment(Wrapped):
                 f"found {observation} and {action}"
             )
         super().__init__(env)
-        declares = bool((env.metadata or {}).get(MASK_KEY))
+        declares = declares_mask(env)
         self._adapters = [
             EntityAdapter(f"entity_{i}", *pair, options, declares_mask=declares)
             for i, pair in enumerate(zip(observation, action, strict=True))
@@ -76,7 +76,7 @@ class TupleEnvironment(Wrapped):
         self._everybody, self._nobody = (True,) * len(self._adapters), (False,) * len(self._adapters)
         self._acting: tuple[bool, ...] = self._everybody
         self._checked = self._checked_step = False
-        self._warns = options.action_mask == "auto" and not any(entity.mask_size for entity in self.entities)
+        self._warns = options.warns_of_masks(self.entities)
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> Timestep:
         """Start an episode. The form of the first observations is checked against the spaces.

@@ -106,6 +106,34 @@ def test_a_port_that_something_listens_on_is_not_given(monkeypatch: pytest.Monke
             fill("{port}", PLACE.after(1))
 
 
+def test_folders_that_a_batch_system_has_left_are_removed_by_the_next_process(tmp_path: Path) -> None:
+    """A batch system kills the shell that would remove them, too. Folders in use stay, however old they are."""
+    start = "import sys; from arena.common.copies.folders import new_folder; print(new_folder(0), flush=True)"
+    old = time.time() - 1000
+    names = ("arena-env-left", "arena-env-young", "other")
+    for name in names:
+        (tmp_path / name / "0-x").mkdir(parents=True)
+    for name in ("arena-env-left", "other"):
+        os.utime(tmp_path / name, (old, old))
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    holding = subprocess.Popen(
+        [sys.executable, "-c", f"{start}; sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert holding.stdout is not None
+        used = Path(holding.stdout.readline().strip())
+        os.utime(used.parent, (old, old))
+        subprocess.run([sys.executable, "-c", start], check=True, timeout=60, env=environment, capture_output=True)
+        assert [(tmp_path / name).exists() for name in names] == [False, True, True]
+        assert used.is_dir()
+    finally:
+        holding.communicate()
+
+
 def test_a_replaced_copy_loses_its_folder() -> None:
     first, second = (Path(fill("{tmp}", PLACE)) for _ in range(2))
     assert second.is_dir() and not first.exists() and str(PLACE.index) in second.name

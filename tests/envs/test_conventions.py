@@ -132,6 +132,15 @@ def test_rllib_agents_that_take_turns_are_not_parallel() -> None:
         environment.step([np.int64(0)] * 3)
 
 
+def test_objects_called_agents_make_no_rllib_environment() -> None:
+    class Crowd(gymnasium.Env):
+        observation_space = spaces.Dict({"near": spaces.Discrete(2)})
+        action_space = spaces.Discrete(2)
+        agents = ({"unhashable": 1},)
+
+    assert [entity.name for entity in adapt(Crowd()).entities] == ["entity_0"]
+
+
 def test_observe_keeps_some_keys_for_all_or_by_name() -> None:
     class Pictures(gymnasium.Env):
         observation_space = spaces.Dict(

@@ -63,6 +63,9 @@ def test_lines_that_are_printed_before_a_crash_are_in_the_file_with_the_place(tm
     assert lines[:6] == ["5", "6", "7", "8", "about to fail", "Fatal Python error: Aborted"]
     assert lines[6].endswith("in step") and len(lines) == 8
     assert last_lines(tmp_path / "none") == []
+    run(tmp_path, "os.kill(os.getpid(), 9)", code=-9)
+    assert last_lines(file) == [], "the lines of an earlier attempt explain nothing"
+    assert "about to fail" in file.read_text()
 
 
 def test_a_fork_writes_at_once_and_nothing_twice(tmp_path: Path) -> None:

@@ -120,12 +120,13 @@ class Rank:
     def _printed(self) -> list[Printed]:
         """Return the first lines that have been printed since the last call."""
         assert self._output is not None
-        return [self._as_message(text) for text in self._output.new_lines()]
-
-    def _as_message(self, text: str) -> Printed:
-        assert self._output is not None
-        node = self.world.nodes[self.world.rank] if self.config.records.log == "node" else None
-        return Printed(self.world.origins[self.world.rank], text, short_path(str(self._output.path)), node)
+        lines = self._output.new_lines()
+        if not lines:
+            return []
+        rank = self.world.rank
+        node = self.world.nodes[rank] if self.config.records.log == "node" else None
+        file = short_path(str(self._output.path))
+        return [Printed(self.world.origins[rank], text, file, node) for text in lines]
 
     def restore_output(self) -> None:
         """Let the rest of this process print to the terminal."""
