@@ -5,7 +5,7 @@ from typing import Any
 
 import gymnasium
 
-from arena.common.copies.placeholders import CopyPlace, fill
+from arena.common.copies.placeholders import NAMES, CopyPlace, fill, unquoted
 from arena.common.errors import ConfigError
 from arena.common.registry import ENVIRONMENTS, is_reference
 from arena.common.text import suggestion
@@ -56,7 +56,17 @@ def make_environment(
     """
     place = place or CopyPlace()
     values: dict[str, Any] = {}
-    native = _make_native(use, fill(dict(settings or {}), place, values), render, place)
+    filled = fill(dict(settings or {}), place, values)
+    try:
+        native = _make_native(use, filled, render, place)
+    except Exception as error:
+        name = next(filter(None, map(unquoted, filled.values())), "")
+        if not name:
+            raise
+        raise ConfigError(
+            f"environment {use!r}: {type(error).__name__}: {error}; its settings have a mapping {{{name}: null}}: a "
+            f'placeholder is written in quotes, "{{{name}}}"{suggestion(name, NAMES) if name not in NAMES else ""}'
+        ) from error
     try:
         native = convert(native, render)
         for name, keywords in wrappers:

@@ -38,6 +38,22 @@ def test_texts_become_what_their_placeholders_are(text: object, value: object) -
     assert fill(text, PLACE) == value
 
 
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"port": {"port": None}}, "port"),
+        ({"a": [{"prot": None}]}, "prot"),
+        ({"a": {"port": 1}}, ""),
+        ({"a": {"b": None}}, ""),
+        ({"a": {"port": None, "b": 1}}, ""),
+        ({"a": None, "b": "{port}"}, ""),
+    ],
+)
+def test_a_placeholder_without_quotes_is_found(settings: dict, name: str) -> None:
+    """YAML reads it as a mapping."""
+    assert placeholders.unquoted(settings) == name
+
+
 def test_settings_are_copied() -> None:
     settings = {"a": [1]}
     fill(settings, PLACE)["a"].append(2)

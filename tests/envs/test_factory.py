@@ -127,6 +127,14 @@ class Talks(gymnasium.Env):
     action_space = gymnasium.spaces.Discrete(2)
 
 
+def test_a_placeholder_without_quotes_is_named_where_a_constructor_fails() -> None:
+    simulator = f"{Path(__file__).parents[1]}/environments/simulator.py:Simulator"
+    with pytest.raises(
+        ConfigError, match=r"mapping \{prot: null\}: .* in quotes, \"\{prot\}\" \(did you mean 'port'\?\)"
+    ):
+        make_environment(simulator, {"port": {"prot": None}})
+
+
 def test_the_line_that_leaves_out_a_text_is_written_out() -> None:
     with pytest.raises(ConfigError, match=r"found Text at \['text'\].*leave out 'text': (.*)") as caught:
         make_environment(f"{__file__}:Talks")

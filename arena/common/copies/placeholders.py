@@ -84,6 +84,21 @@ def check(settings: Any) -> None:
             _expression(found)
 
 
+def unquoted(settings: Any) -> str:
+    """Return the name in a mapping such as ``{port: null}``, which is what YAML reads for ``{port}`` without quotes.
+
+    Return an empty string if there is none.
+    """
+    if not isinstance(settings, Mapping | list | tuple):
+        return ""
+    if isinstance(settings, Mapping) and len(settings) == 1:
+        ((name, value),) = settings.items()
+        if value is None and isinstance(name, str) and (name in NAMES or suggestion(name, NAMES)):
+            return name
+    inside = settings.values() if isinstance(settings, Mapping) else settings
+    return next((name for name in map(unquoted, inside) if name), "")
+
+
 def _texts(settings: Any) -> Iterator[str]:
     if isinstance(settings, str):
         yield settings
