@@ -32,6 +32,9 @@ POLL_EVERY = 0.2
 FILLED_WITHIN = 1.0
 """Seconds that a lease may be empty: it is created and filled in two steps."""
 
+WRITTEN_BY = "is being written by"
+"""Words before the holder in an error: what a sweep recognises a run by that another process writes."""
+
 
 class Holder(NamedTuple):
     """Content of a lease.
@@ -94,7 +97,7 @@ class Lease:
                 file.write(_text(holder))
         except FileExistsError:  # another start was faster
             check_is_free(directory)
-            raise ConfigError(f"{directory}: another start was quicker, and has ended; try again") from None
+            raise ConfigError(f"{directory} {WRITTEN_BY} another start, which was quicker; try again") from None
         except OSError:
             path.unlink(missing_ok=True)
             raise
@@ -199,7 +202,7 @@ def check_is_free(directory: Path, ignored: Collection[str] = ()) -> set[str]:
         job = f", job {holder.job}" if holder.job else ""
         stop = f"scancel {holder.job}" if holder.job else f"Ctrl-C, or kill {holder.process} on {holder.host}"
         raise ConfigError(
-            f"{directory} is being written by rank 0 on {holder.host} (process {holder.process}{job}, since "
+            f"{directory} {WRITTEN_BY} rank 0 on {holder.host} (process {holder.process}{job}, since "
             f"{holder.since}); stop it first ({stop}), or choose another name (--set name=...)"
         )
     return stale

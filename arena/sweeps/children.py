@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from arena.api.launcher import Launcher
-from arena.records.lease import holder_of
+from arena.records.lease import WRITTEN_BY, holder_of
 from arena.sweeps.planned import PlannedRun
 
 POLL_EVERY = 0.1
@@ -114,11 +114,12 @@ def _poll(source: Source, children: list[_Child]) -> None:
                     child.launcher.interrupt()
             continue
         children.remove(child)
-        holder = holder_of(child.run.directory.path) if code == 2 and child.run.directory.path.is_dir() else None
-        if holder is not None:  # of another machine: the launcher has seen it renewed
-            source.postpone(child.run, f"process {holder.process} on {holder.host}")
+        end = child.end(code)
+        _, is_held, holder = end.last_line.partition(f"{WRITTEN_BY} ")
+        if code == 2 and is_held:  # by a process of another machine, or by one that has begun simultaneously
+            source.postpone(child.run, holder.partition(";")[0])
             continue
-        source.ended(child.run, child.end(code))
+        source.ended(child.run, end)
 
 
 def _stop_all(source: Source, children: list[_Child], log: Callable[[str], None]) -> None:

@@ -15,7 +15,6 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -81,6 +80,7 @@ class OutputFile:
         self._wanted = bool(first_lines) or forward is not None
         self._lines: deque[str] = deque()
         self._updating, self._over = threading.Lock(), threading.Event()
+        self._writing = threading.RLock()  # reentrant: a signal may print while a fork holds it
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
@@ -93,7 +93,7 @@ class OutputFile:
         if not faulthandler.is_enabled():
             faulthandler.enable(2, all_threads=False)
         # One buffer for both streams, so that their lines keep their order.
-        buffer = io.BufferedWriter(_Descriptor(1, "w", closefd=False), 1 << 16)
+        buffer = io.BufferedWriter(_Descriptor(self._writing), 1 << 16)
         self._streams = sys.stdout, sys.stderr
         self._ours = tuple(
             io.TextIOWrapper(buffer, "utf-8", "backslashreplace", line_buffering=True, write_through=True)
@@ -102,7 +102,9 @@ class OutputFile:
         self._holds = False
         sys.stdout, sys.stderr = self._ours
         # Else both processes would write what is held; and the child has no thread that writes what it holds.
-        os.register_at_fork(before=self._flush, after_in_child=partial(self._hold, False))
+        os.register_at_fork(
+            before=self._before_fork, after_in_parent=self._writing.release, after_in_child=self._in_child
+        )
         threading.Thread(target=self._serve, name="output", daemon=True).start()
 
     def new_lines(self) -> list[str]:
@@ -129,6 +131,14 @@ class OutputFile:
     def _flush(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             self._ours[0].flush()  # the buffer of both
+
+    def _before_fork(self) -> None:
+        self._flush()
+        self._writing.acquire()  # else the child could get it in the hands of a thread that it does not have
+
+    def _in_child(self) -> None:
+        self._writing.release()
+        self._hold(False)
 
     def _hold(self, holds: bool) -> None:
         """Hold lines until the next flush, or write each immediately."""
@@ -166,7 +176,8 @@ class OutputFile:
                 self._lines.extend(self._pick.take())
                 self._wanted = self._forward is not None or not self._pick.is_full
             if size > LIMIT:
-                self._shorten(size)
+                with self._writing:
+                    self._shorten()
 
     def _new_texts(self, size: int) -> Iterator[str]:
         """Yield the whole lines that have arrived; of a flood, those that are needed."""
@@ -178,8 +189,12 @@ class OutputFile:
             if text := line.rstrip():
                 yield text
 
-    def _shorten(self, size: int) -> None:
-        """Remove the older half of the file."""
+    def _shorten(self) -> None:
+        """Remove the older half of the file.
+
+        What C code and child processes write in these milliseconds may be lost.
+        """
+        size = os.fstat(self._file).st_size
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:  # another process is doing it, or the file system has no locks
@@ -195,12 +210,18 @@ class OutputFile:
 
 
 class _Descriptor(io.FileIO):
-    """A descriptor to which a write never fails, so that a print on a full disk ends no environment."""
+    """Standard output, to which a write never fails, so that a print on a full disk ends no environment."""
+
+    def __init__(self, writing: threading.RLock) -> None:
+        """Hold ``writing`` in every write, so that none falls into the removal of the older half."""
+        super().__init__(1, "w", closefd=False)
+        self._writing = writing
 
     def write(self, data: Any) -> int:
         """Write, or drop what cannot be written."""
         try:
-            return super().write(data)
+            with self._writing:
+                return super().write(data)
         except OSError:
             return len(data)
 

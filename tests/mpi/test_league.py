@@ -165,7 +165,7 @@ def test_whoever_has_spent_its_budget_rests_and_learns_again_when_the_run_goes_o
     assert "main_player_default_0 is finished" in first.split(f"{name} is finished after 2,")[1]
     assert f"{name} is reset" not in first and f"{name} is frozen" not in first
 
-    succeed(run_arena(tmp_path, {**config, "steps": 7_500}, "--resume"))
+    succeed(run_arena(tmp_path, {**config, "steps": 12_500}, "--resume"))
     later = log_of(directory).removeprefix(first)
     assert f"{name} is frozen as {name}_2" in later and later.count(f"{name} is reset after") >= 2
     check_learning(directory, name, attempt=2)
@@ -183,11 +183,11 @@ def test_whoever_has_spent_its_budget_rests_and_learns_again_when_the_run_goes_o
     for file in path.glob("*.safetensors"):
         shutil.copy(file, directory_of_next)
     again.complete(manifest["number"] + 1, manifest)
-    succeed(run_arena(tmp_path, {**config, "steps": 7_500}, "--resume"))
+    succeed(run_arena(tmp_path, {**config, "steps": 12_500}, "--resume"))
     last, manifest = newest(tmp_path)
     assert list(manifest["league"]["pending_restarts"]) == [name], "without steps to learn in it stays what it is"
     assert (last / f"{name}.safetensors").read_bytes() == (path / f"{name}.safetensors").read_bytes()
-    succeed(run_arena(tmp_path, {**config, "steps": 10_500}, "--resume"))
+    succeed(run_arena(tmp_path, {**config, "steps": 15_500}, "--resume"))
     assert f"{name} is reset after {steps:,} steps" in log_of(directory)
     check_learning(directory, name, attempt=4)
     began = 0  # each phase is as long as its schedule, however long it took to start anew

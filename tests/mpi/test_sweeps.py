@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import arena
+from arena.records.lease import Lease
 
 pytestmark = pytest.mark.rooms("sweeps")
 
@@ -71,6 +72,25 @@ def test_a_sweep_from_python(tmp_path, monkeypatch):
     assert lines[0].startswith("runs/two: 2 runs, 2 to run") and len(lines) == 5
     compared = arena.compare(result.path)
     assert compared.table["seeds"].tolist() == [2] and compared.table["group"].tolist() == [""]
+
+
+def test_a_run_that_another_process_has_begun_at_the_same_time_is_waited_for(tmp_path, monkeypatch):
+    """Only a run that is refused by its own check shows it: for the sweep, nobody held the directory at either look."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("arena.sweeps.children.holder_of", lambda _: None)
+    monkeypatch.setattr("arena.sweeps.grid.HELD_FOR", 0.1)
+    directory = tmp_path / "runs" / "one" / "seed-1"
+    directory.mkdir(parents=True)
+    lease, lines = Lease.take(directory), []
+
+    def log(line):
+        lines.append(line)
+        if "written by rank 0" in line:
+            lease.release()
+
+    result = arena.sweep({"name": "one", "run": {"name": "pole", **POLE}, "seeds": [1]}, log=log, steps=500)
+    assert (result.finished, result.failed) == (1, {}), lines
+    assert f"seed-1: written by rank 0 on {os.uname().nodename} (process {os.getpid()}, since 20" in lines[2], lines
 
 
 def test_a_failed_run_does_not_end_the_others_and_an_interrupt_stops_in_order(tmp_path):

@@ -52,6 +52,20 @@ def test_a_flood_is_bounded_and_keeps_its_end(tmp_path: Path) -> None:
     assert len(terminal) < 1000 and eval(terminal)[-1] == REST and len(eval(terminal)) == 4
 
 
+def test_no_line_falls_into_the_removal_of_the_older_half(tmp_path: Path) -> None:
+    """One thread prints while another shortens: without a lock, a line is lost or cut in most runs."""
+    file, _ = run(
+        tmp_path,
+        "import arena.system.output_file as module, threading\nmodule.LIMIT, over = 4_000_000, threading.Event()\n"
+        "def shorten():\n    while not over.is_set(): output.update()\n"
+        "thread = threading.Thread(target=shorten); thread.start()\n"
+        "for i in range(150_000): print(i, 'x' * 200)\nover.set(); thread.join()",
+    )
+    first, *lines = file.read_text().splitlines()
+    assert first.endswith("bytes before this line were removed]")
+    assert [int(line.split()[0]) for line in lines] == list(range(150_000 - len(lines), 150_000))
+
+
 def test_lines_that_are_printed_before_a_crash_are_in_the_file_with_the_place(tmp_path: Path) -> None:
     file, _ = run(
         tmp_path,
