@@ -196,9 +196,10 @@ def test_nothing_is_left_when_a_process_is_killed_as_soon_as_it_is_there(tmp_pat
         chosen: list[int] = []
         until = time.monotonic() + 60
         while not chosen:
-            found = f"found {lines_of(of_test(tmp_path))}, exit code {launcher.poll()}, output {output.read_text()}"
-            assert time.monotonic() < until and launcher.poll() is None, f"expected {word.decode()}, {found}"
-            chosen = of_test(tmp_path, word)
+            assert time.monotonic() < until and launcher.poll() is None, (
+                f"expected {word.decode()}, found {lines_of(of_test(tmp_path))}, output {output.read_text()}"
+            )
+            chosen = of_test(tmp_path, word, launcher.pid)
         os.kill(launcher.pid if victim == "launcher" else min(chosen), signal.SIGKILL)
         if victim != "launcher":
             assert launcher.wait(60) != 0
@@ -234,15 +235,20 @@ def test_ranks_of_an_mpirun_of_ones_own_stop_and_go_on_with_their_clients_and_en
         mpirun.wait()
 
 
-def of_test(place: Path, word: bytes = b"") -> list[int]:
-    """Return the processes that have a test's variable, and a word in their command line."""
+def of_test(place: Path, word: bytes = b"", owner: int = 0) -> list[int]:
+    """Return the processes that have a test's variable, and a word in their command line.
+
+    A parent process shows its variables only until it has found where its command line lies in memory, in its first
+    tenths of a second; an argument is the process id of its owner, though.
+    """
     processes = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             line = (folder / "cmdline").read_bytes()
             # The command line that a fork shows lies where the kernel shows the environment.
             marked = f"ARENA_OF_A_TEST={place}".encode() in (folder / "environ").read_bytes().split(b"\0")
-            if (marked or str(place).encode() in line) and int(folder.name) != os.getpid() and word in line:
+            owned = owner > 0 and b"%d" % owner in line.replace(b"\0", b" ").split(b" ")
+            if (marked or owned or str(place).encode() in line) and int(folder.name) != os.getpid() and word in line:
                 processes.append(int(folder.name))
     return [process for process in processes if runs(process)]
 
