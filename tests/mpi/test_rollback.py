@@ -19,16 +19,19 @@ MAIN = "main_player_default_0"
 
 
 def test_a_bad_phase_is_rolled_back_also_over_a_kill_and_a_resume(tmp_path):
-    """Only a run shows that the ranks of a group load weights and optimizer of the snapshot that the root has named."""
+    """Only a run shows that the ranks of a group load weights and optimizer of the snapshot that the root has named.
+
+    Of six snapshots, those of the bad phase are a minority, also on a busy machine.
+    """
     settings = {
         "marker": str(tmp_path / "worse"),
-        "worse_after": 36,
+        "worse_after": 31,  # in the middle of a phase
         "entropy_coefficient": 0.01,
         "learning_rate": 1e-3,
         "learning_rate_schedule": "linear",
     }
     config = {
-        "steps": 320_000,  # it learns to cross in 40,000, and gets worse after about 120,000
+        "steps": 320_000,  # it learns to cross in 40,000, and gets worse after about 95,000
         "verify_replicas": True,
         "checkpoint": {"every": 0.3},
         "env": {"use": "touchdown", "settings": {"team_size": 1, "max_steps": 300}, "num_envs": 16},
@@ -38,7 +41,7 @@ def test_a_bad_phase_is_rolled_back_also_over_a_kill_and_a_resume(tmp_path):
             "publish_every": 0,
             "settings": {
                 "categories": {"default": {"main_player": 1}},
-                "players": {"main_player": {"one_phase_step": 20_000, "rollback": {"snapshots": 4}}},
+                "players": {"main_player": {"one_phase_step": 20_000, "rollback": {"snapshots": 6, "games": 32}}},
             },
         },
     }
@@ -55,9 +58,10 @@ def test_a_bad_phase_is_rolled_back_also_over_a_kill_and_a_resume(tmp_path):
 
     run = RunDirectory(tmp_path / "runs", "run")
     with sqlite3.connect(run.database) as database:
-        # A player that is back at an early snapshot may lose to its later ones: then it is rolled back once more.
+        # A player may lose to later snapshots than that to which it is back, and that may be one of the bad phase, if
+        # the phase ended before 32 bad games were reported: then it is rolled back once more.
         rollbacks = "SELECT steps, snapshot FROM rollbacks WHERE player = ? ORDER BY steps"
-        (at, snapshot), *_ = database.execute(rollbacks, (MAIN,))
+        *_, (at, snapshot) = database.execute(rollbacks, (MAIN,))
         (path,) = database.execute("SELECT path FROM league_players WHERE player = ?", (snapshot,)).fetchone()
         ((resets,),) = database.execute("SELECT count(*) FROM resets")
         rates = "SELECT value FROM metrics WHERE name = 'learning_rate' AND attempt = 2 ORDER BY updates"
@@ -71,6 +75,6 @@ def test_a_bad_phase_is_rolled_back_also_over_a_kill_and_a_resume(tmp_path):
     for file in (run.path / path, last):
         assert np.abs(read_tensors(file)["policy_head.bias"]).max() < 100, "nothing of the bad phase is left"
     kept = sorted(int(file.stem) for file in (run.players / MAIN / "states").glob("*.safetensors"))
-    assert len(kept) == 4, "only states that it may be rolled back to are kept"
+    assert len(kept) == 6, "only states that it may be rolled back to are kept"
     state = read_tensors(training_state_of(run.snapshot(MAIN, kept[-1])))
     assert state["adam.steps"] > 0 and np.abs(state["adam.second"]).max() > 0
