@@ -80,7 +80,6 @@ class OutputFile:
         self._wanted = bool(first_lines) or forward is not None
         self._lines: deque[str] = deque()
         self._updating, self._over = threading.Lock(), threading.Event()
-        self._writing = threading.RLock()  # reentrant: a signal may print while a fork holds it
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
@@ -92,16 +91,14 @@ class OutputFile:
             os.dup2(self._file, number)
         if not faulthandler.is_enabled():
             faulthandler.enable(2, all_threads=False)
-        # One buffer for both streams, so that their lines keep their order.
-        buffer = io.BufferedWriter(_Descriptor(self._writing), 1 << 16)
+        self._writing = threading.RLock()  # reentrant: a signal may print meanwhile
         self._streams = sys.stdout, sys.stderr
         self._ours = tuple(
-            io.TextIOWrapper(buffer, "utf-8", "backslashreplace", line_buffering=True, write_through=True)
+            io.TextIOWrapper(_Descriptor(self._writing), "utf-8", "backslashreplace", line_buffering=True)
             for _ in self._streams
         )
         self._holds = False
         sys.stdout, sys.stderr = self._ours
-        # Else both processes would write what is held; and the child has no thread that writes what it holds.
         os.register_at_fork(
             before=self._before_fork, after_in_parent=self._writing.release, after_in_child=self._in_child
         )
@@ -118,6 +115,7 @@ class OutputFile:
         """Restore the streams and return the last of the first lines; a file without a byte is removed."""
         self._over.set()
         self.update()
+        self._hold(False)  # whoever has kept a stream may go on to write to it
         sys.stdout, sys.stderr = self._streams
         _errors.pop().flush()
         for number, before in zip((1, 2), self._before, strict=True):
@@ -129,16 +127,17 @@ class OutputFile:
         return self.new_lines()
 
     def _flush(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._ours[0].flush()  # the buffer of both
+        for stream in self._ours:
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
 
     def _before_fork(self) -> None:
-        self._flush()
         self._writing.acquire()  # else the child could get it in the hands of a thread that it does not have
+        self._flush()  # else both processes would write what is held
 
     def _in_child(self) -> None:
         self._writing.release()
-        self._hold(False)
+        self._hold(False)  # no thread writes what is held
 
     def _hold(self, holds: bool) -> None:
         """Hold lines until the next flush, or write each immediately."""
@@ -209,21 +208,32 @@ class OutputFile:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
-class _Descriptor(io.FileIO):
-    """Standard output, to which a write never fails, so that a print on a full disk ends no environment."""
+class _Descriptor(io.BufferedIOBase):
+    """Standard output, to which a write never fails, so that a print on a full disk ends no environment.
+
+    What is held lies in the text streams over it. An ``io.BufferedWriter`` has a lock, which another thread may have
+    when a process forks: the child would hang in its first print.
+    """
 
     def __init__(self, writing: threading.RLock) -> None:
         """Hold ``writing`` in every write, so that none falls into the removal of the older half."""
-        super().__init__(1, "w", closefd=False)
         self._writing = writing
 
     def write(self, data: Any) -> int:
-        """Write, or drop what cannot be written."""
-        try:
-            with self._writing:
-                return super().write(data)
-        except OSError:
-            return len(data)
+        """Write all, or drop what cannot be written."""
+        octets, done = memoryview(data).cast("B"), 0
+        with self._writing, contextlib.suppress(OSError):
+            while done < len(octets):
+                done += os.write(1, octets[done:])
+        return len(octets)
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return 1
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
 
 
 class FirstLines:

@@ -66,6 +66,26 @@ def test_no_line_falls_into_the_removal_of_the_older_half(tmp_path: Path) -> Non
     assert [int(line.split()[0]) for line in lines] == list(range(150_000 - len(lines), 150_000))
 
 
+def test_a_fork_while_another_thread_prints_can_print(tmp_path: Path) -> None:
+    """Environments of several processes fork; a lock that the other thread has then would hang the child for ever."""
+    file, terminal = run(
+        tmp_path,
+        "import arena.system.output_file as module, threading\nmodule.LIMIT, over = 10**9, threading.Event()\n"
+        "def show():\n    while not over.is_set(): print('thread')\n"
+        "thread = threading.Thread(target=show); thread.start()\n"
+        "children = []\n"
+        "for i in range(20):\n    time.sleep(0.002)\n    child = os.fork()\n"
+        "    if not child:\n        print('child', i)\n        os._exit(0)\n    children.append(child)\n"
+        "until = time.monotonic() + 10\n"
+        "while children and time.monotonic() < until:\n"
+        "    children = [child for child in children if not os.waitpid(child, os.WNOHANG)[0]]\n"
+        "for child in children: os.kill(child, 9)\n"
+        "over.set(); thread.join(); output.close(); print(len(children))",
+    )
+    assert terminal == "0\n", "children hang"
+    assert sorted(map(int, re.findall(r"child (\d+)", file.read_text()))) == list(range(20))
+
+
 def test_lines_that_are_printed_before_a_crash_are_in_the_file_with_the_place(tmp_path: Path) -> None:
     file, _ = run(
         tmp_path,
