@@ -26,7 +26,8 @@ POLL_INTERVAL = 0.5
 
 FLOOD, FLUSH_INTERVAL = 200_000, 0.05
 """Bytes per second beyond which lines of Python code are held, for at most these seconds: a system call for each would
-slow the process down. What is held is lost if the process is killed, so all other lines are written immediately."""
+slow the process down. What is held is lost if the process is killed, so all other lines are written immediately. Held
+lines of the two streams may change places."""
 
 FIRST_LINES = 10
 """Different lines of a process that are shown."""
@@ -214,6 +215,8 @@ class _Descriptor(io.BufferedIOBase):
     What is held lies in the text streams over it. An ``io.BufferedWriter`` has a lock, which another thread may have
     when a process forks: the child would hang in its first print.
     """
+
+    name = "<stdout>"
 
     def __init__(self, writing: threading.RLock) -> None:
         """Hold ``writing`` in every write, so that none falls into the removal of the older half."""
