@@ -145,7 +145,8 @@ class OutputFile:
         if holds != self._holds:
             self._holds = holds
             for stream in self._ours:
-                stream.reconfigure(line_buffering=not holds)
+                with contextlib.suppress(ValueError):  # user code has closed it
+                    stream.reconfigure(line_buffering=not holds)
 
     def _serve(self) -> None:
         last, interval, size = time.monotonic(), FLUSH_INTERVAL, self._read

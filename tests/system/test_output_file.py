@@ -52,6 +52,17 @@ def test_a_flood_is_bounded_and_keeps_its_end(tmp_path: Path) -> None:
     assert len(terminal) < 1000 and eval(terminal)[-1] == REST and len(eval(terminal)) == 4
 
 
+def test_streams_that_user_code_has_closed_or_kept_do_not_fail_the_end(tmp_path: Path) -> None:
+    file, terminal = run(
+        tmp_path,
+        "kept = sys.stdout\nkept.buffer.write(memoryview(b'bytes\\n'))\n"
+        "for i in range(30_000): print(i)\ntime.sleep(0.2)\nfor i in range(30_000): print(i)\n"
+        "sys.stderr.close()\noutput.close()\nprint('after', file=kept)",
+    )
+    assert file.read_text().startswith("bytes\n0\n1\n") and file.read_text().endswith("\n29999\n")
+    assert terminal == "after\n"
+
+
 def test_no_line_falls_into_the_removal_of_the_older_half(tmp_path: Path) -> None:
     """One thread prints while another shortens: without a lock, a line is lost or cut in most runs."""
     file, _ = run(
