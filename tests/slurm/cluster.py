@@ -150,7 +150,7 @@ class Cluster:
 
     def wait(self, number: str, seconds: float = 90) -> Job:
         """Return how a job has ended."""
-        self._until(lambda: self.job(number).state not in _UNDER_WAY, f"job {number}", seconds, every=0.5)
+        self._until(lambda: self.job(number).state not in _UNDER_WAY, f"job {number}", seconds, every=0.5, job=number)
         return self.job(number)
 
     def start_again(self, number: str, times: int = 1) -> None:
@@ -160,7 +160,7 @@ class Cluster:
             job = self.job(number)
             return job.restarts == times and job.state == "PENDING"
 
-        self._until(is_back, f"requeue of job {number}", seconds=60)
+        self._until(is_back, f"requeue of job {number}", seconds=60, job=number)
         # the credentials of the attempt that was ended are revoked to the second: later ones are other ones
         time.sleep(2)
         self.run("scontrol", "update", f"JobId={number}", "StartTime=now")
@@ -171,11 +171,19 @@ class Cluster:
             subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, start_new_session=True)
         )
 
-    def _until(self, true, what: str, seconds: float = 30, every: float = 0.1) -> None:
+    def _until(self, true, what: str, seconds: float = 30, every: float = 0.1, job: str | None = None) -> None:
         deadline = time.monotonic() + seconds
         while not true():
-            assert time.monotonic() < deadline, f"waited {seconds} s for {what}\n{self.logs()}"
+            in_time = time.monotonic() < deadline
+            assert in_time, f"waited {seconds} s for {what}\n{job and self.about(job)}\n{self.logs()}"
             time.sleep(every)
+
+    def about(self, number: str) -> str:
+        """Return how a job is, what it has printed, and all processes: why it has not ended."""
+        found = self.run("scontrol", "show", "job", number)
+        output = Path(dict(re.findall(r"(\w+)=(\S+)", found))["StdOut"])
+        printed = output.read_text(errors="replace")[-4000:] if output.exists() else "nothing"
+        return f"{found}\nit has printed: {printed}\n{self.run('ps', '-eo', 'pid,ppid,stat,wchan:20,etime,args')}"
 
     def logs(self) -> str:
         """Return the daemons' logs."""
