@@ -1,15 +1,15 @@
 """Actor-critic networks: an encoder, a trunk with an optional recurrent layer, and two heads."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.common.errors import ConfigError
-from arena.policies.encoders.composite import Encoder, check_normalization, leaf_spaces, share_normalization
-from arena.policies.encoders.images import is_image
+from arena.policies.encoders.composite import Encoder, check_normalization, share_normalization
+from arena.policies.encoders.parts import Part, parts_of, with_state
 from arena.policies.layers import ACTIVATIONS, SQRT_2, linear
 from arena.policies.on_policy.value_scale import ValueScale
 from arena.policies.recurrent import GRU, LSTM, Recurrent
@@ -75,24 +75,24 @@ class ActorCritic(nn.Module):
           ConfigError: a leaf of the space has no encoder.
         """
         super().__init__()
-        images = [is_image(leaf, settings.encoder) for leaf in leaf_spaces(space)]
-        hidden = _hidden(space, settings)
+        parts = parts_of(space, settings)
+        hidden = _hidden(parts, settings)
         self.has_central_critic = settings.reads_global_state and state_space is not None
         shared = True if settings.reads_global_state else settings.shared  # a central critic is built below
         if shared is None:
-            shared = any(images) and ("encoder" if settings.is_recurrent else True)
-        self.actor = Trunk(Encoder(space, settings), hidden, settings)
+            shared = _shared(parts, settings)
+        self.actor = Trunk(Encoder(space, settings, parts), hidden, settings)
         check_normalization(self.encoder, space, settings)
         self.critic = None
         if self.has_central_critic:
             assert state_space is not None
             shared = False
-            inputs = gym_spaces.Tuple((space, state_space))
-            self.critic = Trunk(Encoder(inputs, settings), _hidden(inputs, settings), settings)
+            inputs, all_parts = gym_spaces.Tuple((space, state_space)), with_state(parts, state_space, settings)
+            self.critic = Trunk(Encoder(inputs, settings, all_parts), _hidden(all_parts, settings), settings)
         elif shared == "encoder":
             self.critic = Trunk(self.encoder.width, hidden, settings)
         elif shared is not True:
-            self.critic = Trunk(Encoder(space, settings), hidden, settings)
+            self.critic = Trunk(Encoder(space, settings, parts), hidden, settings)
         if self.critic is not None and self.critic.encoder is not None:
             share_normalization(self.encoder, self.critic.encoder)
         if settings.value_gradient is not None:
@@ -100,7 +100,7 @@ class ActorCritic(nn.Module):
         elif shared is True and settings.is_recurrent:
             self.value_gradient = 0.0
         else:
-            self.value_gradient = 1.0 if not shared or any(images) else VALUE_GRADIENT
+            self.value_gradient = 1.0 if not shared or any(part.has_image for part in parts) else VALUE_GRADIENT
         memories = [trunk.memory for trunk in (self.actor, self.critic) if trunk is not None]
         rows = [0 if memory is None else memory.rows for memory in memories]
         self.policy_rows = rows[0]
@@ -204,11 +204,18 @@ class ActorCritic(nn.Module):
         return self.policy_head(features), after
 
 
-def _hidden(space: gym_spaces.Space, settings: NetworkSettings) -> Sequence[int]:
-    """Return the widths of the hidden layers behind an encoder of a space."""
+def _hidden(parts: Sequence[Part], settings: NetworkSettings) -> Sequence[int]:
+    """Return the widths of the hidden layers behind the encoders of an observation's parts."""
     if settings.hidden is not None:
         return settings.hidden
-    return () if all(is_image(leaf, settings.encoder) for leaf in leaf_spaces(space)) else (64, 64)
+    return () if all(part.is_convolved for part in parts) else (64, 64)
+
+
+def _shared(parts: Sequence[Part], settings: NetworkSettings) -> bool | Literal["encoder"]:
+    """Return what policy and value share by default; see ``NetworkSettings.shared``."""
+    if any(part.is_own for part in parts) or (settings.is_recurrent and any(part.is_convolved for part in parts)):
+        return "encoder"
+    return any(part.is_convolved for part in parts)
 
 
 ACTING_PARTS = ("actor.", "policy_head.", "free")

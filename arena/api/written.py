@@ -17,8 +17,8 @@ from arena.api.display import in_notebook
 from arena.common.errors import ConfigError
 from arena.common.registry import PICKLED, USER_MODULE
 
-CODE_KEYS = ("use", "actor")
-"""Keys with values that may be classes and functions."""
+CODE_KEYS = ("use", "actor", "encoder")
+"""Keys with values that may be classes and functions, and below ``encoder`` all keys."""
 
 
 class Written:
@@ -52,10 +52,11 @@ class Written:
         if isinstance(value, str | int | float | None):  # a bool is an int
             return value
         if callable(value):
-            if place.rpartition(".")[2] not in CODE_KEYS:
+            keys = place.split(".")
+            if keys[-1] not in CODE_KEYS and "encoder" not in keys:
                 raise ConfigError(
                     f"{place}: expected a value that YAML can hold, found {_kind(value)}; classes and functions may "
-                    f"stand for {' and '.join(CODE_KEYS)} only"
+                    f"stand for {', '.join(CODE_KEYS)} only"
                 )
             return self._reference(value, place)
         if hasattr(value, "tolist"):

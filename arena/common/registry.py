@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import pickle
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -292,3 +292,8 @@ def build_policy(use: str, spaces: Any, settings: Any, *, lanes: int, seed: int)
 def load_policy_weights(policy: Any, path: str | Path) -> None:
     """Load a policy's weights from a safetensors file, see ``arena.policies.loader.load_weights``; imports torch."""
     load("arena.policies.loader:load_weights")(policy, path)
+
+
+def check_encoder(space: Any, settings: Any, announce: Callable[[str], None]) -> list[str]:
+    """Check the encoder of an observation, see ``arena.policies.encoders.checks``; imports torch."""
+    return load("arena.policies.encoders.checks:check_encoder")(space, settings, announce)

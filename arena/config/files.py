@@ -1,11 +1,13 @@
 """Paths in a configuration: relative to the current directory, then to the configuration file."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationInfo
 
 from arena.common.registry import PICKLED
-from arena.common.validation import describe_value
+from arena.common.validation import Place, Problem, describe_value, refusal
 
 CODE = "code"
 """Folder of a run directory with the classes and functions of a notebook."""
@@ -35,6 +37,23 @@ def located(use: str, info: ValidationInfo) -> str:
             f"expected path/to/file.py:name, found {describe_value(use)}: append the name of a class or function"
         )
     return f"{existing(place, info)}:{name}"
+
+
+def with_code_located(settings: Mapping[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    """Return the settings of a built-in policy with the absolute paths of the files of its networks."""
+    encoder = settings.get("encoder")
+    if isinstance(encoder, Mapping):
+        return {**settings, "encoder": {key: _located(part, ("encoder", key), info) for key, part in encoder.items()}}
+    return {**settings, "encoder": _located(encoder, ("encoder",), info)} if "encoder" in settings else dict(settings)
+
+
+def _located(value: Any, place: Place, info: ValidationInfo) -> Any:
+    if isinstance(value, Mapping) and "use" in value:
+        return {**value, "use": _located(value["use"], (*place, "use"), info)}
+    try:
+        return located(value, info) if isinstance(value, str) else value
+    except ValueError as error:
+        raise refusal([Problem(place, str(error), value)]) from None
 
 
 def weights_place(place: str, info: ValidationInfo) -> str:

@@ -16,7 +16,7 @@ from arena.common.colors import to_hex
 from arena.common.errors import ConfigError
 from arena.common.validation import Count, Index, Model, Number, Problem, check_settings, describe_value, refusal
 from arena.config.environment import Settings
-from arena.config.files import located, weights_place
+from arena.config.files import located, weights_place, with_code_located
 
 EXTERNAL = "external"  # the policy of external seats
 BEST, OTHERS = "best", "others"  # values of ``copy`` that are not names of policies
@@ -137,7 +137,7 @@ class PolicyConfig(Model):
     @classmethod
     def _valid(cls, settings: Settings, info: ValidationInfo) -> Settings:
         model = registry.policy_settings_model(info.data["use"]) if "use" in info.data else None
-        return settings if model is None else check_settings(model, settings)
+        return settings if model is None else check_settings(model, with_code_located(settings, info))
 
     @field_validator("color")
     @classmethod

@@ -254,7 +254,10 @@ def _compare(
         outputs, *actions = _run_file(run, state_shape, sample, lanes)
     except Exception as error:
         size = sample.starts[0, lanes].size
-        raise ExportError(f"{place}: it fails on a batch of {size} ({str(error).strip().splitlines()[0]})") from None
+        raise ExportError(
+            f"{place}: it fails on a batch of {size} ({str(error).strip().splitlines()[0]}); in an encoder of one's "
+            "own, x.shape[0] is the number of rows of any batch, and len(x) that of the traced one"
+        ) from None
     absolute = relative = 0.0
     if not only_actions:
         absolute, relative = _errors(outputs, answers.outputs[:, lanes], tolerance, place)

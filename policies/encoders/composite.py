@@ -1,4 +1,4 @@
-"""Encoders of whole observations: one encoder for each leaf of a nested space."""
+"""Encoders of whole observations: one encoder for each part of a nested space."""
 
 import math
 from collections.abc import Sequence
@@ -10,28 +10,43 @@ from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.common.errors import ConfigError
+from arena.common.registry import is_reference
 from arena.common.trees import map_tree
-from arena.policies.encoders.images import Convolution, is_image
-from arena.policies.encoders.leaves import OneHot, Vector, byte_scale
+from arena.policies.encoders.images import Convolution
+from arena.policies.encoders.leaves import NormalizedLeaf, OneHot, Vector, normalizes
+from arena.policies.encoders.parts import Part, at, leaf_paths, parts_of
+from arena.policies.encoders.users import UserEncoder
 from arena.policies.normalization import Normalization
 from arena.policies.settings.networks import EncoderSettings
 from arena.tensors.reducer import Reducer
 
 
 class Encoder(nn.Module):
-    """Encoder of an observation: one encoder for each leaf of a nested space, with concatenated features."""
+    """Encoder of an observation: one encoder for each part of a nested space, with concatenated features.
 
-    def __init__(self, space: gym_spaces.Space, settings: EncoderSettings) -> None:
-        """Build an encoder for each leaf, in the order of the space."""
+    Attributes:
+      leaves: the encoders, in the order of the space.
+      paths: keys and indices that lead to the part that each of them reads.
+      width: width of the result.
+    """
+
+    def __init__(self, space: gym_spaces.Space, settings: EncoderSettings, parts: Sequence[Part] | None = None) -> None:
+        """Build an encoder for each part; without ``parts``, for those that the settings name."""
         super().__init__()
-        self.paths = leaf_paths(space)
-        encoders = [_leaf_encoder(leaf, settings) for leaf in leaf_spaces(space)]
+        parts = parts_of(space, settings) if parts is None else parts
+        self.paths = [part.path for part in parts]
+        encoders = [_encoder(part, settings) for part in parts]
         self.leaves = nn.ModuleList(encoders)
-        self.width = sum(encoder.width for encoder in encoders)
+        self.width: int = sum(encoder.width for encoder in encoders)
+        self._images = [
+            encoder if isinstance(encoder, Convolution) else None
+            for encoder, part in zip(encoders, parts, strict=True)
+            for _ in leaf_paths(part.space)
+        ]
 
     def forward(self, observations: Any) -> torch.Tensor:
         """Encode a tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, width]``."""
-        features = [leaf(_at(observations, path)) for leaf, path in zip(self.leaves, self.paths, strict=True)]
+        features = [leaf(at(observations, path)) for leaf, path in zip(self.leaves, self.paths, strict=True)]
         return features[0] if len(features) == 1 else torch.cat(features, -1)
 
     def arranged(self, observations: Any) -> Any:
@@ -39,13 +54,18 @@ class Encoder(nn.Module):
 
         To be called once for rows that are read several times.
         """
-        encoders = iter(self.leaves)  # the leaves of observations have the order of the space's
-        return map_tree(lambda x: _arranged(next(encoders), x), observations)
+        readers = iter(self._images)  # the leaves of observations have the order of the space's
+        return map_tree(lambda x: x if (reader := next(readers)) is None else reader.arranged(x), observations)
+
+    @property
+    def normalized(self) -> list[NormalizedLeaf | None]:
+        """What holds the running normalisation of each leaf of the space; None for leaves without."""
+        return [leaf for encoder in self.leaves for leaf in _normalized(encoder)]
 
     @property
     def normalizations(self) -> list[Normalization | None]:
-        """Running normalisation of each leaf; None for leaves without."""
-        return [leaf.applied if isinstance(leaf, Vector) else None for leaf in self.leaves]
+        """Running normalisation of each leaf of the space; None for leaves without."""
+        return [None if leaf is None else leaf.applied for leaf in self.normalized]
 
     def measure(self, columns: Sequence[np.ndarray], where: Any, group: Reducer) -> None:
         """Include observations in the statistics of the normalisations; all workers of a group make this call.
@@ -58,21 +78,23 @@ class Encoder(nn.Module):
         Raises:
           FloatingPointError: a number is not finite; raised by all workers together.
         """
-        for normalization, column in zip(self.normalizations, columns, strict=True):
-            if normalization is not None:
-                rows = column[where]
-                normalization.add(rows.reshape(len(rows), len(normalization.shift)), group)
+        for leaf, column in zip(self.normalized, columns, strict=True):
+            if leaf is not None and leaf.applied is not None:
+                leaf.applied.add(leaf.samples(column[where]), group)
 
 
-def _arranged(encoder: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return encoder.arranged(x) if isinstance(encoder, Convolution) else x
+def _normalized(encoder: nn.Module) -> list[NormalizedLeaf | None]:
+    """Return what holds the running normalisation of each leaf that an encoder reads."""
+    if isinstance(encoder, UserEncoder):
+        return encoder.normalized
+    return [encoder if isinstance(encoder, NormalizedLeaf) else None]
 
 
 def share_normalization(source: Encoder, *encoders: Encoder) -> None:
     """Let encoders of the same space, or of a tuple that begins with it, use the statistics of ``source``."""
     for encoder in encoders:
-        for leaf, shared in zip(encoder.leaves, source.leaves, strict=False):
-            if isinstance(leaf, Vector) and isinstance(shared, Vector):
+        for leaf, shared in zip(encoder.normalized, source.normalized, strict=False):
+            if leaf is not None and shared is not None:
                 leaf.share(shared.applied)
 
 
@@ -85,39 +107,20 @@ def check_normalization(encoder: Encoder, space: gym_spaces.Space, settings: Enc
         )
 
 
-def _leaf_encoder(space: gym_spaces.Space, settings: EncoderSettings) -> Vector | OneHot | Convolution:
-    if is_image(space, settings.encoder):
+def _encoder(part: Part, settings: EncoderSettings) -> Any:
+    space, encoder = part.space, part.encoder
+    if is_reference(encoder.use):
+        return UserEncoder(encoder.use, space, encoder.settings, settings)
+    if part.is_convolved:
         assert isinstance(space, gym_spaces.Box)
         return Convolution(space, settings.image_features)
-    if isinstance(space, gym_spaces.Box) and settings.normalizes(
-        space.low.min(initial=0), space.high.max(initial=0), is_bytes=byte_scale(space) is not None
-    ):
-        return Vector(space, Normalization(math.prod(space.shape), settings.observation_clip))
     if isinstance(space, (gym_spaces.Box, gym_spaces.MultiBinary)):
-        return Vector(space)
+        has_normalization = isinstance(space, gym_spaces.Box) and normalizes(space, settings)
+        size = math.prod(space.shape)
+        return Vector(space, Normalization(size, settings.observation_clip) if has_normalization else None)
     if isinstance(space, (gym_spaces.Discrete, gym_spaces.MultiDiscrete)):
         return OneHot(space)
     raise ConfigError(
         f"this policy cannot read observations of {space}; expected Box, Discrete, MultiDiscrete, MultiBinary, or "
         f"Dict and Tuple of them"
     )
-
-
-def leaf_paths(space: gym_spaces.Space, path: tuple = ()) -> list[tuple]:
-    """Return the keys and indices that lead to each leaf of a nested space."""
-    if isinstance(space, gym_spaces.Dict):
-        return [leaf for key, sub in space.spaces.items() for leaf in leaf_paths(sub, (*path, key))]
-    if isinstance(space, gym_spaces.Tuple):
-        return [leaf for index, sub in enumerate(space.spaces) for leaf in leaf_paths(sub, (*path, index))]
-    return [path]
-
-
-def leaf_spaces(space: gym_spaces.Space) -> list[gym_spaces.Space]:
-    """Return the leaves of a nested space, in the order of ``leaf_paths``."""
-    return [_at(space, path) for path in leaf_paths(space)]
-
-
-def _at(tree: Any, path: tuple) -> Any:
-    for key in path:
-        tree = tree[key]
-    return tree

@@ -80,10 +80,10 @@ def _image_axes(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]
 
 
 def is_image(space: gym_spaces.Space, encoder: str) -> bool:
-    """Return whether a leaf of the observation is encoded by a convolution."""
+    """Return whether a built-in ``encoder`` reads a leaf of the observation by a convolution."""
     if encoder == "mlp" or not isinstance(space, gym_spaces.Box) or len(space.shape) not in (2, 3, 4):
         return False
     _, _, height, width = _image_axes(space.shape)
     # Two axes of floats are treated as a stack of vectors, unless both are long.
     side = SMALL_SIDE if len(space.shape) == 2 and space.dtype != np.uint8 else IMAGE_SIDE
-    return encoder == "cnn" or min(height, width) >= side
+    return encoder != "auto" or min(height, width) >= side

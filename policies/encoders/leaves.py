@@ -8,26 +8,21 @@ from gymnasium import spaces as gym_spaces
 from torch import nn
 
 from arena.policies.normalization import Normalization
+from arena.policies.settings.networks import EncoderSettings
 
 
-class Vector(nn.Module):
-    """Encoder of any Box, flattened to floats; uint8 is scaled to [0, 1], unless there is a normalisation.
+class NormalizedLeaf(nn.Module):
+    """A Box that may have a running normalisation, of its own or of another encoder.
 
     Attributes:
-      width: numbers of the vector.
-      scale: factor of bytes; None for other dtypes.
       normalization: the running normalisation that this encoder holds; None if it has none, or shares another's.
     """
 
     normalization: Normalization | None
 
-    def __init__(
-        self, space: gym_spaces.Box | gym_spaces.MultiBinary, normalization: Normalization | None = None
-    ) -> None:
-        """Read the shape from the space."""
+    def __init__(self, normalization: Normalization | None) -> None:
+        """Begin with one, or with None."""
         super().__init__()
-        self.width = math.prod(space.shape)
-        self.scale = None if normalization is not None else byte_scale(space)
         self.normalization = normalization
         self._shared: tuple[Normalization, ...] = ()
 
@@ -41,6 +36,27 @@ class Vector(nn.Module):
         self.normalization = None
         self._shared = () if normalization is None else (normalization,)
 
+    def samples(self, rows: np.ndarray) -> np.ndarray:
+        """Return what observations ``[N, ...]`` add to the statistics, ``[samples, size]``."""
+        return rows.reshape(len(rows), math.prod(rows.shape[1:]))
+
+
+class Vector(NormalizedLeaf):
+    """Encoder of any Box, flattened to floats; uint8 is scaled to [0, 1], unless there is a normalisation.
+
+    Attributes:
+      width: numbers of the vector.
+      scale: factor of bytes; None for other dtypes.
+    """
+
+    def __init__(
+        self, space: gym_spaces.Box | gym_spaces.MultiBinary, normalization: Normalization | None = None
+    ) -> None:
+        """Read the shape from the space."""
+        super().__init__(normalization)
+        self.width = math.prod(space.shape)
+        self.scale = None if normalization is not None else byte_scale(space)
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[N, ...] -> [N, width]``."""
         x = (x.flatten(1) if x.dim() > 1 else x[:, None]).float()  # a Box of shape () has no dimension of its own
@@ -48,6 +64,34 @@ class Vector(nn.Module):
         if normalization is not None:
             return normalization(x)
         return x if self.scale is None else x * self.scale
+
+
+class Rows(NormalizedLeaf):
+    """Running normalisation of a Box in its own shape: of a vector, or of rows ``[rows, features]`` alike.
+
+    Rows of zeros, which stand for what is absent, stay zeros and are not counted.
+    """
+
+    def __init__(self, space: gym_spaces.Box, clip: float) -> None:
+        """Read the number of features from the space, which has at most two axes."""
+        super().__init__(Normalization(space.shape[-1] if space.shape else 1, clip))
+        self._axes = len(space.shape)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[N, ...] -> [N, ...]``, of floats."""
+        assert self.applied is not None
+        x = x.float()
+        if self._axes == 0:
+            return self.applied(x[:, None]).squeeze(1)
+        scaled = self.applied(x)
+        return scaled if self._axes == 1 else scaled * torch.ne(x, 0).any(-1, keepdim=True)
+
+    def samples(self, rows: np.ndarray) -> np.ndarray:
+        """See ``NormalizedLeaf``."""
+        if self._axes < 2:
+            return super().samples(rows)
+        features = rows.reshape(-1, rows.shape[-1])
+        return features[features.any(1)]
 
 
 class OneHot(nn.Module):
@@ -77,3 +121,9 @@ def byte_scale(space: gym_spaces.Space) -> float | None:
     return (
         1 / 255 if space.dtype == np.uint8 and isinstance(space, gym_spaces.Box) and space.high.max() == 255 else None
     )
+
+
+def normalizes(space: gym_spaces.Box, settings: EncoderSettings) -> bool:
+    """Return whether the settings ask for a running normalisation of a Box that is no image."""
+    low, high = space.low.min(initial=0), space.high.max(initial=0)
+    return settings.normalizes(low, high, is_bytes=byte_scale(space) is not None)

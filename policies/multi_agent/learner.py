@@ -305,10 +305,10 @@ class TeamLearner(OffPolicy):
         for kind in self.kinds:
             encoder: Any = self.actors.of_kind[kind.number][0].encoder
             name = f"{prefix_of(kind.number)}{OBSERVATION}"
-            columns = [rows[f"{name}{number}"] for number in range(len(encoder.leaves))]
+            columns = [rows[f"{name}{number}"] for number in range(len(encoder.normalizations))]
             encoder.measure(columns, rows["present"][:, kind.places], group)
         state = self._state_encoders()[0]
-        state.measure([rows[f"{STATE}{number}"] for number in range(len(state.leaves))], slice(None), group)
+        state.measure([rows[f"{STATE}{number}"] for number in range(len(state.normalizations))], slice(None), group)
 
     def _joint(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the actions of all kinds side by side, as ``KindCritic`` reads them.

@@ -81,8 +81,9 @@ class KindCritic(nn.Module):
         """
         super().__init__()
         self._shape = heads, outputs
-        hidden = hidden_layers(state, settings.hidden, USUAL, settings)
-        encoders = [Encoder(state, settings) for _ in range(1 if shared else heads)]
+        of_state = settings.of_state()
+        hidden = hidden_layers(state, settings.hidden, USUAL, of_state)
+        encoders = [Encoder(state, of_state) for _ in range(1 if shared else heads)]
         inputs, width = encoders[0].width + entities + actions, outputs * heads if shared else outputs
         self.encoders = nn.ModuleList(encoders)
         self.each = nn.ModuleList(perceptron(inputs, hidden, width, settings.activation) for _ in encoders)

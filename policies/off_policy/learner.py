@@ -363,7 +363,7 @@ class EntityLearner(OffPolicy):
         """See ``OffPolicy``: all networks share the normalisations of the one that acts."""
         encoder: Any = self.learned["network"].encoder
         if any(encoder.normalizations):
-            columns = [rows[f"{OBSERVATION}{number}"] for number in range(len(encoder.leaves))]
+            columns = [rows[f"{OBSERVATION}{number}"] for number in range(len(encoder.normalizations))]
             encoder.measure(columns, slice(None), group)
 
     def _extras(self, choice: np.ndarray, mask: np.ndarray | None) -> dict[str, np.ndarray]:

@@ -13,9 +13,9 @@ from torch import nn
 from arena.common.trees import nest
 from arena.experience.row_layout import FOLLOWING, OBSERVATION
 from arena.policies.compiled.perceptrons import CompiledPerceptrons
-from arena.policies.encoders.composite import Encoder, check_normalization, leaf_spaces
-from arena.policies.encoders.images import is_image
-from arena.policies.encoders.leaves import Vector
+from arena.policies.encoders.composite import Encoder, check_normalization
+from arena.policies.encoders.leaves import NormalizedLeaf
+from arena.policies.encoders.parts import parts_of
 from arena.policies.layers import ACTIVATIONS
 from arena.policies.settings.networks import EncoderSettings
 
@@ -38,7 +38,7 @@ def hidden_layers(
     """Return the widths of the hidden layers: as configured, else the default, and none behind images alone."""
     if configured is not None:
         return configured
-    return () if all(is_image(leaf, settings.encoder) for leaf in leaf_spaces(space)) else usual
+    return () if all(part.is_convolved for part in parts_of(space, settings)) else usual
 
 
 class EncodedPerceptron(nn.Module):
@@ -102,7 +102,7 @@ def target_of(network: Network) -> Network:
     shared = {id(each): each for encoder in encoders for each in encoder.normalizations if each is not None}
     target = copy.deepcopy(network, shared)
     for module in target.modules():
-        if isinstance(module, Vector):
+        if isinstance(module, NormalizedLeaf):
             module.share(module.applied)
     return target
 

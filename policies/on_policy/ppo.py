@@ -16,8 +16,7 @@ from arena.policies.compiled.adam import FlatAdam, l2_norm
 from arena.policies.compiled.kernels import sum_of
 from arena.policies.distributions.discrete import Categorical
 from arena.policies.distributions.of_spaces import distribution
-from arena.policies.encoders.composite import leaf_spaces
-from arena.policies.encoders.images import is_image
+from arena.policies.encoders.parts import parts_of
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
 from arena.policies.networks import ActorCritic, acting_tensors, copy_tensors
@@ -67,7 +66,7 @@ class PPO:
         """See ``Policy``. ``seed`` also seeds the initial weights: a group must share one worker's."""
         self.settings = self._own_settings = settings
         self._spaces = spaces
-        self._images = any(is_image(leaf, settings.encoder) for leaf in leaf_spaces(spaces.observation))
+        self._images = any(part.has_image for part in parts_of(spaces.observation, settings))
         self.fit_to_group(lanes, entities=1)
         self.updates = 0
         self.progress = 0.0

@@ -1,10 +1,12 @@
 """Settings of networks: shapes of encoders, of hidden layers and of memories."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
+from arena.common.validation import describe_value
 from arena.policies.settings.base import LearningSettings, Width
+from arena.policies.settings.encoders import BY_LEAF, EncoderChoice, check_arguments
 
 Activation = Literal["tanh", "relu", "elu", "silu", "gelu"]
 NORMALIZED = (
@@ -16,10 +18,16 @@ NORMALIZED = (
 class EncoderSettings(LearningSettings):
     """Shape of the encoders; the rest of a network's shape follows from the spaces."""
 
-    encoder: Literal["auto", "mlp", "cnn"] = Field(
+    encoder: EncoderChoice = Field(
         "auto",
-        description="Encoder of observations with the shape of an image; auto: a convolution if both sides "
-        "are 8 or more.",
+        description="Encoder of the observation. auto: nature for an image with sides of 8 or more, and vectors as "
+        "they are. mlp: vectors for everything. nature (or cnn): the convolutions of Mnih et al. (2015) for "
+        "everything with two to four axes. path/to/file.py:Class or package.module:Class: a torch module of "
+        "one's own, or a features extractor of Stable-Baselines3. By key of a Dict: {image: nature, units: "
+        "{use: my_nets.py:Units, settings: {...}}, rest: auto}.",
+    )
+    encoder_settings: dict[str, Any] = Field(
+        default_factory=dict, description="Arguments of the encoder, where it is one for the whole observation."
     )
     image_features: Width = Field(
         512, description="Width of the layer after a convolution; 512 as in the Nature DQN paper."
@@ -32,6 +40,30 @@ class EncoderSettings(LearningSettings):
     def normalizes(self, low: float, high: float, *, is_bytes: bool) -> bool:
         """Return whether a vector of numbers from ``low`` to ``high`` is normalised."""
         return bool(self.normalize_observations)
+
+    @property
+    def has_own_encoder(self) -> bool:
+        """Whether the encoder must be built to find out whether it fits an observation."""
+        return self.encoder not in BY_LEAF
+
+    def of_state(self) -> "EncoderSettings":
+        """Return the settings of the encoder of a global state: without parts that are made for an observation."""
+        if not self.has_own_encoder:
+            return self
+        return self.model_copy(update={"encoder": "auto", "encoder_settings": {}})
+
+    @field_validator("encoder_settings")
+    @classmethod
+    def _of_the_encoder(cls, own: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        choice = info.data.get("encoder")
+        if own and isinstance(choice, dict):
+            raise ValueError(
+                "expected none beside encoders by key, which have their own (encoder: {key: {use: NAME, settings: "
+                f"{{...}}}}}}), found {describe_value(own)}"
+            )
+        if isinstance(choice, str):
+            check_arguments(choice, own)
+        return own
 
 
 class NetworkSettings(EncoderSettings):
@@ -54,7 +86,7 @@ class NetworkSettings(EncoderSettings):
         description="Parts that policy and value share. true: everything except their last layers, the memory"
         " too; encoder: only the encoder of the observation (a convolution); false: nothing. "
         "Null: false for vectors; with an image true, or encoder with a memory, since a "
-        "convolution is expensive.",
+        "convolution is expensive; encoder for a class of one's own.",
     )
     value_gradient: float | None = Field(
         None,

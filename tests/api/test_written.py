@@ -55,6 +55,12 @@ def test_a_class_of_a_file_is_named_by_its_file(written, tmp_path):
     assert written.value({"use": cls}) == {"use": f"{path}:Mine"}
 
 
+def test_classes_of_networks_are_named_wherever_an_encoder_may_stand(written):
+    for encoder in (Result, {"units": Result}, {"units": {"use": Result}}):
+        found = written.value({"policies": {"p": {"use": "ppo", "settings": {"encoder": encoder}}}})
+        assert "'arena.evaluation.play:Result'" in str(found)
+
+
 def test_a_class_of_a_prompt_is_pickled_and_loads_again(written, tmp_path):
     namespace = {"__name__": "__main__"}
     exec("class Cell:\n    size = 3\n    def grown(self):\n        return self.size + 1", namespace)

@@ -46,6 +46,24 @@ class Loop:
         pass
 """
 
+ENCODERS = """
+from torch import nn
+
+
+class TooNarrow(nn.Module):
+    def __init__(self, space):
+        super().__init__()
+        self.width = 4
+
+    def forward(self, x):
+        return x[:, 1:]
+
+
+class Raises(TooNarrow):
+    def forward(self, x):
+        raise RuntimeError("units without a map")
+"""
+
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
@@ -129,10 +147,22 @@ class Loop:
             {"env": {"use": "gymnasium:CartPole-v1", "agent_id": True}},
             "env.agent_id: expected an environment with several entities, found one",
         ),
+        (
+            {"policies": {"p": {"use": "ppo", "settings": {"encoder": "own.py:TooNarrow"}}}},
+            r"policies.p.settings.encoder: '.*own.py:TooNarrow': expected features of shape \[2, 4\] .* found \[2, 3\]",
+        ),
+        (
+            {"policies": {"p": {"use": "dqn", "settings": {"encoder": "own.py:Raises"}}}},
+            r"encoder '.*own.py:Raises': raised RuntimeError: units without a map \(.*own.py, line \d+\)",
+        ),
+        (
+            {"policies": {"p": {"use": "dqn", "settings": {"encoder": {"units": "mlp"}}}}},
+            "policies.p.settings.encoder: encoders by key expect an observation that is a Dict, found Box",
+        ),
     ],
 )
 def test_what_ranks_would_refuse_is_refused_before_they_start(tmp_path, changes, expected):
-    (tmp_path / "own.py").write_text(ENVIRONMENTS + POLICIES)
+    (tmp_path / "own.py").write_text(ENVIRONMENTS + POLICIES + ENCODERS)
     config = {
         "name": "run",
         "steps": 5_000,

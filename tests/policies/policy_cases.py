@@ -29,6 +29,10 @@ BOUNDED = spaces.Box(np.array([[-2.0], [0.0]]), np.array([[1.0], [10.0]]), (2, 1
 MANY = spaces.MultiDiscrete([2, 4, 3], start=[0, 5, 1])
 JOINT = spaces.Dict({"a": spaces.MultiBinary(2), "b": spaces.Discrete(3), "c": spaces.Tuple((BOX, spaces.Discrete(2)))})
 
+PAIR = spaces.Dict({"picture": spaces.Box(0, 255, (36, 36, 3), np.uint8), "speed": spaces.Box(-9, 9, (2,))})
+BOX2 = spaces.Box(-1, 1, (2,))
+OWN = "tests.policies.own_networks:Small"
+
 
 class Case(NamedTuple):
     use: str
@@ -60,6 +64,17 @@ CASES = {
         "ppo", NESTED, BOX, settings={"lstm": 8, "image_features": 16, "normalize_observations": True}
     ),
     "normalised, sac": Case("sac", VECTOR, BOUNDED, settings={"normalize_observations": True, **SMALL}),
+    "own encoder": Case("ppo", NESTED, JOINT, 5, {"encoder": OWN}),
+    "own encoder with dropout": Case(
+        "ppo", NESTED, spaces.Discrete(4), settings={"encoder": OWN.replace("Small", "Dropped")}
+    ),
+    "own encoder, lstm": Case("ppo", NESTED, spaces.Discrete(4), settings={"encoder": OWN, "lstm": 8}),
+    "own encoder, dqn": Case(
+        "dqn", PAIR, spaces.Discrete(4), 4, {"encoder": {"picture": "nature", "rest": OWN}, "image_features": 16}
+    ),
+    "extractor, sac": Case(
+        "sac", PAIR, BOX2, settings={"encoder": "stable_baselines3.common.torch_layers:CombinedExtractor", **SMALL}
+    ),
     "ddpg": Case("ddpg", VECTOR, spaces.Box(-2, 3, (3,), np.float32), settings=SMALL),
 }
 

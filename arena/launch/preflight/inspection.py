@@ -1,6 +1,7 @@
 """Checks before any rank starts: environments, policies and weights, in a child process."""
 
 import importlib.util
+import sys
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -34,14 +35,20 @@ IMPORT_TIMEOUT = 120.0
 def inspect_run(config: RunConfig) -> list[MemoryNeeds]:
     """Check environments, policies and weights of a run in a child process; return the memory needs of each round.
 
+    What is doubtful is printed as a warning.
+
     Raises:
       ConfigError: the run cannot start; the message states the reason.
     """
 
-    def work(announce: Announce) -> list[MemoryNeeds]:
-        return _Inspection(config, announce).run()
+    def work(announce: Announce) -> tuple[list[MemoryNeeds], list[str]]:
+        inspection = _Inspection(config, announce)
+        return inspection.run(), inspection.warnings
 
-    return run_in_child(work)
+    needs, warnings = run_in_child(work)
+    for warning in dict.fromkeys(warnings):
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
+    return needs
 
 
 class _Environment(NamedTuple):
@@ -53,10 +60,15 @@ class _Environment(NamedTuple):
 
 
 class _Inspection:
-    """The checks of one run. Any of them may run user code."""
+    """The checks of one run. Any of them may run user code.
+
+    Attributes:
+      warnings: what is doubtful, and no reason not to start.
+    """
 
     def __init__(self, config: RunConfig, announce: Announce) -> None:
         self._config, self._announce = config, announce
+        self.warnings: list[str] = []
         self._environments: dict[str, _Environment] = {}
         self._seats: dict[str, tuple[str, EntitySpaces]] = {}  # by player: the first seat, and its spaces
 
@@ -186,6 +198,9 @@ class _Inspection:
                 settings.check_spaces(use, each)
             if is_joint:
                 settings.check_team(use, own)
+            if getattr(settings, "has_own_encoder", False):
+                for each in {str(each.observation): each for each in own}.values():
+                    self._check_encoder(player, settings, each.observation)
         first, spaces = self._seats.setdefault(player, (place, own[0]))
         if learns_by_lanes and _key(spaces) != _key(own[0]):
             raise ConfigError(
@@ -193,6 +208,18 @@ class _Inspection:
                 f"{first}, {own[0].observation} and {own[0].action} on {place}; one policy needs the same spaces "
                 "everywhere: give the other seats a player of their own"
             )
+
+    def _check_encoder(self, player: str, settings: Any, space: Space) -> None:
+        """Check that the encoder of a player's settings can read an observation."""
+        self._announce(f"the encoder of player {player!r}", IMPORT_TIMEOUT, "the limit of an import")
+        try:
+            self.warnings += registry.check_encoder(
+                space,
+                settings,
+                lambda name: self._announce(f"encoder {name!r}", IMPORT_TIMEOUT, "the limit of an import"),
+            )
+        except ConfigError as error:
+            raise ConfigError(f"policies.{player}.settings.encoder: {str(error).removeprefix('encoder: ')}") from error
 
     def _import(self, use: str) -> type:
         """Return the class of a policy."""

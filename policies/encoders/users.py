@@ -1,0 +1,135 @@
+"""Encoders of users: torch modules behind the interface of the built-in ones, unmodified."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces as gym_spaces
+from gymnasium.vector.utils import batch_space
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from arena.common.errors import ConfigError
+from arena.common.registry import load
+from arena.common.trees import map_tree
+from arena.policies.encoders.extractors import Extractor, is_extractor
+from arena.policies.encoders.images import is_image
+from arena.policies.encoders.leaves import NormalizedLeaf, Rows, normalizes
+from arena.policies.encoders.parts import leaf_spaces
+from arena.policies.settings.networks import EncoderSettings
+
+WIDTHS = ("width", "features_dim")
+"""Attributes with the width of what a module returns: the arena's, and that of Stable-Baselines3."""
+
+LARGEST = 100.0
+"""Largest number of an example of an observation, unless its bounds exclude it."""
+
+
+class UserEncoder(nn.Module):
+    """A user's encoder of a part of an observation.
+
+    The module is called with the space and its settings, has an integer attribute ``width``, and maps observations
+    ``[N, ...]``, nested as the space, to ``[N, width]``. It is in training mode while gradients are computed.
+
+    Attributes:
+      width: width of the result.
+      module: the user's module.
+    """
+
+    def __init__(
+        self, reference: str, space: gym_spaces.Space, arguments: Mapping[str, Any], settings: EncoderSettings
+    ) -> None:
+        """Load and call the class.
+
+        Raises:
+          ConfigError: it is no class of a torch module, or has no width.
+        """
+        super().__init__()
+        rows = [_rows(leaf, settings) for leaf in leaf_spaces(space)]
+        self.rows = nn.ModuleList(each for each in rows if each is not None)
+        self._is_normalized = [each is not None for each in rows]
+        cls = module_class(reference)
+        _check_arguments(reference, cls, space, arguments)
+        module = Extractor(cls, space, arguments) if is_extractor(cls) else cls(space, **arguments)
+        self.module = module.float()
+        if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
+            with torch.no_grad():  # the first pass creates the parameters
+                self(sample(space, rows=1, seed=0))
+        self.width = _width(reference, module)
+
+    def forward(self, observations: Any) -> torch.Tensor:
+        """``[N, ...] -> [N, width]``."""
+        # Acting and targets need no gradient; a module of an exported file is in eval mode as a whole.
+        if self.training and self.module.training != torch.is_grad_enabled():
+            self.module.train(torch.is_grad_enabled())
+        if self.rows:
+            leaves = iter(self.normalized)
+            observations = map_tree(lambda x: x if (each := next(leaves)) is None else each(x), observations)
+        return self.module(observations)
+
+    @property
+    def normalized(self) -> list[NormalizedLeaf | None]:
+        """The running normalisation of each leaf of the space; None for leaves that are read as they are."""
+        rows = iter(self.rows)
+        return [next(rows) if is_normalized else None for is_normalized in self._is_normalized]  # type: ignore[misc]
+
+
+def module_class(reference: str) -> type[nn.Module]:
+    """Return the class of a torch module.
+
+    Raises:
+      ConfigError: the reference leads to something else, or nowhere.
+    """
+    found = load(reference)
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise ConfigError(f"{reference!r}: expected a class derived from torch.nn.Module, found {found!r}")
+    return found
+
+
+def _check_arguments(reference: str, cls: type, space: gym_spaces.Space, arguments: Mapping[str, Any]) -> None:
+    signature = inspect.signature(cls)
+    try:
+        signature.bind(space, **arguments)
+    except TypeError as error:
+        expected = ", ".join(map(str, list(signature.parameters.values())[1:])) or "none"
+        raise ConfigError(
+            f"{reference!r}: {error}; expected arguments behind the observation's space: {expected}, found "
+            f"{', '.join(arguments) or 'none'} (encoder_settings, or settings beside use)"
+        ) from error
+
+
+def _width(reference: str, module: nn.Module) -> int:
+    for name in WIDTHS:
+        width = getattr(module, name, None)
+        if isinstance(width, int) and not isinstance(width, bool) and width > 0:
+            return width
+    raise ConfigError(
+        f"{reference!r}: expected an attribute width with the number of features that forward returns for a row (an "
+        f"integer), found {getattr(module, 'width', None)!r}; set self.width in __init__"
+    )
+
+
+def _rows(leaf: gym_spaces.Space, settings: EncoderSettings) -> Rows | None:
+    """Return the running normalisation of a leaf: of vectors, or rows of them, of floats."""
+    if not isinstance(leaf, gym_spaces.Box) or not np.issubdtype(leaf.dtype, np.floating):
+        return None
+    if len(leaf.shape) > 2 or is_image(leaf, "auto") or not normalizes(leaf, settings):
+        return None
+    return Rows(leaf, settings.observation_clip)
+
+
+def sample(space: gym_spaces.Space, *, rows: int, seed: int) -> Any:
+    """Return random observations ``[rows, ...]`` of a space as tensors, nested like it."""
+    batched = batch_space(space, rows)
+    batched.seed(seed)
+    leaves = iter(leaf_spaces(batched))
+
+    def tensor(array: np.ndarray) -> torch.Tensor:
+        leaf = next(leaves)
+        if isinstance(leaf, gym_spaces.Box) and np.issubdtype(leaf.dtype, np.floating):  # bounds may be 3e38
+            array = np.clip(np.clip(array, -LARGEST, LARGEST), leaf.low, leaf.high)
+        return torch.from_numpy(np.array(array))
+
+    return map_tree(tensor, batched.sample())
