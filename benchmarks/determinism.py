@@ -29,6 +29,9 @@ import yaml
 from arena.tensors.weights import read_tensors
 
 NORMALIZED = {"normalize_observations": True}
+OWN_ENCODER = f"{Path(__file__).parents[1] / 'tests' / 'policies' / 'own_networks.py'}:Small"
+"""An encoder as users write them."""
+
 KINDS: dict[str, dict[str, Any]] = {
     "cartpole": {
         "steps": 12_000,
@@ -42,7 +45,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "checkpoint": {"updates": 2},
         "env": {"use": "touchdown", "settings": {"team_size": 2}, "num_envs": 4},
         "policies": {
-            "blue": {"use": "ppo", "settings": {"horizon": 32}},
+            "blue": {"use": "ppo", "settings": {"horizon": 32, "encoder": OWN_ENCODER}},
             "red": {"use": "ppo", "settings": {"horizon": 48, "lstm": 16, "burn_in": 8, **NORMALIZED}},
         },
         "matches": [{"seats": ["blue", "blue", "red", "red"]}],

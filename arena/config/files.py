@@ -1,5 +1,6 @@
 """Paths in a configuration: relative to the current directory, then to the configuration file."""
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,12 @@ from arena.common.registry import PICKLED
 from arena.common.validation import Place, Problem, describe_value, refusal
 
 CODE = "code"
-"""Folder of a run directory with the classes and functions of a notebook."""
+"""Folder of a run directory with the classes and functions of a notebook, and with copies of a user's files."""
+
+
+def copied_name(path: Path) -> str:
+    """Return the name of the copy of a user's file in ``CODE``."""
+    return f"{path.stem}-{hashlib.sha256(str(path).encode()).hexdigest()[:8]}{path.suffix}"
 
 
 def existing(place: str, info: ValidationInfo) -> Path:
@@ -28,8 +34,11 @@ def existing(place: str, info: ValidationInfo) -> Path:
 def located(use: str, info: ValidationInfo) -> str:
     """Return ``use`` with the absolute path of its file, if it refers to one."""
     place, colon, name = use.partition(":")
-    if place.endswith(PICKLED) and info.context and "folder" in info.context and not Path(place).exists():
-        place = str(info.context["folder"] / CODE / Path(place).name)  # of a run directory that was moved
+    if place.endswith((".py", PICKLED)) and info.context and "folder" in info.context and not Path(place).exists():
+        # Of a run directory that was moved, or whose user's files have gone.
+        own = Path(place).name if place.endswith(PICKLED) else copied_name(Path(place))
+        copy = info.context["folder"] / CODE / own
+        place = str(copy) if copy.exists() or place.endswith(PICKLED) else place
     if not place.endswith((".py", PICKLED)):
         return use
     if not (colon and name):

@@ -236,8 +236,8 @@ class RunDirectory:
                 directory.mkdir(parents=True, exist_ok=True)
             # Permissions do not restrict the root user, nor reflect a full or read-only disk: only a write shows
             # whether it works.
-            _keep_and_write(self.config, config_yaml)
-            _keep_and_write(self.plan, json.dumps(plan, indent=1) + "\n")
+            keep_and_write(self.config, config_yaml)
+            keep_and_write(self.plan, json.dumps(plan, indent=1) + "\n")
         except OSError as error:
             raise self._cannot_write(error) from error
 
@@ -358,7 +358,8 @@ def _others(path: Path) -> str:
     return f"; runs in {path.parent}: {', '.join(runs)}" if runs else ""
 
 
-def _keep_and_write(path: Path, text: str) -> None:
+def keep_and_write(path: Path, text: str) -> None:
+    """Write a file; one with other content is kept, with a number in its name."""
     if path.is_file() and path.read_text(encoding="utf-8") != text:
         number = 1
         while (backup := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():

@@ -1,6 +1,6 @@
 """Checks of encoders before a run: a first pass of each module that is not built of known layers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from arena.common.errors import ConfigError
 from arena.common.registry import is_reference
 from arena.common.trees import map_tree
 from arena.policies.encoders.composite import Encoder
-from arena.policies.encoders.parts import parts_of
+from arena.policies.encoders.parts import Part, parts_of
 from arena.policies.encoders.users import UserEncoder, sample
 from arena.policies.settings.networks import EncoderSettings
 
@@ -37,6 +37,7 @@ def check_encoder(space: gym_spaces.Space, settings: EncoderSettings, announce: 
       ConfigError: an encoder cannot be used; other exceptions are those of the user's code.
     """
     parts = parts_of(space, settings)
+    _check_images(parts, space)
     for part in parts:
         if is_reference(part.encoder.use):
             announce(part.encoder.use)
@@ -49,6 +50,13 @@ def check_encoder(space: gym_spaces.Space, settings: EncoderSettings, announce: 
                 announce(part.encoder.use)
                 warnings += _check(part.encoder.use, module, sample(part.space, rows=2, seed=0))
     return warnings
+
+
+def _check_images(parts: Sequence[Part], space: gym_spaces.Space) -> None:
+    """Check that ``impala`` has an image, if it is the encoder of something."""
+    residual = [part for part in parts if part.encoder.use == "impala"]
+    if residual and not any(part.is_convolved for part in residual):
+        raise ConfigError(f"encoder: impala expects an image (a Box with two to four axes), found none in {space}")
 
 
 def _check(name: str, encoder: UserEncoder, observations: Any) -> list[str]:

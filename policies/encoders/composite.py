@@ -12,11 +12,12 @@ from torch import nn
 from arena.common.errors import ConfigError
 from arena.common.registry import is_reference
 from arena.common.trees import map_tree
-from arena.policies.encoders.images import Convolution
+from arena.policies.encoders.images import Convolution, Impala, Nature
 from arena.policies.encoders.leaves import NormalizedLeaf, OneHot, Vector, normalizes
 from arena.policies.encoders.parts import Part, at, leaf_paths, parts_of
 from arena.policies.encoders.users import UserEncoder
 from arena.policies.normalization import Normalization
+from arena.policies.settings.encoders import ImpalaSettings
 from arena.policies.settings.networks import EncoderSettings
 from arena.tensors.reducer import Reducer
 
@@ -113,7 +114,9 @@ def _encoder(part: Part, settings: EncoderSettings) -> Any:
         return UserEncoder(encoder.use, space, encoder.settings, settings)
     if part.is_convolved:
         assert isinstance(space, gym_spaces.Box)
-        return Convolution(space, settings.image_features)
+        if encoder.use == "impala":
+            return Impala(space, settings.image_features, ImpalaSettings(**encoder.settings).scale)
+        return Nature(space, settings.image_features)
     if isinstance(space, (gym_spaces.Box, gym_spaces.MultiBinary)):
         has_normalization = isinstance(space, gym_spaces.Box) and normalizes(space, settings)
         size = math.prod(space.shape)

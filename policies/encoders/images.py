@@ -1,4 +1,4 @@
-"""Encoders of images, and what counts as an image."""
+"""Encoders of images, and what counts as one."""
 
 import numpy as np
 import torch
@@ -14,34 +14,24 @@ IMAGE_SIDE = 8  # below it, an image is a short vector
 
 
 class Convolution(nn.Module):
-    """Encoder of images: the network of Mnih et al. (Nature, 2015), or a smaller one for smaller images.
+    """Base of the encoders of images.
 
     Axes may be (height, width), channels first or channels last (whichever end is shorter), and any of them with
     stacked frames before them, which become channels.
+
+    Attributes:
+      layers: maps floats ``[N, channels, height, width]`` to ``[N, width]``.
+      width: width of the result.
     """
 
-    def __init__(self, space: gym_spaces.Box, features: int) -> None:
-        """Choose layers by the size of the image."""
+    layers: nn.Sequential
+
+    def __init__(self, space: gym_spaces.Box, width: int) -> None:
+        """Read the axes from the space."""
         super().__init__()
         self.scale = byte_scale(space)
-        self.order, channels, height, width = _image_axes(space.shape)
-        # Filters, kernel, stride, padding.
-        layers = [(32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0)]
-        if min(height, width) < SMALL_SIDE:
-            layers = [(32, 3, 1, 1), (64, 3, 2, 1)]
-        elif min(height, width) < NATURE_SIDE:
-            layers = [(16, 4, 2, 0), (32, 4, 2, 0), (32, 3, 1, 0)]
-        modules: list[nn.Module] = []
-        for filters, kernel, stride, padding in layers:
-            modules += [
-                orthogonal(nn.Conv2d(channels, filters, kernel, stride, padding), SQRT_2),
-                nn.ReLU(inplace=True),
-            ]
-            height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
-            channels = filters
-        modules += [nn.Flatten(), linear(channels * height * width, features, SQRT_2), nn.ReLU(inplace=True)]
-        self.layers = nn.Sequential(*modules)
-        self.width = features
+        self.order, *self.shape = _image_axes(space.shape)
+        self.width = width
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[N, ...] -> [N, width]``."""
@@ -64,6 +54,65 @@ class Convolution(nn.Module):
         memory_order = (0, height, width, *channels)
         inverse = sorted(range(x.dim()), key=memory_order.__getitem__)
         return x.permute(memory_order).contiguous().permute(inverse)
+
+
+class Nature(Convolution):
+    """The network of Mnih et al. (Nature, 2015), or a smaller one for smaller images."""
+
+    def __init__(self, space: gym_spaces.Box, features: int) -> None:
+        """Choose layers by the size of the image."""
+        super().__init__(space, features)
+        channels, height, width = self.shape
+        # Filters, kernel, stride, padding.
+        layers = [(32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0)]
+        if min(height, width) < SMALL_SIDE:
+            layers = [(32, 3, 1, 1), (64, 3, 2, 1)]
+        elif min(height, width) < NATURE_SIDE:
+            layers = [(16, 4, 2, 0), (32, 4, 2, 0), (32, 3, 1, 0)]
+        modules: list[nn.Module] = []
+        for filters, kernel, stride, padding in layers:
+            modules += [
+                orthogonal(nn.Conv2d(channels, filters, kernel, stride, padding), SQRT_2),
+                nn.ReLU(inplace=True),
+            ]
+            height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
+            channels = filters
+        modules += [nn.Flatten(), linear(channels * height * width, features, SQRT_2), nn.ReLU(inplace=True)]
+        self.layers = nn.Sequential(*modules)
+
+
+class Impala(Convolution):
+    """The residual network of Espeholt et al. (IMPALA, 2018, figure 3 right): 15 convolutions in three sections.
+
+    Weights begin as torch's own, as in the published code: the branches of a residual block that were orthogonal would
+    let the features grow from block to block.
+    """
+
+    def __init__(self, space: gym_spaces.Box, features: int, scale: int) -> None:
+        """Build sections of 16, 32 and 32 channels, times ``scale``."""
+        super().__init__(space, features)
+        channels, height, width = self.shape
+        modules: list[nn.Module] = []
+        for filters in (16 * scale, 32 * scale, 32 * scale):
+            modules += [nn.Conv2d(channels, filters, 3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
+            modules += [Residual(filters), Residual(filters)]
+            height, width, channels = (height + 1) // 2, (width + 1) // 2, filters
+        modules += [nn.ReLU(inplace=True), nn.Flatten()]
+        modules += [linear(channels * height * width, features, SQRT_2), nn.ReLU(inplace=True)]
+        self.layers = nn.Sequential(*modules)
+
+
+class Residual(nn.Module):
+    """Two convolutions whose result is added to what they read."""
+
+    def __init__(self, channels: int) -> None:
+        """Build the layers."""
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """``[N, channels, height, width]``, in and out."""
+        return x + self.second(torch.relu(self.first(torch.relu(x))))
 
 
 def _image_axes(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]:

@@ -9,7 +9,7 @@ from arena.common.errors import ConfigError
 from arena.common.registry import is_reference
 from arena.common.text import suggestion
 from arena.common.validation import Problem, describe_value, problems, refusal
-from arena.policies.settings.base import Settings
+from arena.policies.settings.base import Settings, Width
 
 REST = "rest"
 """Key of the encoder of all parts of an observation that have none of their own."""
@@ -19,15 +19,22 @@ class NoSettings(Settings):
     """Settings of an encoder that has none of its own."""
 
 
+class ImpalaSettings(Settings):
+    """Settings of the encoder ``impala``."""
+
+    scale: Width = Field(1, description="Factor of the channels, which are 16, 32 and 32.")
+
+
 ENCODERS: dict[str, type[Settings]] = {
     "auto": NoSettings,
     "mlp": NoSettings,
     "nature": NoSettings,
     "cnn": NoSettings,  # the older name of nature
+    "impala": ImpalaSettings,
 }
 """Built-in encoders, and the models of their settings."""
 
-BY_LEAF = ("auto", "mlp", "nature", "cnn")
+BY_LEAF = ("auto", "mlp", "nature", "cnn", "impala")
 """Those that read each leaf of an observation apart, so that they can read any observation."""
 
 

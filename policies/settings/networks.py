@@ -22,15 +22,17 @@ class EncoderSettings(LearningSettings):
         "auto",
         description="Encoder of the observation. auto: nature for an image with sides of 8 or more, and vectors as "
         "they are. mlp: vectors for everything. nature (or cnn): the convolutions of Mnih et al. (2015) for "
-        "everything with two to four axes. path/to/file.py:Class or package.module:Class: a torch module of "
-        "one's own, or a features extractor of Stable-Baselines3. By key of a Dict: {image: nature, units: "
-        "{use: my_nets.py:Units, settings: {...}}, rest: auto}.",
+        "everything with two to four axes. impala: the residual network of Espeholt et al. (2018) for the same, "
+        "which takes more time; {scale: 2} doubles its channels. path/to/file.py:Class or package.module:Class: a "
+        "torch module of one's own, or a features extractor of Stable-Baselines3. By key of a Dict: {image: impala, "
+        "units: {use: my_nets.py:Units, settings: {...}}, rest: auto}.",
     )
     encoder_settings: dict[str, Any] = Field(
         default_factory=dict, description="Arguments of the encoder, where it is one for the whole observation."
     )
     image_features: Width = Field(
-        512, description="Width of the layer after a convolution; 512 as in the Nature DQN paper."
+        512,
+        description="Width of the layer after a convolution; 512 as in the Nature DQN paper; IMPALA's has 256.",
     )
     normalize_observations: bool = Field(False, description=NORMALIZED)
     observation_clip: float = Field(
@@ -44,11 +46,11 @@ class EncoderSettings(LearningSettings):
     @property
     def has_own_encoder(self) -> bool:
         """Whether the encoder must be built to find out whether it fits an observation."""
-        return self.encoder not in BY_LEAF
+        return self.encoder not in ("auto", "mlp", "nature", "cnn")
 
     def of_state(self) -> "EncoderSettings":
         """Return the settings of the encoder of a global state: without parts that are made for an observation."""
-        if not self.has_own_encoder:
+        if self.encoder in BY_LEAF:
             return self
         return self.model_copy(update={"encoder": "auto", "encoder_settings": {}})
 

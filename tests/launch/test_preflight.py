@@ -1,5 +1,6 @@
 """Checks before a run starts: what cannot be trained is refused before any rank waits for it."""
 
+import hashlib
 import subprocess
 import sys
 
@@ -7,8 +8,12 @@ import pytest
 import yaml
 
 from arena.common.errors import ConfigError
+from arena.config.resumed import load_stored_config
 from arena.config.run import load_config
+from arena.launch.preflight.code_copies import CodeCopies
 from arena.launch.preflight.inspection import check_memory, inspect_run
+from arena.records.run_directory import RunDirectory
+from benchmarks.tools.trained import POLE, make_run
 
 ENVIRONMENTS = """
 import gymnasium
@@ -221,3 +226,31 @@ def test_open_files_that_do_not_suffice_are_counted_before_the_start(tmp_path, m
     done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.startswith(expected), done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_code_of_one_s_own_is_read_from_the_run_directory_once_its_file_has_gone(tmp_path):
+    (tmp_path / "own.py").write_text(ENVIRONMENTS + ENCODERS)
+    text = POLE.replace("gymnasium:CartPole-v1", '"own.py:IntegerBox"').replace(
+        "{hidden: [8]}", '{encoder: {units: {use: "own.py:Raises"}, rest: "own.py:TooNarrow"}}'
+    )
+    run = make_run(tmp_path, text)
+    copies = CodeCopies(load_config(tmp_path / "config.yaml"), run)
+    copies.write()
+    (copy,) = run.code.iterdir()
+    assert copy.read_text() == (tmp_path / "own.py").read_text()
+    digest = hashlib.sha256(copy.read_bytes()).hexdigest()
+    assert copies.described == {str(tmp_path / "own.py"): {"copy": f"code/{copy.name}", "sha256": digest}}
+    assert load_stored_config(run.config).env.use == f"{tmp_path / 'own.py'}:IntegerBox"
+
+    (tmp_path / "own.py").write_text("changed = True\n")
+    CodeCopies(load_config(tmp_path / "config.yaml"), run).write()
+    assert len(list(run.code.iterdir())) == 2, "the copy of the earlier attempt is lost"
+
+    (tmp_path / "own.py").unlink()
+    moved = run.path.rename(tmp_path / "elsewhere")
+    config = load_stored_config(moved / "config.yaml")
+    encoder = config.policies["blue"].settings["encoder"]
+    assert config.env.use == f"{moved / 'code' / copy.name}:IntegerBox"
+    assert encoder["units"]["use"] == f"{moved / 'code' / copy.name}:Raises"
+    CodeCopies(config, RunDirectory(tmp_path, "elsewhere")).write()
+    assert len(list((moved / "code").iterdir())) == 2, "a copy is copied"

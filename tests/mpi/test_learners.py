@@ -15,7 +15,7 @@ import pytest
 from arena.launch import mpirun
 from arena.records.checkpoints import Checkpoints
 from arena.tensors.weights import read_tensors
-from benchmarks.determinism import manifests
+from benchmarks.determinism import OWN_ENCODER, manifests
 from benchmarks.survival import roles
 from benchmarks.tools.observing import Observed
 
@@ -45,8 +45,8 @@ SPEAKER_LISTENER = "pettingzoo:mpe2.simple_speaker_listener_v4"
 
 NORMALIZED = {"normalize_observations": True}
 TURNS = {
-    "ppo": (CARTPOLE, {"horizon": 64, "normalize_rewards": True, **NORMALIZED}, 3_000),
-    "dqn": (CARTPOLE, {"warmup": 500, "n_step": 3}, 2_500),
+    "ppo": (CARTPOLE, {"horizon": 64, "normalize_rewards": True, "encoder": OWN_ENCODER, **NORMALIZED}, 3_000),
+    "dqn": (CARTPOLE, {"warmup": 500, "n_step": 3, "encoder": OWN_ENCODER}, 2_500),
     "sac": (PENDULUM, {"warmup": 300, "hidden": [32, 32], "noise": "pink", **NORMALIZED}, 1_000),
     "maddpg": (SPEAKER_LISTENER, {"warmup": 300, "hidden": [16], "n_step": 2, "priority": 0.6}, 1_500),
 }

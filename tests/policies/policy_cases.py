@@ -40,6 +40,7 @@ class Case(NamedTuple):
     action: spaces.Space
     mask: int = 0
     settings: dict[str, Any] = {}  # noqa: RUF012
+    size: float = 0.15  # of the weights
 
 
 SMALL = {"hidden": [16]}
@@ -64,6 +65,10 @@ CASES = {
         "ppo", NESTED, BOX, settings={"lstm": 8, "image_features": 16, "normalize_observations": True}
     ),
     "normalised, sac": Case("sac", VECTOR, BOUNDED, settings={"normalize_observations": True, **SMALL}),
+    "impala, masked": Case("ppo", IMAGE, MANY, 9, {"encoder": "impala", "image_features": 16}, size=0.07),
+    "impala, dqn": Case(
+        "dqn", NESTED, spaces.Discrete(4), settings={"encoder": "impala", "image_features": 16}, size=0.08
+    ),
     "own encoder": Case("ppo", NESTED, JOINT, 5, {"encoder": OWN}),
     "own encoder with dropout": Case(
         "ppo", NESTED, spaces.Discrete(4), settings={"encoder": OWN.replace("Small", "Dropped")}
@@ -85,7 +90,7 @@ def trained(case: Case) -> Any:
     policy = registry.build_policy(case.use, entity, case.settings, lanes=ROWS, seed=1)
     draws = torch.Generator().manual_seed(2)
     weights = policy.weights()
-    sizes = {name: 5.0 if name.endswith(".factor") else 0.15 for name in weights}
+    sizes = {name: 5.0 if name.endswith(".factor") else case.size for name in weights}
     policy.load_weights({name: sizes[name] * torch.randn(t.shape, generator=draws) for name, t in weights.items()})
     return policy
 

@@ -13,7 +13,7 @@ from arena.common.trees import map_tree
 from arena.policies.compiled.actor_critic import CompiledActorCritic
 from arena.policies.compiled.adam import FlatAdam
 from arena.policies.encoders.composite import Encoder
-from arena.policies.encoders.images import Convolution
+from arena.policies.encoders.images import Nature
 from arena.policies.encoders.leaves import Vector
 from arena.policies.layers import Tanh
 from arena.policies.local import Alone
@@ -46,6 +46,19 @@ def bytes_box(*shape):
     return gym_spaces.Box(0, 255, shape, np.uint8)
 
 
+@pytest.mark.parametrize("shape", [(84, 84, 4), (4, 84, 84), (7, 7, 3), (10, 5), (2, 40, 40, 3)], ids=str)
+def test_the_residual_network_has_the_layers_of_its_paper_and_reads_any_image(shape):
+    made = encoder(bytes_box(*shape), encoder="impala", encoder_settings={"scale": 2}, image_features=256)
+    layers = [module for module in made.modules() if isinstance(module, torch.nn.Conv2d)]
+    assert [layer.out_channels for layer in layers] == [32] * 5 + [64] * 10
+    last = next(module for module in made.modules() if isinstance(module, torch.nn.Linear))
+    if shape == (84, 84, 4):
+        assert (layers[0].in_channels, last.in_features, made.width) == (4, 64 * 11 * 11, 256)
+    rows = torch.randint(0, 256, (3, *shape), dtype=torch.uint8)
+    assert torch.allclose(made(rows)[1:2], made(rows[1:2]), atol=1e-5) and made(rows).isfinite().all()
+    assert torch.equal(made(made.arranged(rows)), made(rows))
+
+
 @pytest.mark.parametrize(
     ("space", "kind", "width"),
     [
@@ -54,12 +67,12 @@ def bytes_box(*shape):
         (gym_spaces.Box(-1, 1, (8, 27)), Vector, 8 * 27),  # a stack of vectors
         (bytes_box(128), Vector, 128),
         (bytes_box(5, 5, 3), Vector, 75),
-        (bytes_box(84, 84, 1), Convolution, 512),
-        (bytes_box(4, 84, 84), Convolution, 512),
-        (bytes_box(84, 84), Convolution, 512),
-        (gym_spaces.Box(-1, 1, (84, 84, 1)), Convolution, 512),
-        (bytes_box(10, 10, 3), Convolution, 512),
-        (bytes_box(4, 40, 40, 3), Convolution, 512),
+        (bytes_box(84, 84, 1), Nature, 512),
+        (bytes_box(4, 84, 84), Nature, 512),
+        (bytes_box(84, 84), Nature, 512),
+        (gym_spaces.Box(-1, 1, (84, 84, 1)), Nature, 512),
+        (bytes_box(10, 10, 3), Nature, 512),
+        (bytes_box(4, 40, 40, 3), Nature, 512),
     ],
     ids=str,
 )
@@ -72,7 +85,7 @@ def test_the_encoder_follows_from_the_space(space, kind, width):
 
 def test_the_encoder_can_be_chosen():
     assert isinstance(encoder(bytes_box(84, 84, 1), encoder="mlp").leaves[0], Vector)
-    assert isinstance(encoder(bytes_box(6, 6, 1), encoder="cnn").leaves[0], Convolution)
+    assert isinstance(encoder(bytes_box(6, 6, 1), encoder="cnn").leaves[0], Nature)
 
 
 @pytest.mark.parametrize("side", [10, 40])

@@ -273,9 +273,10 @@ def test_what_is_doubtful_is_said():
             {"unit": "mlp"},
             r"expected a key of the observation \(image, .*\) or rest, found 'unit' .did you mean 'units'",
         ),
+        (VECTOR, "impala", "impala expects an image .a Box with two to four axes., found none in Box"),
         (VECTOR, {"units": "mlp"}, "encoders by key expect an observation that is a Dict, found Box"),
     ],
-    ids=["misspelt", "no dict"],
+    ids=["misspelt", "no image", "no dict"],
 )
 def test_keys_that_an_observation_lacks_are_refused(space, choice, text):
     with pytest.raises(ConfigError, match=text):
@@ -286,6 +287,8 @@ def test_keys_that_an_observation_lacks_are_refused(space, choice, text):
     ("settings", "text"),
     [
         ({"encoder": "natur"}, "found 'natur' .text. .did you mean 'nature'"),
+        ({"encoder": "impala", "encoder_settings": {"scale": 0}}, "scale\n *expected a number greater than 0, found 0"),
+        ({"encoder": "impala", "encoder_settings": {"scal": 1}}, "unknown key; did you mean 'scale'"),
         ({"encoder": 3}, "expected the name of an encoder, a reference to one, or a mapping"),
         ({"encoder": {}}, "found an empty mapping"),
         ({"encoder": {"a": 3}}, r"expected the name of an encoder, or \{use: NAME"),

@@ -14,6 +14,7 @@ from arena.comms import Mailbox, World
 from arena.config.resumed import kept_settings
 from arena.config.run import RunConfig, load_config
 from arena.config.sections import WaitConfig
+from arena.launch.preflight.code_copies import CodeCopies
 from arena.launch.preflight.warm_start import WarmStarts
 from arena.launch.ranks.rank import STOP_SIGNALS, Rank
 from arena.plan.layout import plan
@@ -144,13 +145,16 @@ def _agree_on_config(
                 plan(round_.rows, world.nodes, config.spares, evaluators=config.evaluators)
                 for round_ in config.round_list()
             ]
+            code = CodeCopies(config, run)
             described = {
                 "ranks": world.size,
                 "hosts": world.hosts,
                 "rounds": [_plan_as_data(p) for p in plans],
+                "code": code.described,
             }
             run.create(config.to_yaml(), described, continues)
             warm_starts.copy()
+            code.write()
         except ConfigError as error:
             config = None
             if run is not None:
