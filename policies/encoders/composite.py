@@ -1,6 +1,5 @@
 """Encoders of whole observations: one encoder for each part of a nested space."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +11,13 @@ from torch import nn
 from arena.common.errors import ConfigError
 from arena.common.registry import is_reference
 from arena.common.trees import map_tree
+from arena.policies.encoders.attention import Attention
 from arena.policies.encoders.images import Convolution, Impala, Nature
-from arena.policies.encoders.leaves import NormalizedLeaf, OneHot, Vector, normalizes
+from arena.policies.encoders.leaves import NormalizedLeaf, flat_encoder
 from arena.policies.encoders.parts import Part, at, leaf_paths, parts_of
 from arena.policies.encoders.users import UserEncoder
 from arena.policies.normalization import Normalization
-from arena.policies.settings.encoders import ImpalaSettings
+from arena.policies.settings.encoders import AttentionSettings, ImpalaSettings
 from arena.policies.settings.networks import EncoderSettings
 from arena.tensors.reducer import Reducer
 
@@ -86,7 +86,7 @@ class Encoder(nn.Module):
 
 def _normalized(encoder: nn.Module) -> list[NormalizedLeaf | None]:
     """Return what holds the running normalisation of each leaf that an encoder reads."""
-    if isinstance(encoder, UserEncoder):
+    if isinstance(encoder, UserEncoder | Attention):
         return encoder.normalized
     return [encoder if isinstance(encoder, NormalizedLeaf) else None]
 
@@ -112,18 +112,11 @@ def _encoder(part: Part, settings: EncoderSettings) -> Any:
     space, encoder = part.space, part.encoder
     if is_reference(encoder.use):
         return UserEncoder(encoder.use, space, encoder.settings, settings)
+    if encoder.use == "attention":
+        return Attention(space, AttentionSettings(**encoder.settings), settings)
     if part.is_convolved:
         assert isinstance(space, gym_spaces.Box)
         if encoder.use == "impala":
             return Impala(space, settings.image_features, ImpalaSettings(**encoder.settings).scale)
         return Nature(space, settings.image_features)
-    if isinstance(space, (gym_spaces.Box, gym_spaces.MultiBinary)):
-        has_normalization = isinstance(space, gym_spaces.Box) and normalizes(space, settings)
-        size = math.prod(space.shape)
-        return Vector(space, Normalization(size, settings.observation_clip) if has_normalization else None)
-    if isinstance(space, (gym_spaces.Discrete, gym_spaces.MultiDiscrete)):
-        return OneHot(space)
-    raise ConfigError(
-        f"this policy cannot read observations of {space}; expected Box, Discrete, MultiDiscrete, MultiBinary, or "
-        f"Dict and Tuple of them"
-    )
+    return flat_encoder(space, settings)

@@ -7,6 +7,7 @@ import torch
 from gymnasium import spaces as gym_spaces
 from torch import nn
 
+from arena.common.errors import ConfigError
 from arena.policies.normalization import Normalization
 from arena.policies.settings.networks import EncoderSettings
 
@@ -67,23 +68,27 @@ class Vector(NormalizedLeaf):
 
 
 class Rows(NormalizedLeaf):
-    """Running normalisation of a Box in its own shape: of a vector, or of rows ``[rows, features]`` alike.
+    """A Box as floats in its own shape: a vector, or rows ``[rows, features]`` that are normalised alike.
 
-    Rows of zeros, which stand for what is absent, stay zeros and are not counted.
+    Bytes are scaled to [0, 1], unless there is a normalisation. Rows of zeros, which stand for what is absent, stay
+    zeros and are not counted.
     """
 
-    def __init__(self, space: gym_spaces.Box, clip: float) -> None:
-        """Read the number of features from the space, which has at most two axes."""
-        super().__init__(Normalization(space.shape[-1] if space.shape else 1, clip))
+    def __init__(self, space: gym_spaces.Box, normalization: Normalization | None) -> None:
+        """Read the shape from the space, which has at most two axes."""
+        super().__init__(normalization)
         self._axes = len(space.shape)
+        self._scale = None if normalization is not None else byte_scale(space)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[N, ...] -> [N, ...]``, of floats."""
-        assert self.applied is not None
         x = x.float()
+        normalization = self.applied
+        if normalization is None:
+            return x if self._scale is None else x * self._scale
         if self._axes == 0:
-            return self.applied(x[:, None]).squeeze(1)
-        scaled = self.applied(x)
+            return normalization(x[:, None]).squeeze(1)
+        scaled = normalization(x)
         return scaled if self._axes == 1 else scaled * torch.ne(x, 0).any(-1, keepdim=True)
 
     def samples(self, rows: np.ndarray) -> np.ndarray:
@@ -123,7 +128,27 @@ def byte_scale(space: gym_spaces.Space) -> float | None:
     )
 
 
-def normalizes(space: gym_spaces.Box, settings: EncoderSettings) -> bool:
-    """Return whether the settings ask for a running normalisation of a Box that is no image."""
+def running_normalization(space: gym_spaces.Space, size: int, settings: EncoderSettings) -> Normalization | None:
+    """Return a running normalisation of ``size`` numbers, if the settings ask for one of this Box that is no image."""
+    if not isinstance(space, gym_spaces.Box):
+        return None
     low, high = space.low.min(initial=0), space.high.max(initial=0)
-    return settings.normalizes(low, high, is_bytes=byte_scale(space) is not None)
+    if not settings.normalizes(low, high, is_bytes=byte_scale(space) is not None):
+        return None
+    return Normalization(size, settings.observation_clip)
+
+
+def flat_encoder(space: gym_spaces.Space, settings: EncoderSettings) -> Vector | OneHot:
+    """Return the encoder of a leaf as a vector.
+
+    Raises:
+      ConfigError: there is none for this space.
+    """
+    if isinstance(space, (gym_spaces.Box, gym_spaces.MultiBinary)):
+        return Vector(space, running_normalization(space, math.prod(space.shape), settings))
+    if isinstance(space, (gym_spaces.Discrete, gym_spaces.MultiDiscrete)):
+        return OneHot(space)
+    raise ConfigError(
+        f"this policy cannot read observations of {space}; expected Box, Discrete, MultiDiscrete, MultiBinary, or "
+        f"Dict and Tuple of them"
+    )

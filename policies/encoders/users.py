@@ -16,7 +16,7 @@ from arena.common.registry import load
 from arena.common.trees import map_tree
 from arena.policies.encoders.extractors import Extractor, is_extractor
 from arena.policies.encoders.images import is_image
-from arena.policies.encoders.leaves import NormalizedLeaf, Rows, normalizes
+from arena.policies.encoders.leaves import NormalizedLeaf, Rows, running_normalization
 from arena.policies.encoders.parts import leaf_spaces
 from arena.policies.settings.networks import EncoderSettings
 
@@ -115,9 +115,10 @@ def _rows(leaf: gym_spaces.Space, settings: EncoderSettings) -> Rows | None:
     """Return the running normalisation of a leaf: of vectors, or rows of them, of floats."""
     if not isinstance(leaf, gym_spaces.Box) or not np.issubdtype(leaf.dtype, np.floating):
         return None
-    if len(leaf.shape) > 2 or is_image(leaf, "auto") or not normalizes(leaf, settings):
+    if len(leaf.shape) > 2 or is_image(leaf, "auto"):
         return None
-    return Rows(leaf, settings.observation_clip)
+    normalization = running_normalization(leaf, leaf.shape[-1] if leaf.shape else 1, settings)
+    return None if normalization is None else Rows(leaf, normalization)
 
 
 def sample(space: gym_spaces.Space, *, rows: int, seed: int) -> Any:

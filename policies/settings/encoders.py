@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, model_validator
 
 from arena.common.errors import ConfigError
 from arena.common.registry import is_reference
@@ -25,12 +25,27 @@ class ImpalaSettings(Settings):
     scale: Width = Field(1, description="Factor of the channels, which are 16, 32 and 32.")
 
 
+class AttentionSettings(Settings):
+    """Settings of the encoder ``attention``."""
+
+    layers: Width = Field(2, description="Number of blocks of self-attention.")
+    heads: Width = Field(4, description="Number of heads of each block.")
+    width: Width = Field(64, description="Width of a token, a multiple of heads.")
+
+    @model_validator(mode="after")
+    def _divides(self) -> "AttentionSettings":
+        if self.width % self.heads:
+            raise ValueError(f"expected a width that is a multiple of heads ({self.heads}), found {self.width}")
+        return self
+
+
 ENCODERS: dict[str, type[Settings]] = {
     "auto": NoSettings,
     "mlp": NoSettings,
     "nature": NoSettings,
     "cnn": NoSettings,  # the older name of nature
     "impala": ImpalaSettings,
+    "attention": AttentionSettings,
 }
 """Built-in encoders, and the models of their settings."""
 

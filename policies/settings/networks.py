@@ -23,9 +23,10 @@ class EncoderSettings(LearningSettings):
         description="Encoder of the observation. auto: nature for an image with sides of 8 or more, and vectors as "
         "they are. mlp: vectors for everything. nature (or cnn): the convolutions of Mnih et al. (2015) for "
         "everything with two to four axes. impala: the residual network of Espeholt et al. (2018) for the same, "
-        "which takes more time; {scale: 2} doubles its channels. path/to/file.py:Class or package.module:Class: a "
-        "torch module of one's own, or a features extractor of Stable-Baselines3. By key of a Dict: {image: impala, "
-        "units: {use: my_nets.py:Units, settings: {...}}, rest: auto}.",
+        "which takes more time; {scale: 2} doubles its channels. attention: self-attention over sets, each a Box "
+        "[entities, features], and vectors beside them; {layers: 2, heads: 4, width: 64}. path/to/file.py:Class or "
+        "package.module:Class: a torch module of one's own, or a features extractor of Stable-Baselines3. By key of a "
+        "Dict: {image: impala, units: {use: my_nets.py:Units, settings: {...}}, rest: auto}.",
     )
     encoder_settings: dict[str, Any] = Field(
         default_factory=dict, description="Arguments of the encoder, where it is one for the whole observation."

@@ -31,6 +31,14 @@ JOINT = spaces.Dict({"a": spaces.MultiBinary(2), "b": spaces.Discrete(3), "c": s
 
 PAIR = spaces.Dict({"picture": spaces.Box(0, 255, (36, 36, 3), np.uint8), "speed": spaces.Box(-9, 9, (2,))})
 BOX2 = spaces.Box(-1, 1, (2,))
+UNITS = spaces.Dict(
+    {
+        "kind": spaces.Discrete(3),
+        "self": spaces.Box(-9, 9, (2,)),
+        "units": spaces.Box(-9, 9, (5, 3)),
+        "units_mask": spaces.MultiBinary(5),
+    }
+)
 OWN = "tests.policies.own_networks:Small"
 
 
@@ -68,6 +76,13 @@ CASES = {
     "impala, masked": Case("ppo", IMAGE, MANY, 9, {"encoder": "impala", "image_features": 16}, size=0.07),
     "impala, dqn": Case(
         "dqn", NESTED, spaces.Discrete(4), settings={"encoder": "impala", "image_features": 16}, size=0.08
+    ),
+    "attention, masked": Case("ppo", UNITS, MANY, 9, {"encoder": "attention", **SMALL}),
+    "attention, normalised, lstm": Case(
+        "ppo", UNITS, spaces.Discrete(4), settings={"encoder": "attention", "normalize_observations": True, "lstm": 8}
+    ),
+    "attention, sac": Case(
+        "sac", UNITS["units"], BOX2, settings={"encoder": "attention", "encoder_settings": {"width": 8}, **SMALL}
     ),
     "own encoder": Case("ppo", NESTED, JOINT, 5, {"encoder": OWN}),
     "own encoder with dropout": Case(
