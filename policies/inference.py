@@ -13,9 +13,9 @@ from torch import nn
 from arena.common.trees import NamedLeaf, leaf_dtype, leaf_shape, named_leaves, nest
 from arena.envs.interface import EntitySpaces
 from arena.policies.distributions.discrete import NEVER
-from arena.policies.encoders.composite import Encoder
+from arena.policies.encoders.leaves import Measured
 from arena.policies.layers import Tanh
-from arena.policies.networks import ActorCritic
+from arena.policies.networks import PolicyAndValue
 
 OUTPUTS, MASK, STATE, START, NEXT_STATE = "outputs", "action_mask", "state", "start", "next_state"
 
@@ -59,7 +59,7 @@ class Inference(NamedTuple):
     @property
     def normalization(self) -> dict[str, dict[str, list[float]]]:
         """Mean and standard deviation of the inputs that the module normalises, by their names."""
-        encoder = next((module for module in self.module.modules() if isinstance(module, Encoder)), None)
+        encoder = next((module for module in self.module.modules() if isinstance(module, Measured)), None)
         normalizations = [] if encoder is None else encoder.normalizations  # none in the networks of a user
         leaves = zip(self.inputs, normalizations, strict=False)  # the inputs begin with the leaves
         all_moments = {tensor.name: leaf.moments() for tensor, leaf in leaves if leaf is not None}
@@ -74,10 +74,10 @@ def inference_of(spaces: EntitySpaces, network: nn.Module, *, squashed: bool = F
 
     Args:
       spaces: spaces of the entity.
-      network: maps observations to distribution parameters or values; an ``ActorCritic`` by its policy.
+      network: maps observations to distribution parameters or values; a ``PolicyAndValue`` by its policy.
       squashed: whether continuous actions are the hyperbolic tangent of the network's first outputs.
     """
-    rows, width = (network.policy_rows, network.state_shape[1]) if isinstance(network, ActorCritic) else (0, 0)
+    rows, width = (network.policy_rows, network.state_shape[1]) if isinstance(network, PolicyAndValue) else (0, 0)
     inputs = [_tensor(leaf) for leaf in named_leaves(spaces.observation, "observation")]
     if spaces.mask_size:
         inputs.append(Tensor(MASK, (spaces.mask_size,), np.dtype(np.int8)))
@@ -133,7 +133,7 @@ class _Module(nn.Module):
         if self._memory:
             state, start = rest
             outputs, after = self.network.policy_step(observations, start, state)
-        elif isinstance(self.network, ActorCritic):
+        elif isinstance(self.network, PolicyAndValue):
             outputs, _ = self.network.policy_step(observations)
         else:
             outputs = self.network(observations)

@@ -9,6 +9,7 @@ from torch import nn
 
 from arena.common.errors import ConfigError
 from arena.policies.encoders.composite import Encoder, check_normalization, share_normalization
+from arena.policies.encoders.leaves import Measured
 from arena.policies.encoders.parts import Part, parts_of, with_state
 from arena.policies.layers import ACTIVATIONS, SQRT_2, linear
 from arena.policies.on_policy.value_scale import ValueScale
@@ -37,22 +38,111 @@ class NetworkOutput(NamedTuple):
     state: Any
 
 
-class ActorCritic(nn.Module):
+class PolicyAndValue(nn.Module):
+    """Base of the networks of ``ppo``: a policy and a value.
+
+    Attributes:
+      has_central_critic: whether the value reads the global state, too.
+      value_scale: conversion of the value head's outputs to values; None if they are the values.
+      value_head: the layer that it rescales.
+      policy_rows: vectors of the policy's recurrent state, the first ones of ``state_shape``.
+      state_shape: vectors of the recurrent state of a lane, and their width; no vectors for feed-forward networks.
+      free: the distribution's learned parameters that do not depend on the observation.
+    """
+
+    has_central_critic: bool
+    value_scale: ValueScale | None
+    value_head: nn.Linear
+    policy_rows: int
+    state_shape: tuple[int, int]
+    free: torch.Tensor
+
+    def _add_scales(self, free: Sequence[float], settings: NetworkSettings) -> None:
+        """Create what does not depend on the layers; ``free`` are the first values of the attribute of that name."""
+        self.value_scale = ValueScale() if settings.normalizes_values else None
+        if free:
+            self.free = nn.Parameter(torch.tensor(free, dtype=torch.float32))
+        else:
+            self.register_buffer("free", torch.empty(0), persistent=False)
+
+    def forward(
+        self,
+        observations: Any,
+        starts: torch.Tensor | None = None,
+        state: torch.Tensor | None = None,
+        global_state: Any = None,
+    ) -> NetworkOutput:
+        """Return the outputs for N observations ``[N, ...]``.
+
+        Recurrent networks take T time steps of N / T lanes, time first; ``starts`` is ``[T, N / T]`` and ``state`` ``[N
+        / T, rows, width]`` before the first step. A central critic takes a ``global_state`` ``[N, ...]``.
+        """
+        raise NotImplementedError
+
+    def policy(
+        self, observations: Any, starts: torch.Tensor | None, state: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the policy's outputs ``[N, outputs]``, and its next recurrent state.
+
+        Arguments as in ``forward``; of ``state`` the policy's part.
+        """
+        raise NotImplementedError
+
+    def policy_step(
+        self, observations: Any, starts: torch.Tensor | None = None, state: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the policy's outputs ``[N, outputs]`` for one time step of N lanes, and its next recurrent state.
+
+        Args:
+          observations: as in ``forward``.
+          starts: ``[N]`` bool, episode starts; for recurrent networks, like ``state``.
+          state: ``[N, policy_rows, width]``, the policy's part of the recurrent state.
+        """
+        raise NotImplementedError
+
+    def central_values(
+        self, observations: Any, global_state: Any, starts: torch.Tensor | None, state: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return a central critic's outputs ``[N]``, and its next recurrent state.
+
+        Arguments as in ``forward``; of ``state`` the critic's part.
+        """
+        raise NotImplementedError
+
+    def arranged(self, observations: Any) -> Any:
+        """Return observations ``[N, ...]`` in the order in memory in which they are read fastest."""
+        return observations
+
+    @property
+    def measuring_encoder(self) -> Measured:
+        """The module with all running normalisations."""
+        raise NotImplementedError
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether there is a recurrent state."""
+        return self.state_shape[0] > 0
+
+    @property
+    def is_normalizing(self) -> bool:
+        """Whether there is a running normalisation."""
+        return any(self.measuring_encoder.normalizations)
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """Whether a running normalisation has no statistics yet."""
+        return any(each is not None and each.is_empty for each in self.measuring_encoder.normalizations)
+
+
+class ActorCritic(PolicyAndValue):
     """Policy and value networks: one common trunk, or two with a common encoder or none.
 
     A central critic reads the observation and the global state. Where there is no such state, the networks only act,
     and have no central critic.
 
     Attributes:
-      has_central_critic: whether the critic is central.
-      value_scale: conversion of the value head's outputs to values; None if they are the values.
       value_gradient: share of the value's gradient that enters layers common to policy and value.
-      policy_rows: vectors of the policy's recurrent state, the first ones of ``state_shape``.
-      state_shape: vectors of both recurrent states of a lane, and their width; no vectors for feed-forward networks.
-      free: the distribution's learned parameters that do not depend on the observation.
     """
-
-    free: torch.Tensor
 
     def __init__(
         self,
@@ -109,11 +199,7 @@ class ActorCritic(nn.Module):
         self.policy_head = linear(self.actor.width, outputs, 0.01)
         width = self.actor.width if self.critic is None else self.critic.width
         self.value_head = linear(width, 1, 1.0)
-        self.value_scale = ValueScale() if settings.normalizes_values else None
-        if free:
-            self.free = nn.Parameter(torch.tensor(free, dtype=torch.float32))
-        else:
-            self.register_buffer("free", torch.empty(0), persistent=False)
+        self._add_scales(free, settings)
 
     @property
     def encoder(self) -> Encoder:
@@ -128,11 +214,7 @@ class ActorCritic(nn.Module):
         state: torch.Tensor | None = None,
         global_state: Any = None,
     ) -> NetworkOutput:
-        """Return the outputs for N observations ``[N, ...]``.
-
-        Recurrent networks take T time steps of N / T lanes, time first; ``starts`` is ``[T, N / T]`` and ``state`` ``[N
-        / T, rows, width]`` before the first step. A central critic takes a ``global_state`` ``[N, ...]``.
-        """
+        """See ``PolicyAndValue``."""
         policy_state, value_state = None, None
         if state is not None:
             policy_state, value_state = state[:, : self.policy_rows], state[:, self.policy_rows :]
@@ -154,20 +236,14 @@ class ActorCritic(nn.Module):
     def policy(
         self, observations: Any, starts: torch.Tensor | None, state: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the policy's outputs ``[N, outputs]``, and its next recurrent state.
-
-        Arguments as in ``forward``; of ``state`` the policy's part.
-        """
+        """See ``PolicyAndValue``."""
         features, after = self.actor(self.encoder(observations), starts, state)
         return self.policy_head(features), after
 
     def central_values(
         self, observations: Any, global_state: Any, starts: torch.Tensor | None, state: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return a central critic's outputs ``[N]``, and its next recurrent state.
-
-        Arguments as in ``forward``; of ``state`` the critic's part.
-        """
+        """See ``PolicyAndValue``."""
         assert self.critic is not None and self.critic.encoder is not None
         features, after = self.critic(self.critic.encoder((observations, global_state)), starts, state)
         return self.value_head(features).squeeze(-1), after
@@ -180,26 +256,14 @@ class ActorCritic(nn.Module):
         assert self.critic is not None and self.critic.encoder is not None
         return self.critic.encoder
 
-    @property
-    def is_normalizing(self) -> bool:
-        """Whether there is a running normalisation."""
-        return any(self.measuring_encoder.normalizations)
-
-    @property
-    def is_unmeasured(self) -> bool:
-        """Whether a running normalisation has no statistics yet."""
-        return any(each is not None and each.is_empty for each in self.measuring_encoder.normalizations)
+    def arranged(self, observations: Any) -> Any:
+        """See ``PolicyAndValue``: images."""
+        return self.encoder.arranged(observations)
 
     def policy_step(
         self, observations: Any, starts: torch.Tensor | None = None, state: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the policy's outputs ``[N, outputs]`` for one time step of N lanes, and its next recurrent state.
-
-        Args:
-          observations: as in ``forward``.
-          starts: ``[N]`` bool, episode starts; for recurrent networks, like ``state``.
-          state: ``[N, policy_rows, width]``, the policy's part of the recurrent state.
-        """
+        """See ``PolicyAndValue``."""
         features, after = self.actor.step(self.encoder(observations), starts, state)
         return self.policy_head(features), after
 

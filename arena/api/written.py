@@ -17,7 +17,7 @@ from arena.api.display import in_notebook
 from arena.common.errors import ConfigError
 from arena.common.registry import PICKLED, USER_MODULE
 
-CODE_KEYS = ("use", "actor", "encoder")
+CODE_KEYS = ("use", "actor", "encoder", "network")
 """Keys with values that may be classes and functions, and below ``encoder`` all keys."""
 
 

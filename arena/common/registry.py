@@ -294,6 +294,6 @@ def load_policy_weights(policy: Any, path: str | Path) -> None:
     load("arena.policies.loader:load_weights")(policy, path)
 
 
-def check_encoder(space: Any, settings: Any, announce: Callable[[str], None]) -> list[str]:
-    """Check the encoder of an observation, see ``arena.policies.encoders.checks``; imports torch."""
-    return load("arena.policies.encoders.checks:check_encoder")(space, settings, announce)
+def check_networks(spaces: Any, settings: Any, announce: Callable[[str], None]) -> list[str]:
+    """Check the networks of a policy for an entity, see ``arena.policies.network_checks``; imports torch."""
+    return load("arena.policies.network_checks:check_networks")(spaces, settings, announce)

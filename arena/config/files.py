@@ -51,9 +51,13 @@ def located(use: str, info: ValidationInfo) -> str:
 def with_code_located(settings: Mapping[str, Any], info: ValidationInfo) -> dict[str, Any]:
     """Return the settings of a built-in policy with the absolute paths of the files of its networks."""
     encoder = settings.get("encoder")
+    found = dict(settings)
     if isinstance(encoder, Mapping):
-        return {**settings, "encoder": {key: _located(part, ("encoder", key), info) for key, part in encoder.items()}}
-    return {**settings, "encoder": _located(encoder, ("encoder",), info)} if "encoder" in settings else dict(settings)
+        found["encoder"] = {key: _located(part, ("encoder", key), info) for key, part in encoder.items()}
+    for name in ("encoder", "network"):
+        if isinstance(settings.get(name), str):
+            found[name] = _located(settings[name], (name,), info)
+    return found
 
 
 def _located(value: Any, place: Place, info: ValidationInfo) -> Any:

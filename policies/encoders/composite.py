@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from gymnasium import spaces as gym_spaces
 from torch import nn
@@ -13,16 +12,14 @@ from arena.common.registry import is_reference
 from arena.common.trees import map_tree
 from arena.policies.encoders.attention import Attention
 from arena.policies.encoders.images import Convolution, Impala, Nature
-from arena.policies.encoders.leaves import NormalizedLeaf, flat_encoder
+from arena.policies.encoders.leaves import Measured, NormalizedLeaf, flat_encoder
 from arena.policies.encoders.parts import Part, at, leaf_paths, parts_of
 from arena.policies.encoders.users import UserEncoder
-from arena.policies.normalization import Normalization
 from arena.policies.settings.encoders import AttentionSettings, ImpalaSettings
 from arena.policies.settings.networks import EncoderSettings
-from arena.tensors.reducer import Reducer
 
 
-class Encoder(nn.Module):
+class Encoder(Measured):
     """Encoder of an observation: one encoder for each part of a nested space, with concatenated features.
 
     Attributes:
@@ -60,28 +57,8 @@ class Encoder(nn.Module):
 
     @property
     def normalized(self) -> list[NormalizedLeaf | None]:
-        """What holds the running normalisation of each leaf of the space; None for leaves without."""
+        """See ``Measured``."""
         return [leaf for encoder in self.leaves for leaf in _normalized(encoder)]
-
-    @property
-    def normalizations(self) -> list[Normalization | None]:
-        """Running normalisation of each leaf of the space; None for leaves without."""
-        return [None if leaf is None else leaf.applied for leaf in self.normalized]
-
-    def measure(self, columns: Sequence[np.ndarray], where: Any, group: Reducer) -> None:
-        """Include observations in the statistics of the normalisations; all workers of a group make this call.
-
-        Args:
-          columns: array for each leaf.
-          where: index of this worker's observations in them: ``column[where]`` is ``[N, ...]``, with any N.
-          group: all workers.
-
-        Raises:
-          FloatingPointError: a number is not finite; raised by all workers together.
-        """
-        for leaf, column in zip(self.normalized, columns, strict=True):
-            if leaf is not None and leaf.applied is not None:
-                leaf.applied.add(leaf.samples(column[where]), group)
 
 
 def _normalized(encoder: nn.Module) -> list[NormalizedLeaf | None]:

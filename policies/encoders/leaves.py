@@ -1,6 +1,8 @@
 """Encoders of vectors and of discrete parts of an observation."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +12,7 @@ from torch import nn
 from arena.common.errors import ConfigError
 from arena.policies.normalization import Normalization
 from arena.policies.settings.networks import EncoderSettings
+from arena.tensors.reducer import Reducer
 
 
 class NormalizedLeaf(nn.Module):
@@ -17,6 +20,7 @@ class NormalizedLeaf(nn.Module):
 
     Attributes:
       normalization: the running normalisation that this encoder holds; None if it has none, or shares another's.
+      is_fixed: whether its statistics stay as they are: those of a frozen encoder that was learned elsewhere.
     """
 
     normalization: Normalization | None
@@ -24,6 +28,7 @@ class NormalizedLeaf(nn.Module):
     def __init__(self, normalization: Normalization | None) -> None:
         """Begin with one, or with None."""
         super().__init__()
+        self.is_fixed = False
         self.normalization = normalization
         self._shared: tuple[Normalization, ...] = ()
 
@@ -40,6 +45,35 @@ class NormalizedLeaf(nn.Module):
     def samples(self, rows: np.ndarray) -> np.ndarray:
         """Return what observations ``[N, ...]`` add to the statistics, ``[samples, size]``."""
         return rows.reshape(len(rows), math.prod(rows.shape[1:]))
+
+
+class Measured(nn.Module):
+    """A module with running normalisations of what it reads."""
+
+    @property
+    def normalized(self) -> list[NormalizedLeaf | None]:
+        """What holds the running normalisation of each leaf of the space; None for leaves without."""
+        raise NotImplementedError
+
+    @property
+    def normalizations(self) -> list[Normalization | None]:
+        """Running normalisation of each leaf of the space; None for leaves without."""
+        return [None if leaf is None else leaf.applied for leaf in self.normalized]
+
+    def measure(self, columns: Sequence[np.ndarray], where: Any, group: Reducer) -> None:
+        """Include observations in the statistics of the normalisations; all workers of a group make this call.
+
+        Args:
+          columns: array for each leaf.
+          where: index of this worker's observations in them: ``column[where]`` is ``[N, ...]``, with any N.
+          group: all workers.
+
+        Raises:
+          FloatingPointError: a number is not finite; raised by all workers together.
+        """
+        for leaf, column in zip(self.normalized, columns, strict=True):
+            if leaf is not None and leaf.applied is not None and not leaf.is_fixed:
+                leaf.applied.add(leaf.samples(column[where]), group)
 
 
 class Vector(NormalizedLeaf):

@@ -1,7 +1,7 @@
 """Encoders of users: torch modules behind the interface of the built-in ones, unmodified."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from arena.common.registry import load
 from arena.common.trees import map_tree
 from arena.policies.encoders.extractors import Extractor, is_extractor
 from arena.policies.encoders.images import is_image
-from arena.policies.encoders.leaves import NormalizedLeaf, Rows, running_normalization
+from arena.policies.encoders.leaves import Measured, NormalizedLeaf, Rows, running_normalization
 from arena.policies.encoders.parts import leaf_spaces
 from arena.policies.settings.networks import EncoderSettings
 
@@ -27,15 +27,78 @@ LARGEST = 100.0
 """Largest number of an example of an observation, unless its bounds exclude it."""
 
 
-class UserEncoder(nn.Module):
+class UserModule(Measured):
+    """A user's module that reads an observation, or a part of one, and perhaps more.
+
+    It is called with the space and further arguments. It is in training mode while gradients are computed, unless it is
+    frozen: then it is in eval mode throughout.
+
+    Attributes:
+      module: the user's module.
+    """
+
+    def __init__(
+        self,
+        reference: str,
+        space: gym_spaces.Space,
+        more: Sequence[Any],
+        arguments: Mapping[str, Any],
+        settings: EncoderSettings,
+    ) -> None:
+        """Load and call the class.
+
+        Args:
+          reference: to the class.
+          space: what it reads.
+          more: further arguments of the class.
+          arguments: those that a user has set, by name.
+          settings: of the running normalisations.
+
+        Raises:
+          ConfigError: it is no class of a torch module, or does not take the arguments.
+        """
+        super().__init__()
+        rows = [_rows(leaf, settings) for leaf in leaf_spaces(space)]
+        self.rows = nn.ModuleList(each for each in rows if each is not None)
+        self._is_normalized = [each is not None for each in rows]
+        self.is_frozen = False
+        cls = module_class(reference)
+        _check_arguments(reference, cls, (space, *more), arguments)
+        module = Extractor(cls, space, arguments) if is_extractor(cls) else cls(space, *more, **arguments)
+        self.module = module.float()
+
+    def forward(self, observations: Any, *more: Any) -> Any:
+        """Return what the module returns for observations ``[N, ...]`` and what else it reads."""
+        # Acting and targets need no gradient; a module of an exported file is in eval mode as a whole.
+        learning = torch.is_grad_enabled() and not self.is_frozen
+        if self.training and self.module.training != learning:
+            self.module.train(learning)
+        if self.rows:
+            leaves = iter(self.normalized)
+            observations = map_tree(lambda x: x if (each := next(leaves)) is None else each(x), observations)
+        return self.module(observations, *more)
+
+    def make_parameters(self, space: gym_spaces.Space, *more: Any) -> None:
+        """Create the parameters of lazy layers, which do so in their first pass."""
+        if any(is_lazy(tensor) for tensor in (*self.module.parameters(), *self.module.buffers())):
+            with torch.no_grad():
+                self(sample(space, rows=1, seed=0), *more)
+
+    @property
+    def normalized(self) -> list[NormalizedLeaf | None]:
+        """See ``Measured``; None for leaves that are read as they are."""
+        rows = iter(self.rows)
+        return [next(rows) if is_normalized else None for is_normalized in self._is_normalized]  # type: ignore[misc]
+
+
+class UserEncoder(UserModule):
     """A user's encoder of a part of an observation.
 
-    The module is called with the space and its settings, has an integer attribute ``width``, and maps observations
-    ``[N, ...]``, nested as the space, to ``[N, width]``. It is in training mode while gradients are computed.
+    The module has an integer attribute ``width``, and maps observations ``[N, ...]``, nested as the space, to
+    ``[N, width]``.
 
     Attributes:
       width: width of the result.
-      module: the user's module.
     """
 
     def __init__(
@@ -44,36 +107,11 @@ class UserEncoder(nn.Module):
         """Load and call the class.
 
         Raises:
-          ConfigError: it is no class of a torch module, or has no width.
+          ConfigError: see ``UserModule``; or it has no width.
         """
-        super().__init__()
-        rows = [_rows(leaf, settings) for leaf in leaf_spaces(space)]
-        self.rows = nn.ModuleList(each for each in rows if each is not None)
-        self._is_normalized = [each is not None for each in rows]
-        cls = module_class(reference)
-        _check_arguments(reference, cls, space, arguments)
-        module = Extractor(cls, space, arguments) if is_extractor(cls) else cls(space, **arguments)
-        self.module = module.float()
-        if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
-            with torch.no_grad():  # the first pass creates the parameters
-                self(sample(space, rows=1, seed=0))
-        self.width = _width(reference, module)
-
-    def forward(self, observations: Any) -> torch.Tensor:
-        """``[N, ...] -> [N, width]``."""
-        # Acting and targets need no gradient; a module of an exported file is in eval mode as a whole.
-        if self.training and self.module.training != torch.is_grad_enabled():
-            self.module.train(torch.is_grad_enabled())
-        if self.rows:
-            leaves = iter(self.normalized)
-            observations = map_tree(lambda x: x if (each := next(leaves)) is None else each(x), observations)
-        return self.module(observations)
-
-    @property
-    def normalized(self) -> list[NormalizedLeaf | None]:
-        """The running normalisation of each leaf of the space; None for leaves that are read as they are."""
-        rows = iter(self.rows)
-        return [next(rows) if is_normalized else None for is_normalized in self._is_normalized]  # type: ignore[misc]
+        super().__init__(reference, space, (), arguments, settings)
+        self.make_parameters(space)
+        self.width = _width(reference, self.module)
 
 
 def module_class(reference: str) -> type[nn.Module]:
@@ -88,15 +126,16 @@ def module_class(reference: str) -> type[nn.Module]:
     return found
 
 
-def _check_arguments(reference: str, cls: type, space: gym_spaces.Space, arguments: Mapping[str, Any]) -> None:
+def _check_arguments(reference: str, cls: type, given: Sequence[Any], arguments: Mapping[str, Any]) -> None:
     signature = inspect.signature(cls)
     try:
-        signature.bind(space, **arguments)
+        signature.bind(*given, **arguments)
     except TypeError as error:
-        expected = ", ".join(map(str, list(signature.parameters.values())[1:])) or "none"
+        expected = ", ".join(map(str, list(signature.parameters.values())[len(given) :])) or "none"
+        before = "the observation's space" if len(given) == 1 else "the observation's space and the number of outputs"
         raise ConfigError(
-            f"{reference!r}: {error}; expected arguments behind the observation's space: {expected}, found "
-            f"{', '.join(arguments) or 'none'} (encoder_settings, or settings beside use)"
+            f"{reference!r}: {error}; it is called with {before}, and may be given {expected} by its settings, found "
+            f"{', '.join(arguments) or 'none'}"
         ) from error
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from arena.common.errors import ConfigError
 from arena.common.trees import map_tree
 from arena.experience.rollout import Rollout
-from arena.policies.networks import ActorCritic
+from arena.policies.networks import PolicyAndValue
 from arena.policies.on_policy.paths import flat
 
 PREFIX = "magnet."
@@ -24,13 +25,20 @@ class Magnet:
     zero-sum games", 2023).
     """
 
-    def __init__(self, networks: ActorCritic, rate: float) -> None:
+    def __init__(self, networks: PolicyAndValue, rate: float) -> None:
         """Begin at the networks' parameters.
 
         Args:
           networks: the networks that it follows, before anything holds views of their parameters.
           rate: share of their parameters that enters its own after each update.
+
+        Raises:
+          ConfigError: they are recurrent.
         """
+        if networks.is_recurrent:
+            raise ConfigError(
+                "magnet_coefficient: expected a network without a memory beside it, found a recurrent one"
+            )
         self._source, self._rate = networks, rate
         self._networks = copy.deepcopy(networks).requires_grad_(False)
 

@@ -11,7 +11,7 @@ from arena.experience.rollout import Rollout
 from arena.policies.compiled.actor_critic import CompiledActorCritic
 from arena.policies.compiled.adam import FlatAdam
 from arena.policies.distributions.base import Distribution
-from arena.policies.networks import ActorCritic, NetworkOutput
+from arena.policies.networks import ActorCritic, NetworkOutput, PolicyAndValue
 from arena.policies.on_policy.loss import Batch, loss, loss_gradients, select_rows
 from arena.policies.on_policy.settings import PPOSettings
 from arena.tensors.gradients import FlatGradient
@@ -54,7 +54,7 @@ class Path(ABC):
 
     completes_log_probs = False
 
-    def __init__(self, networks: ActorCritic, distribution: Distribution, gradient: FlatGradient) -> None:
+    def __init__(self, networks: PolicyAndValue, distribution: Distribution, gradient: FlatGradient) -> None:
         """Create the path; ``gradient`` is the buffer that ``loss_gradients`` writes."""
         self._networks, self._distribution, self._gradient = networks, distribution, gradient
         self._on_cpu = networks.free.device.type == "cpu"
@@ -205,7 +205,7 @@ class TorchPath(Path):
 
     def arranged(self, observations: Any) -> Any:
         """See ``Path``."""
-        return self._networks.encoder.arranged(observations)
+        return self._networks.arranged(observations)
 
     def recurrent_inputs(self, rollout: Rollout) -> RecurrentInputs | None:
         """See ``Path``."""
@@ -258,7 +258,7 @@ class CompiledPath(Path):
     completes_log_probs = True
 
     def __init__(
-        self, networks: ActorCritic, distribution: Distribution, gradient: FlatGradient, optimizer: FlatAdam
+        self, networks: PolicyAndValue, distribution: Distribution, gradient: FlatGradient, optimizer: FlatAdam
     ) -> None:
         """Create the path; ``optimizer`` holds the vector of all parameters."""
         super().__init__(networks, distribution, gradient)
@@ -266,12 +266,13 @@ class CompiledPath(Path):
         self.gradient_moved()
 
     @staticmethod
-    def serves(networks: ActorCritic) -> bool:
+    def serves(networks: PolicyAndValue) -> bool:
         """Return whether the networks can be computed: vector observations, feed-forward, on the CPU."""
-        return CompiledActorCritic.serves(networks)
+        return isinstance(networks, ActorCritic) and CompiledActorCritic.serves(networks)
 
     def gradient_moved(self) -> None:
         """See ``Path``."""
+        assert isinstance(self._networks, ActorCritic)
         self._compiled = CompiledActorCritic(self._networks, self._parameters, self._gradient.values.numpy())
 
     def act(

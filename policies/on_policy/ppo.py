@@ -19,13 +19,14 @@ from arena.policies.distributions.of_spaces import distribution
 from arena.policies.encoders.parts import parts_of
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
-from arena.policies.networks import ActorCritic, acting_tensors, copy_tensors
+from arena.policies.networks import acting_tensors, copy_tensors
 from arena.policies.on_policy.loss import LOSSES, Batch
 from arena.policies.on_policy.magnet import Magnet
 from arena.policies.on_policy.paths import CompiledPath, Path, TorchPath, flat
 from arena.policies.on_policy.reward_scale import RewardScale
 from arena.policies.on_policy.settings import PPOSettings
 from arena.policies.on_policy.targets import targets_of
+from arena.policies.own_network import networks_of
 from arena.policies.settings.base import settings_of_job
 from arena.tensors.gradients import FlatGradient
 
@@ -66,17 +67,17 @@ class PPO:
         """See ``Policy``. ``seed`` also seeds the initial weights: a group must share one worker's."""
         self.settings = self._own_settings = settings
         self._spaces = spaces
-        self._images = any(part.has_image for part in parts_of(spaces.observation, settings))
-        self.fit_to_group(lanes, entities=1)
         self.updates = 0
         self.progress = 0.0
         self.device = torch.device(device)
         self.distribution = distribution(spaces, settings.log_std_init)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            outputs, parameters = self.distribution.outputs, self.distribution.parameters
-            networks = ActorCritic(spaces.observation, outputs, parameters, settings, spaces.global_state)
-            self.networks = networks.to(self.device)
+            self.networks = networks_of(spaces, self.distribution, settings).to(self.device)
+        self.recurrent = self.networks.is_recurrent
+        images = any(part.has_image for part in parts_of(spaces.observation, settings))
+        self._is_long = images or self.recurrent
+        self.fit_to_group(lanes, entities=1)
         has_magnet = settings.magnet_coefficient > 0
         self._magnet = Magnet(self.networks, settings.magnet_rate) if has_magnet else None
         self.optimizer = FlatAdam(self.networks, settings.adam_epsilon)
@@ -94,7 +95,6 @@ class PPO:
             "log_prob": ((), np.float32),
             "value": ((), np.float32),
         }
-        self.recurrent = settings.is_recurrent
         self._states = torch.zeros(lanes, *self.networks.state_shape, device=self.device)
         if self.recurrent:
             self.extras["memory"] = (self.networks.state_shape, np.float32)  # state before the time step
@@ -103,7 +103,7 @@ class PPO:
         """See ``Policy``: the horizon and the number of minibatches follow from the lanes of the group."""
         self._group_lanes = lanes, entities
         self.settings = self._own_settings.among(changing_players=self.changing_players)
-        self._size = self.settings.update_size(lanes, entities, images=self._images)
+        self._size = self.settings.update_size(lanes, entities, images=self._is_long)
         self.horizon = self._size.horizon
         if self.settings.burn_in is not None and self.settings.burn_in > self.horizon:
             raise ConfigError(
@@ -192,7 +192,7 @@ class PPO:
         else:
             self.distribution.exploration = float(forward.get("eps", 0.0))
         self.settings = settings.among(changing_players=self.changing_players)
-        self._size = self.settings.update_size(*self._group_lanes, images=self._images)
+        self._size = self.settings.update_size(*self._group_lanes, images=self._is_long)
 
     # Learning
 

@@ -171,7 +171,7 @@ class PPOSettings(NetworkSettings):
         Args:
           lanes: number of lanes of all workers of the player together.
           entities: number of lanes in each copy.
-          images: whether a convolution encodes the observation.
+          images: whether a convolution encodes the observation, or a network of the user's own has a memory.
         """
         kind = TaskKind(
             changing_players=bool(self.changing_players), long=images or self.is_recurrent, several=entities > 1
@@ -209,7 +209,7 @@ class PPOSettings(NetworkSettings):
     def _consistent(self) -> "PPOSettings":
         if self.lstm is not None and self.gru is not None:
             raise ValueError(f"expected lstm or gru, found both ({self.lstm} and {self.gru}); set one of them to null")
-        if self.burn_in and not self.is_recurrent:
+        if self.burn_in and not self.is_recurrent and self.network is None:
             raise ValueError(
                 "burn_in brings a memory up to date: expected lstm or gru: a width, found null; set one or burn_in: 0"
             )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arena.experience.rollout import Rollout
-from arena.policies.networks import ActorCritic
+from arena.policies.networks import PolicyAndValue
 from arena.policies.on_policy.returns import advantages
 from arena.policies.on_policy.settings import PPOSettings
 from arena.policies.on_policy.value_scale import ValueScale, constant_value
@@ -29,7 +29,13 @@ class Targets(NamedTuple):
 
 
 def targets_of(
-    rollout: Rollout, rewards: np.ndarray, group: Reducer, networks: ActorCritic, settings: PPOSettings, *, update: int
+    rollout: Rollout,
+    rewards: np.ndarray,
+    group: Reducer,
+    networks: PolicyAndValue,
+    settings: PPOSettings,
+    *,
+    update: int,
 ) -> Targets:
     """Return the targets of a rollout; all workers of the group make this call.
 

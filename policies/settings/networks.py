@@ -2,8 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from arena.common.registry import is_reference
 from arena.common.validation import describe_value
 from arena.policies.settings.base import LearningSettings, Width
 from arena.policies.settings.encoders import BY_LEAF, EncoderChoice, check_arguments
@@ -13,6 +14,20 @@ NORMALIZED = (
     "Whether each number of a vector observation is shifted and scaled by the mean and standard deviation of all that "
     "the player has learned from. The statistics are a part of the weights. Images and discrete parts are left alone."
 )
+
+DESCRIBING = (
+    "encoder",
+    "encoder_settings",
+    "hidden",
+    "activation",
+    "shared",
+    "value_gradient",
+    "lstm",
+    "gru",
+    "critic",
+    "value_normalization",
+)
+"""Settings of the built-in networks of ``ppo``."""
 
 
 class EncoderSettings(LearningSettings):
@@ -76,6 +91,13 @@ class NetworkSettings(EncoderSettings):
         None,
         description=f"{NORMALIZED} Null: vectors with a space beyond -1 to 1, but no bytes.",
     )
+    network: str | None = Field(
+        None,
+        description="A whole network of one's own in place of encoder, memory, hidden layers and heads: "
+        "path/to/file.py:Class or package.module:Class, a torch module called with the observation's space and the "
+        "number of outputs. Null: the network that the other keys describe.",
+    )
+    network_settings: dict[str, Any] = Field(default_factory=dict, description="Its further arguments.")
     hidden: tuple[Width, ...] | None = Field(
         None,
         description="Widths of the hidden layers. Null: two layers of 64 for vectors; no layer if the "
@@ -133,6 +155,36 @@ class NetworkSettings(EncoderSettings):
         if self.normalize_observations is not None:
             return self.normalize_observations
         return not is_bytes and (low < -1 or high > 1)
+
+    @field_validator("network")
+    @classmethod
+    def _is_reference(cls, network: str | None) -> str | None:
+        if network is not None and not is_reference(network):
+            raise ValueError(f"expected path/to/file.py:Class or package.module:Class, found {describe_value(network)}")
+        return network
+
+    @model_validator(mode="after")
+    def _one_network(self) -> "NetworkSettings":
+        if self.network is None:
+            if self.network_settings:
+                raise ValueError(
+                    "network_settings: expected a network beside them, which they are for, found none; set network, or "
+                    "use encoder_settings"
+                )
+            return self
+        fields = type(self).model_fields
+        for name in DESCRIBING:
+            if getattr(self, name) != fields[name].get_default(call_default_factory=True):
+                raise ValueError(
+                    f"network is the whole network: expected no {name} beside it, found {getattr(self, name)!r}; leave "
+                    "one of them out"
+                )
+        return self
+
+    @property
+    def has_own_encoder(self) -> bool:
+        """See ``EncoderSettings``; a network of one's own must be built, too."""
+        return self.network is not None or super().has_own_encoder
 
     @property
     def memory_width(self) -> int:

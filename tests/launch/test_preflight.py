@@ -158,7 +158,7 @@ class Raises(TooNarrow):
         ),
         (
             {"policies": {"p": {"use": "dqn", "settings": {"encoder": "own.py:Raises"}}}},
-            r"encoder '.*own.py:Raises': raised RuntimeError: units without a map \(.*own.py, line \d+\)",
+            r"network '.*own.py:Raises': raised RuntimeError: units without a map \(.*own.py, line \d+\)",
         ),
         (
             {"policies": {"p": {"use": "dqn", "settings": {"encoder": {"units": "mlp"}}}}},

@@ -131,4 +131,77 @@ class Fails(Small):
         raise RuntimeError("mat1 and mat2 do not fit")
 
 
+class Net(nn.Module):
+    """The built-in network of vectors by its defaults, written again."""
+
+    def __init__(self, space, outputs, activation="tanh"):
+        super().__init__()
+        act = {"tanh": nn.Tanh, "relu": nn.ReLU}[activation]
+
+        def layers(last):
+            size = spaces.flatdim(space)
+            return nn.Sequential(nn.Linear(size, 64), act(), nn.Linear(64, 64), act(), nn.Linear(64, last))
+
+        self.policy, self.value = layers(outputs), layers(1)
+
+    def forward(self, x, starts, state):
+        x = torch.cat([leaf.flatten(1) for leaf in leaves(x)], 1)
+        return self.policy(x), self.value(x).squeeze(1), None
+
+
+class Memory(nn.Module):
+    """A recurrent network."""
+
+    def __init__(self, space, outputs, width=8):
+        super().__init__()
+        self.state_shape = 1, width
+        self.read = Small(space, width)
+        self.cell = nn.GRUCell(width, width)
+        self.heads = nn.Linear(width, outputs + 1)
+
+    def forward(self, x, starts, state):
+        features = self.read(x).unflatten(0, (starts.shape[0], -1))
+        hidden, seen = state[:, 0], []
+        for t in range(starts.shape[0]):
+            hidden = self.cell(features[t], self.kept(hidden, starts[t]))
+            seen.append(hidden)
+        results = self.heads(torch.cat(seen))
+        return results[:, :-1], results[:, -1], hidden[:, None]
+
+    def kept(self, hidden, starts):
+        return hidden * (~starts)[:, None]
+
+
+class Forgetless(Memory):
+    def kept(self, hidden, starts):
+        return hidden
+
+
+class Lanewise(Memory):
+    """Takes the lanes first."""
+
+    def forward(self, x, starts, state):
+        return super().forward(x.unflatten(0, (-1, starts.shape[0])).transpose(0, 1).flatten(0, 1), starts, state)
+
+
+class Stateless(Memory):
+    def forward(self, x, starts, state):
+        return super().forward(x, starts, state)[:2]
+
+
+class WideValues(Net):
+    def forward(self, x, starts, state):
+        outputs, values, _ = super().forward(x, starts, state)
+        return outputs, values[:, None], None
+
+
+class OneResult(Net):
+    def forward(self, x, starts, state):
+        return super().forward(x, starts, state)[0]
+
+
+class OddState(Net):
+    state_shape = 3
+
+
 function = leaves

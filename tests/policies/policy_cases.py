@@ -88,6 +88,8 @@ CASES = {
     "own encoder with dropout": Case(
         "ppo", NESTED, spaces.Discrete(4), settings={"encoder": OWN.replace("Small", "Dropped")}
     ),
+    "own network": Case("ppo", VECTOR, BOX, settings={"network": OWN.replace("Small", "Net")}),
+    "own network, recurrent, masked": Case("ppo", NESTED, MANY, 9, {"network": OWN.replace("Small", "Memory")}),
     "own encoder, lstm": Case("ppo", NESTED, spaces.Discrete(4), settings={"encoder": OWN, "lstm": 8}),
     "own encoder, dqn": Case(
         "dqn", PAIR, spaces.Discrete(4), 4, {"encoder": {"picture": "nature", "rest": OWN}, "image_features": 16}

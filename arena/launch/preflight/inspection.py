@@ -200,7 +200,7 @@ class _Inspection:
                 settings.check_team(use, own)
             if getattr(settings, "has_own_encoder", False):
                 for each in {str(each.observation): each for each in own}.values():
-                    self._check_encoder(player, settings, each.observation)
+                    self._check_networks(player, settings, each)
         first, spaces = self._seats.setdefault(player, (place, own[0]))
         if learns_by_lanes and _key(spaces) != _key(own[0]):
             raise ConfigError(
@@ -209,17 +209,17 @@ class _Inspection:
                 "everywhere: give the other seats a player of their own"
             )
 
-    def _check_encoder(self, player: str, settings: Any, space: Space) -> None:
-        """Check that the encoder of a player's settings can read an observation."""
-        self._announce(f"the encoder of player {player!r}", IMPORT_TIMEOUT, "the limit of an import")
+    def _check_networks(self, player: str, settings: Any, spaces: EntitySpaces) -> None:
+        """Check that the networks of a player's settings can read an observation."""
+        limit = IMPORT_TIMEOUT, "the limit of an import"
+        self._announce(f"the networks of player {player!r}", *limit)
         try:
-            self.warnings += registry.check_encoder(
-                space,
-                settings,
-                lambda name: self._announce(f"encoder {name!r}", IMPORT_TIMEOUT, "the limit of an import"),
+            self.warnings += registry.check_networks(
+                spaces, settings, lambda name: self._announce(f"network {name!r}", *limit)
             )
         except ConfigError as error:
-            raise ConfigError(f"policies.{player}.settings.encoder: {str(error).removeprefix('encoder: ')}") from error
+            key = "encoder" if getattr(settings, "network", None) is None else "network"
+            raise ConfigError(f"policies.{player}.settings.{key}: {str(error).removeprefix('encoder: ')}") from error
 
     def _import(self, use: str) -> type:
         """Return the class of a policy."""

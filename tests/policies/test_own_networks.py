@@ -1,4 +1,4 @@
-"""If these fail, a network of a user's own learns something else than the same network of ours, or fails in the job."""
+"""If these fail, a user's network learns something else than the same network of ours, or fails in the job."""
 
 import numpy as np
 import pytest
@@ -10,10 +10,10 @@ from arena.common.registry import build_policy
 from arena.common.trees import map_tree
 from arena.envs.interface import EntitySpaces
 from arena.experience.rollout import Rollout
-from arena.policies.encoders.checks import check_encoder
 from arena.policies.encoders.composite import Encoder
 from arena.policies.encoders.users import sample
 from arena.policies.local import Alone, Lockstep
+from arena.policies.network_checks import check_networks
 from arena.policies.settings.networks import NetworkSettings
 
 OWN = "tests.policies.own_networks:"
@@ -229,7 +229,7 @@ def test_extractors_of_stable_baselines3_compute_what_they_do_there(extractor, s
 
 
 def check(space, **settings):
-    return check_encoder(space, NetworkSettings(**settings), lambda _: None)
+    return check_networks(EntitySpaces("a", space, DISCRETE), NetworkSettings(**settings), lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_what_cannot_learn_with_others_is_refused_in_a_sentence(name, text):
 
 def test_arguments_that_a_class_does_not_take_are_refused_with_those_that_it_takes():
     with pytest.raises(
-        ConfigError, match=r"unexpected keyword argument 'widths'; expected .*: width=6, scale=1.0, found"
+        ConfigError, match=r"unexpected keyword argument 'widths'; .* may be given width=6, scale=1.0 by"
     ):
         check(VECTOR, encoder=OWN + "Small", encoder_settings={"widths": 3})
 
@@ -308,3 +308,109 @@ def test_settings_of_encoders_are_checked(settings, text):
 def test_settings_come_back_from_what_is_stored():
     settings = NetworkSettings(encoder={"units": {"use": OWN + "Small", "settings": {"width": 9}}, "rest": "mlp"})
     assert NetworkSettings(**settings.model_dump()) == settings
+
+
+# Whole networks
+
+
+def test_a_network_that_equals_the_built_in_one_learns_the_same():
+    space = gym_spaces.Tuple((gym_spaces.Box(-40, 40, (3,)), VECTOR))  # of two parts: torch computes both
+    entity, ours = make("ppo", space, max_grad_norm=None)
+    theirs = make("ppo", space, network=OWN + "Net", max_grad_norm=None)[1]
+    names = {
+        **{f"own.module.policy.{2 * layer}": f"actor.hidden.{2 * layer}" for layer in range(2)},
+        **{f"own.module.value.{2 * layer}": f"critic.hidden.{2 * layer}" for layer in range(2)},
+        "own.module.policy.4": "policy_head",
+        "own.module.value.4": "value_head",
+    }
+    names = {f"{mine}.{kind}": f"{built}.{kind}" for mine, built in names.items() for kind in ("weight", "bias")}
+
+    def renamed(weights):
+        moments = "encoder.leaves.0.normalization."
+        return {
+            name: weights[names.get(name, name.replace("own.rows.0.normalization.", f"actor.{moments}"))]
+            for name in theirs.weights()
+        }
+
+    theirs.load_weights(renamed(ours.weights()))
+    before = theirs.weights()
+    for policy in (ours, theirs):
+        learn(policy, entity, updates=4)
+    expected, found = renamed(ours.weights()), theirs.weights()
+    for name in found:
+        assert torch.allclose(found[name], expected[name], atol=2e-5), name
+    assert not same(before, found)
+
+
+@pytest.mark.parametrize("network", ["Net", "Memory"])
+def test_workers_with_whole_networks_stay_equal_and_states_go_on(network):
+    space = VECTOR if network == "Net" else UNITS
+    settings = {"network": OWN + network, "burn_in": 4 if network == "Memory" else None}
+    entity, first = make("ppo", space, **settings)
+    weights = first.state_dict()
+
+    def work(member):
+        policy = make("ppo", space, seed=member.rank, lanes=2 + member.rank, **settings)[1]
+        policy.load_state_dict(weights)
+        return learn(policy, entity, member, lanes=2 + member.rank, seed=member.rank)
+
+    states = Lockstep(3).run(work)
+    assert same(states[0], states[1]) and same(states[0], states[2]) and not same(states[0], weights)
+    restored = make("ppo", space, seed=9, **settings)[1]
+    restored.load_state_dict(states[0])
+    assert same(restored.state_dict(), states[0])
+    assert restored.recurrent == (network == "Memory")
+
+
+def test_the_first_pass_of_an_update_finds_the_probabilities_that_a_recurrent_network_acted_with():
+    entity, policy = make("ppo", UNITS, network=OWN + "Memory", epochs=1, minibatches=1)
+    learn(policy, entity, updates=2)
+    rng = np.random.default_rng(0)
+    rollout = Rollout(entity, policy.extras, horizon=policy.horizon, lanes=4)
+    no, every = np.zeros(4, bool), slice(0, 4)
+    for slot in range(policy.horizon + 1):
+        seen = map_tree(lambda x: x.numpy(), sample(UNITS, rows=4, seed=slot))
+        starts = rng.random(4) < 0.3
+        rollout.observe(slot, every, seen, rng.normal(size=4), no, no, ~no, starts, None)
+        if slot < policy.horizon:
+            rollout.decide(slot, every, policy.act(seen, starts=starts, lanes=every, learning=True))
+    rollout.finish(every, policy.bootstrap(seen, starts=starts, lanes=every))
+    metrics = policy.learn(rollout, Alone())
+    assert abs(metrics["kl"]) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Forgetless", "counts as zeros where an episode starts .starts., found outputs that depend on it"),
+        ("Lanewise", "for three time steps of two lanes at once .* found others in step"),
+        ("Stateless", r"with a state of \[2, 1, 8\] for two lanes, found NoneType"),
+        ("WideValues", r"expected values of shape \[2\] for two observations, found \[2, 1\]"),
+        ("OneResult", r"expected \(outputs, values, state\) from forward, found Tensor"),
+        ("OddState", r"expected a state_shape of \(rows, width\) for a recurrent network, .* found 3"),
+        ("Flat", "too many positional arguments; it is called with the observation's space and the number of outputs"),
+    ],
+)
+def test_whole_networks_that_would_learn_something_else_are_refused(name, text):
+    with pytest.raises(ConfigError, match=text):
+        check(VECTOR, network=OWN + name)
+
+
+@pytest.mark.parametrize("name", ["Net", "Memory"])
+def test_whole_networks_that_learn_are_accepted(name):
+    assert check(VECTOR, network=OWN + name) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"network": "Net"}, "expected path/to/file.py:Class or package.module:Class, found 'Net'"),
+        ({"network": "a:b", "lstm": 8}, "network is the whole network: expected no lstm beside it, found 8"),
+        ({"network": "a:b", "critic": "central"}, "expected no critic beside it, found 'central'"),
+        ({"network_settings": {"a": 1}}, "network_settings: expected a network beside them"),
+    ],
+    ids=str,
+)
+def test_settings_of_whole_networks_are_checked(settings, text):
+    with pytest.raises(ValueError, match=text):
+        NetworkSettings(**settings)
