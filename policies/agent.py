@@ -158,7 +158,7 @@ class SingleProcessAgent:
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """See ``Policy``."""
-        from arena.policies.networks import copy_tensors
+        from arena.policies.copies import copy_tensors
 
         into = {
             f"{MODULE}{name}.{below}": tensor

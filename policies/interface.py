@@ -139,6 +139,9 @@ class Policy(Protocol):
     def load_weights(self, weights: dict[str, Any]) -> None:
         """Load weights returned by ``weights``."""
 
+    def encoders(self) -> list[Any]:
+        """Return the encoders of the observation, and of what else networks read; of built-in policies only."""
+
     def acting_state(self) -> dict[str, Any]:
         """Return the part of a learner's state that acting needs: named torch tensors of constant shapes.
 

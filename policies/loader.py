@@ -1,5 +1,6 @@
 """Built-in policies by name, and their weights from files."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ from arena.common.registry import policy_class, policy_settings_model
 from arena.envs.interface import EntitySpaces
 from arena.policies.interface import Policy
 from arena.tensors.weights import read_tensors
+
+ENCODER = "encoder."
+OTHERS = ("critic", "target.", "network.critic", "magnet.", "adam.")
+"""Beginnings of the names of encoders that do not act, in weights and in checkpoints."""
 
 NETWORK = "network."  # prefix of the weights' names in a checkpoint, which holds more than weights
 
@@ -60,3 +65,34 @@ def load_weights(policy: Policy, path: str | Path) -> None:
         policy.load_weights(weights or tensors)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def load_encoder_weights(policy: Any, path: str | Path) -> None:
+    """Load the encoder of the observation alone, from the weights of any built-in policy or of a user's module.
+
+    Raises:
+      ConfigError: the file cannot be read, or its tensors do not fit the encoder.
+    """
+    tensors = read_tensors(Path(path))
+    encoders = [encoder for encoder in policy.encoders() if encoder.given_parts]
+    own = f"leaves.{encoders[0].given_parts[0]}.module."
+    module = {name.removeprefix(own) for name in encoders[0].state_dict() if name.startswith(own)}
+    try:
+        if module and module <= tensors.keys():  # weights of a module of the user's own
+            found = {own + name: tensors[name] for name in module}
+        else:
+            found = _of_encoder(tensors)
+        for encoder in encoders:
+            encoder.load(found)
+    except ConfigError as error:
+        raise ConfigError(f"encoder_weights: {path}: {error}") from error
+
+
+def _of_encoder(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tensors of the encoder that acts in the weights of a policy, by their names in the encoder."""
+    names = (name for name in tensors if f"{ENCODER}leaves." in name and not name.startswith(OTHERS))
+    first = next(names, None)
+    if first is None:
+        raise ConfigError("expected weights of a policy with an encoder, found none")
+    prefix = first[: first.index(ENCODER) + len(ENCODER)]
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -294,6 +294,11 @@ def load_policy_weights(policy: Any, path: str | Path) -> None:
     load("arena.policies.loader:load_weights")(policy, path)
 
 
+def load_encoder_weights(policy: Any, path: str | Path) -> None:
+    """Load a policy's encoder alone, see ``arena.policies.loader.load_encoder_weights``; imports torch."""
+    load("arena.policies.loader:load_encoder_weights")(policy, path)
+
+
 def check_networks(spaces: Any, settings: Any, announce: Callable[[str], None]) -> list[str]:
     """Check the networks of a policy for an entity, see ``arena.policies.network_checks``; imports torch."""
     return load("arena.policies.network_checks:check_networks")(spaces, settings, announce)

@@ -49,7 +49,7 @@ def located(use: str, info: ValidationInfo) -> str:
 
 
 def with_code_located(settings: Mapping[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    """Return the settings of a built-in policy with the absolute paths of the files of its networks."""
+    """Return the settings of a built-in policy with absolute paths of the files of its networks and their weights."""
     encoder = settings.get("encoder")
     found = dict(settings)
     if isinstance(encoder, Mapping):
@@ -57,6 +57,11 @@ def with_code_located(settings: Mapping[str, Any], info: ValidationInfo) -> dict
     for name in ("encoder", "network"):
         if isinstance(settings.get(name), str):
             found[name] = _located(settings[name], (name,), info)
+    if isinstance(settings.get("encoder_weights"), str):
+        try:
+            found["encoder_weights"] = weights_place(settings["encoder_weights"], info)
+        except ValueError as error:
+            raise refusal([Problem(("encoder_weights",), str(error))]) from None
     return found
 
 
@@ -73,6 +78,9 @@ def weights_place(place: str, info: ValidationInfo) -> str:
     """Return the absolute path of a weights file, or ``RUN:PLAYER`` with the absolute path of the run directory."""
     folder, colon, player = place.rpartition(":")
     if not colon or place.endswith(".safetensors"):
+        if info.context and "folder" in info.context and not Path(place).exists():
+            own = info.context["folder"].joinpath("players", *Path(place).parts[-2:])
+            place = str(own) if own.is_file() else place  # of a run directory that was moved
         return str(existing(place, info))
     run = existing(folder, info)
     if not (run / "config.yaml").is_file() or not player:

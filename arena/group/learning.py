@@ -304,6 +304,8 @@ def build(process: PlayerProcess, spaces: EntitySpaces, *, lanes: int, seed: int
     settings = _settings_of(process)
     device = device or _device(process.context)
     policy = process.policy_class(spaces, settings, lanes=lanes, seed=seed, device=device)
+    if getattr(settings, "encoder_weights", None) is not None:
+        registry.load_encoder_weights(policy, settings.encoder_weights)
     context = process.context
     if hasattr(policy, "changing_players"):
         policy.changing_players = process.player in among_changing_players(context.config, context.round)

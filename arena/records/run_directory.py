@@ -18,6 +18,9 @@ from arena.records.lease import Lease, check_is_free, is_lease
 Resume = Literal["never", "always", "if possible"]
 """Whether a start continues from a checkpoint; ``if possible``: if there is one, and starts over otherwise."""
 
+GIVEN_WEIGHTS = ("warm_start.safetensors", "encoder_weights.safetensors")
+"""Copies of the weights of other runs, beside a player's snapshots."""
+
 
 def training_state_of(weights: Path) -> Path:
     """Return the path of the training state, optimizer included, that belongs to a weights file of a league's player.
@@ -169,6 +172,10 @@ class RunDirectory:
         """Directory of the films; it may not exist."""
         return self.path / "films"
 
+    def encoder_weights(self, player: str) -> Path:
+        """Copy of the weights of another run that a player's encoder has started from."""
+        return self.players / player / "encoder_weights.safetensors"
+
     def warm_start(self, player: str) -> Path:
         """Return the path of the copy of another run's weights that ``player`` has started from."""
         return self.players / player / "warm_start.safetensors"
@@ -295,7 +302,7 @@ class RunDirectory:
         """
         if self._has_checkpoint():
             return
-        has_players = any(file.name != "warm_start.safetensors" for file in self.players.glob("*/*"))
+        has_players = any(file.name not in GIVEN_WEIGHTS for file in self.players.glob("*/*"))
         if has_players and not (or_killed and self._was_killed_early()):
             return
         for directory in (self.tensorboard, self.players, self.checkpoints, self.log, self.plots, self.trackers):

@@ -1,6 +1,6 @@
 """Encoders of whole observations: one encoder for each part of a nested space."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import nn
 from arena.common.errors import ConfigError
 from arena.common.registry import is_reference
 from arena.common.trees import map_tree
+from arena.policies.copies import copy_tensors
 from arena.policies.encoders.attention import Attention
 from arena.policies.encoders.images import Convolution, Impala, Nature
 from arena.policies.encoders.leaves import Measured, NormalizedLeaf, flat_encoder
@@ -29,12 +30,26 @@ class Encoder(Measured):
     """
 
     def __init__(self, space: gym_spaces.Space, settings: EncoderSettings, parts: Sequence[Part] | None = None) -> None:
-        """Build an encoder for each part; without ``parts``, for those that the settings name."""
+        """Build an encoder for each part; without ``parts``, for those that the settings name.
+
+        Raises:
+          ConfigError: there is none for a part, or none that could be frozen.
+        """
         super().__init__()
-        parts = parts_of(space, settings) if parts is None else parts
+        self._parts = parts = parts_of(space, settings) if parts is None else parts
         self.paths = [part.path for part in parts]
         encoders = [_encoder(part, settings) for part in parts]
         self.leaves = nn.ModuleList(encoders)
+        frozen = [encoder for encoder, part in zip(encoders, parts, strict=True) if part.is_frozen]
+        if frozen and not any(True for encoder in frozen for _ in encoder.parameters()):
+            raise ConfigError(
+                f"frozen_encoder: expected an encoder with weights, found none for {space}, whose numbers are read as "
+                "they are; leave it out"
+            )
+        for encoder in frozen:
+            encoder.requires_grad_(False)
+            if isinstance(encoder, UserEncoder):
+                encoder.is_frozen = True
         self.width: int = sum(encoder.width for encoder in encoders)
         self._images = [
             encoder if isinstance(encoder, Convolution) else None
@@ -46,6 +61,34 @@ class Encoder(Measured):
         """Encode a tensor ``[N, ...]``, or a nested dict or tuple of them ``-> [N, width]``."""
         features = [leaf(at(observations, path)) for leaf, path in zip(self.leaves, self.paths, strict=True)]
         return features[0] if len(features) == 1 else torch.cat(features, -1)
+
+    @property
+    def given_parts(self) -> list[int]:
+        """Indices of the encoders that begin with weights that were learned elsewhere."""
+        return [number for number, part in enumerate(self._parts) if part.is_given]
+
+    def load(self, tensors: Mapping[str, Any]) -> None:
+        """Load the weights and statistics of ``given_parts``; statistics of frozen ones no longer change.
+
+        Args:
+          tensors: tensors with the names of this encoder's.
+
+        Raises:
+          ConfigError: names or shapes differ; statistics may be missing, and are left out where there are none.
+        """
+        for number in self.given_parts:
+            prefix = f"leaves.{number}."
+            state = {name: tensor for name, tensor in self.state_dict().items() if name.startswith(prefix)}
+            found = {name: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+            statistics = {name for name in state.keys() ^ found.keys() if ".normalization." in name}
+            has_statistics = any(".normalization." in name for name in found)
+            copy_tensors(
+                {name: tensor for name, tensor in state.items() if name not in statistics},
+                {name: tensor for name, tensor in found.items() if name not in statistics},
+            )
+            for leaf in _normalized(self.leaves[number]) if self._parts[number].is_frozen and has_statistics else ():
+                if leaf is not None:
+                    leaf.is_fixed = True
 
     def arranged(self, observations: Any) -> Any:
         """Return observations ``[N, ...]`` with images in the order in memory in which they are read fastest.

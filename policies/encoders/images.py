@@ -84,8 +84,9 @@ class Nature(Convolution):
 class Impala(Convolution):
     """The residual network of Espeholt et al. (IMPALA, 2018, figure 3 right): 15 convolutions in three sections.
 
-    Weights begin as torch's own, as in the published code: the branches of a residual block that were orthogonal would
-    let the features grow from block to block.
+    Weights begin orthogonal and biases as zeros, so that features are proportional to the image, however dark it is;
+    with torch's own a MiniGrid of one-hot bytes (0 or 1 of 255) was not learned in 300,000 steps. The second layer of a
+    residual block begins small, since its result is added.
     """
 
     def __init__(self, space: gym_spaces.Box, features: int, scale: int) -> None:
@@ -94,7 +95,8 @@ class Impala(Convolution):
         channels, height, width = self.shape
         modules: list[nn.Module] = []
         for filters in (16 * scale, 32 * scale, 32 * scale):
-            modules += [nn.Conv2d(channels, filters, 3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
+            entry = orthogonal(nn.Conv2d(channels, filters, 3, padding=1), 1.0)
+            modules += [entry, nn.MaxPool2d(3, stride=2, padding=1)]
             modules += [Residual(filters), Residual(filters)]
             height, width, channels = (height + 1) // 2, (width + 1) // 2, filters
         modules += [nn.ReLU(inplace=True), nn.Flatten()]
@@ -108,7 +110,9 @@ class Residual(nn.Module):
     def __init__(self, channels: int) -> None:
         """Build the layers."""
         super().__init__()
-        self.first, self.second = (nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2))
+        self.first, self.second = (
+            orthogonal(nn.Conv2d(channels, channels, 3, padding=1), gain) for gain in (SQRT_2, 0.5)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[N, channels, height, width]``, in and out."""

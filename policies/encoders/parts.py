@@ -17,11 +17,15 @@ class Part(NamedTuple):
       path: keys and indices that lead to it.
       space: its space.
       encoder: the encoder that reads it.
+      is_frozen: whether the encoder does not learn.
+      is_given: whether the encoder begins with weights that were learned elsewhere.
     """
 
     path: tuple
     space: gym_spaces.Space
     encoder: EncoderPart
+    is_frozen: bool = False
+    is_given: bool = False
 
     @property
     def is_convolved(self) -> bool:
@@ -49,6 +53,11 @@ def parts_of(space: gym_spaces.Space, settings: EncoderSettings) -> list[Part]:
     Raises:
       ConfigError: encoders are given by keys that it lacks.
     """
+    frozen, given = settings.frozen_encoder, settings.encoder_weights is not None
+    return [part._replace(is_frozen=frozen, is_given=given) for part in _chosen(space, settings)]
+
+
+def _chosen(space: gym_spaces.Space, settings: EncoderSettings) -> list[Part]:
     choice = settings.encoder
     if isinstance(choice, str):
         return _split(space, EncoderPart(use=choice, settings=settings.encoder_settings))

@@ -14,6 +14,7 @@ from arena.policies.multi_agent.kinds import TeamKind
 from arena.policies.multi_agent.learner import JointBatch, TeamLearner
 from arena.policies.multi_agent.settings import MADDPGSettings
 from arena.policies.off_policy.actions import BoxActions
+from arena.policies.off_policy.networks import trainable
 
 
 class MADDPG(TeamLearner):
@@ -125,7 +126,7 @@ class MADDPG(TeamLearner):
         actor_loss = torch.zeros((), device=self.device)
         if self._moving() > 1:
             actor_loss = self._actor_loss(batch)
-            actor_loss.backward(inputs=list(self.learned["network"].parameters()))
+            actor_loss.backward(inputs=trainable(self.learned["network"]))
         q = (values.detach() * batch.present).mean()
         self.gradient.extras.copy_(torch.stack((critic_loss.detach(), actor_loss.detach(), q)))
 

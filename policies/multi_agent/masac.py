@@ -13,6 +13,7 @@ from arena.policies.multi_agent.kinds import TeamKind, log_entropy_of
 from arena.policies.multi_agent.learner import JointBatch, TeamLearner
 from arena.policies.multi_agent.settings import MASACSettings, team_of
 from arena.policies.off_policy.actions import BoxActions
+from arena.policies.off_policy.networks import trainable
 from arena.policies.off_policy.sac_box import LEAST, MOST, squash
 
 
@@ -93,7 +94,7 @@ class MASAC(TeamLearner):
         logged = torch.zeros(2, device=self.device)
         if self._moving() > 1:
             actor_loss, entropy = self._actor_loss(batch, alpha)
-            actor_loss.backward(inputs=list(self.learned["network"].parameters()))
+            actor_loss.backward(inputs=trainable(self.learned["network"]))
             by_logarithms = self.temperatures.logarithms.grad
             assert by_logarithms is not None  # a view of the flat gradient
             by_logarithms.copy_(((entropy - self._target_entropy(rows)) * present).mean(0))

@@ -19,9 +19,11 @@ from arena.experience.row_layout import OBSERVATION
 from arena.experience.rows import Transitions
 from arena.policies.compiled.adam import FlatAdam, flattened, l2_norm
 from arena.policies.compiled.kernels import polyak_update
+from arena.policies.copies import copy_tensors
+from arena.policies.encoders.composite import Encoder
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
-from arena.policies.networks import copy_tensors
+from arena.policies.not_finite import not_finite_while_acting
 from arena.policies.off_policy.actions import Actions
 from arena.policies.settings.base import settings_of_job
 from arena.tensors.gradients import FlatGradient
@@ -132,18 +134,12 @@ class OffPolicy(ABC):
                 tensors = map_tree(lambda array: torch.from_numpy(array).to(self.device), observations)
                 outputs = self._forward(tensors, *where).numpy(force=True)
         if not math.isfinite(float(outputs.sum())):
-            raise FloatingPointError(self._not_finite_while_acting(observations, outputs))
+            raise FloatingPointError(not_finite_while_acting(self.updates, observations, outputs))
         return outputs
 
     def _forward(self, observations: Any, *where: Any) -> torch.Tensor:
         """Return the outputs of the acting network for tensors ``[N, ...]``, by torch."""
         return self.learned["network"](observations)
-
-    def _not_finite_while_acting(self, observations: Any, outputs: np.ndarray) -> str:
-        leaves = [leaf for leaf in tree_leaves(observations) if np.issubdtype(leaf.dtype, np.floating)]
-        first = "the networks' outputs" if all(np.isfinite(leaf).all() for leaf in leaves) else "the observations"
-        odd = np.flatnonzero(~np.isfinite(outputs.reshape(len(outputs), -1)).all(1)).tolist()
-        return f"after update {self.updates}: an action is not finite, first {first} (lanes {odd} of this batch)"
 
     def configure(self, forward: dict[str, Any], data: dict[str, Any]) -> None:
         """See ``Policy``."""
@@ -253,6 +249,11 @@ class OffPolicy(ABC):
         self.progress = min(max(done, 0.0), 1.0)
 
     # State
+
+    def encoders(self) -> list[Encoder]:
+        """See ``Policy``: those of all networks and targets."""
+        networks = nn.ModuleList((*self.learned.values(), *self.targets.values()))
+        return [module for module in networks.modules() if isinstance(module, Encoder)]
 
     def weights(self) -> dict[str, torch.Tensor]:
         """See ``Policy``: the acting network."""

@@ -93,13 +93,24 @@ class DuelingValues(nn.Module):
         return self.value(features) + advantage - advantage.mean(1, keepdim=True)
 
 
+def trainable(network: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters of a network that learn."""
+    return [parameter for parameter in network.parameters() if parameter.requires_grad]
+
+
 Network = TypeVar("Network", bound=nn.Module)
 
 
 def target_of(network: Network) -> Network:
-    """Return a copy of a network that has no gradients and follows it; they share running normalisations."""
+    """Return a copy of a network that has no gradients and follows it.
+
+    They share running normalisations, and what is frozen.
+    """
     encoders = [module for module in network.modules() if isinstance(module, Encoder)]
-    shared = {id(each): each for encoder in encoders for each in encoder.normalizations if each is not None}
+    shared: dict[int, Any] = {
+        id(each): each for encoder in encoders for each in encoder.normalizations if each is not None
+    }
+    shared |= {id(each): each for each in network.parameters() if not each.requires_grad}
     target = copy.deepcopy(network, shared)
     for module in target.modules():
         if isinstance(module, NormalizedLeaf):

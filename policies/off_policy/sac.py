@@ -11,7 +11,7 @@ from torch import nn
 from arena.common.errors import ConfigError
 from arena.envs.interface import EntitySpaces
 from arena.policies.off_policy.learner import EntityLearner, seeded
-from arena.policies.off_policy.networks import RowTensors, target_of
+from arena.policies.off_policy.networks import RowTensors, target_of, trainable
 from arena.policies.off_policy.sac_box import BoxForm
 from arena.policies.off_policy.sac_discrete import DiscreteForm
 from arena.policies.off_policy.sac_form import ActionForm
@@ -124,7 +124,7 @@ class SAC(EntityLearner):
         q, logged = values.detach().mean(), torch.zeros(2, device=self.device)
         if moving:
             actor_loss, entropy = form.actor_loss(columns, rows, noise, alpha)
-            actor_loss.backward(inputs=list(self.actor.parameters()))
+            actor_loss.backward(inputs=trainable(self.actor))
             by_logarithm = self.temperature.logarithm.grad
             assert by_logarithm is not None  # a view of the flat gradient
             by_logarithm.fill_(entropy - form.target_entropy(rows))

@@ -11,7 +11,15 @@ from arena.policies.compiled.perceptrons import serves
 from arena.policies.encoders.composite import share_normalization
 from arena.policies.off_policy.actions import BoxActions
 from arena.policies.off_policy.learner import EntityLearner, seeded
-from arena.policies.off_policy.networks import Critic, Critics, EncodedPerceptron, RowTensors, hidden_layers, target_of
+from arena.policies.off_policy.networks import (
+    Critic,
+    Critics,
+    EncodedPerceptron,
+    RowTensors,
+    hidden_layers,
+    target_of,
+    trainable,
+)
 from arena.policies.off_policy.settings import DDPGSettings, TD3Settings
 
 
@@ -100,7 +108,7 @@ class TD3(EntityLearner):
         actor_loss = torch.zeros((), device=self.device)
         if self._moving() > 1:
             actor_loss = -self.critics.each[0](observations, torch.tanh(self.actor(observations))).mean()
-            actor_loss.backward(inputs=list(self.actor.parameters()))
+            actor_loss.backward(inputs=trainable(self.actor))
         self.gradient.extras.copy_(torch.stack((critic_loss.detach(), actor_loss.detach(), values.detach().mean())))
 
 

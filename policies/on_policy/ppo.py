@@ -14,12 +14,15 @@ from arena.envs.interface import EntitySpaces
 from arena.experience.rollout import Rollout
 from arena.policies.compiled.adam import FlatAdam, l2_norm
 from arena.policies.compiled.kernels import sum_of
+from arena.policies.copies import copy_tensors
 from arena.policies.distributions.discrete import Categorical
 from arena.policies.distributions.of_spaces import distribution
+from arena.policies.encoders.composite import Encoder
 from arena.policies.encoders.parts import parts_of
 from arena.policies.inference import Inference, inference_of
 from arena.policies.interface import Decision, Reducer
-from arena.policies.networks import acting_tensors, copy_tensors
+from arena.policies.networks import acting_tensors
+from arena.policies.not_finite import not_finite_while_acting
 from arena.policies.on_policy.loss import LOSSES, Batch
 from arena.policies.on_policy.magnet import Magnet
 from arena.policies.on_policy.paths import CompiledPath, Path, TorchPath, flat
@@ -129,7 +132,7 @@ class PPO:
             observations, starts, state, with_values=learning and not self.recomputes_outputs
         )
         if not math.isfinite(sum_of(outputs)):
-            raise FloatingPointError(self._not_finite_while_acting(observations, outputs))
+            raise FloatingPointError(not_finite_while_acting(self.updates, observations, outputs))
         if next_state is not None and lanes is not None:
             self._states[lanes] = next_state
         parameters = self._path.distribution_parameters
@@ -176,12 +179,6 @@ class PPO:
         if lanes is None:
             return self._states.new_zeros(len(tree_leaves(observations)[0]), *self._states.shape[1:])
         return self._states[lanes].clone()
-
-    def _not_finite_while_acting(self, observations: Any, outputs: np.ndarray) -> str:
-        leaves = [leaf for leaf in tree_leaves(observations) if np.issubdtype(leaf.dtype, np.floating)]
-        tensor = "the networks' outputs" if all(np.isfinite(leaf).all() for leaf in leaves) else "the observations"
-        odd = np.flatnonzero(~np.isfinite(outputs).all(-1)).tolist()
-        return f"after update {self.updates}: an action is not finite, first {tensor} (lanes {odd} of this batch)"
 
     def configure(self, forward: dict[str, Any], data: dict[str, Any]) -> None:
         """See ``Policy``. Random actions are part of the policy that learns: its probabilities include them."""
@@ -324,6 +321,10 @@ class PPO:
         self.progress = min(max(done, 0.0), 1.0)
 
     # State
+
+    def encoders(self) -> list[Encoder]:
+        """See ``Policy``."""
+        return [module for module in self.networks.modules() if isinstance(module, Encoder)]
 
     def weights(self) -> dict[str, torch.Tensor]:
         """See ``Policy``: policy and value networks."""

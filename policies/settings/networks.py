@@ -18,6 +18,8 @@ NORMALIZED = (
 DESCRIBING = (
     "encoder",
     "encoder_settings",
+    "encoder_weights",
+    "frozen_encoder",
     "hidden",
     "activation",
     "shared",
@@ -46,6 +48,16 @@ class EncoderSettings(LearningSettings):
     encoder_settings: dict[str, Any] = Field(
         default_factory=dict, description="Arguments of the encoder, where it is one for the whole observation."
     )
+    encoder_weights: str | None = Field(
+        None,
+        description="First weights of the encoder alone: a .safetensors file, or a player of another run, RUN:PLAYER, "
+        "also RUN:PLAYER@best or @STEPS. A file may also have the names of a module of one's own. Null: random ones.",
+    )
+    frozen_encoder: bool = Field(
+        False,
+        description="Whether the weights of the encoder stay as they are, with statistics that came with "
+        "encoder_weights; true for an encoder that was learned elsewhere.",
+    )
     image_features: Width = Field(
         512,
         description="Width of the layer after a convolution; 512 as in the Nature DQN paper; IMPALA's has 256.",
@@ -62,13 +74,14 @@ class EncoderSettings(LearningSettings):
     @property
     def has_own_encoder(self) -> bool:
         """Whether the encoder must be built to find out whether it fits an observation."""
-        return self.encoder not in ("auto", "mlp", "nature", "cnn")
+        return self.encoder not in ("auto", "mlp", "nature", "cnn") or self.frozen_encoder
 
     def of_state(self) -> "EncoderSettings":
-        """Return the settings of the encoder of a global state: without parts that are made for an observation."""
-        if self.encoder in BY_LEAF:
-            return self
-        return self.model_copy(update={"encoder": "auto", "encoder_settings": {}})
+        """Return the settings of the encoder of a global state: without what is meant for the observation."""
+        changes: dict[str, Any] = {"frozen_encoder": False, "encoder_weights": None}
+        if self.encoder not in BY_LEAF:
+            changes |= {"encoder": "auto", "encoder_settings": {}}
+        return self.model_copy(update=changes)
 
     @field_validator("encoder_settings")
     @classmethod

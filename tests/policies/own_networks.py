@@ -102,6 +102,13 @@ class Normed(Small):
         super().__init__(space)
         self.norm = nn.BatchNorm1d(6)
 
+    def forward(self, x):
+        return self.norm(super().forward(x))
+
+
+class WithStatistics(Normed):
+    """Learned elsewhere."""
+
 
 class Centred(Small):
     def forward(self, x):

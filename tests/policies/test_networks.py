@@ -12,12 +12,13 @@ from arena.common.errors import ConfigError
 from arena.common.trees import map_tree
 from arena.policies.compiled.actor_critic import CompiledActorCritic
 from arena.policies.compiled.adam import FlatAdam
+from arena.policies.copies import copy_tensors
 from arena.policies.encoders.composite import Encoder
 from arena.policies.encoders.images import Nature
 from arena.policies.encoders.leaves import Vector
 from arena.policies.layers import Tanh
 from arena.policies.local import Alone
-from arena.policies.networks import ActorCritic, copy_tensors
+from arena.policies.networks import ActorCritic
 from arena.policies.on_policy.loss import select_rows
 from arena.policies.recurrent import GRU, LSTM
 from arena.policies.settings.networks import NetworkSettings

@@ -12,9 +12,11 @@ from arena.envs.interface import EntitySpaces
 from arena.experience.rollout import Rollout
 from arena.policies.encoders.composite import Encoder
 from arena.policies.encoders.users import sample
+from arena.policies.loader import load_encoder_weights
 from arena.policies.local import Alone, Lockstep
 from arena.policies.network_checks import check_networks
 from arena.policies.settings.networks import NetworkSettings
+from arena.tensors.weights import write_tensors
 
 OWN = "tests.policies.own_networks:"
 SB3 = "stable_baselines3.common.torch_layers:"
@@ -414,3 +416,69 @@ def test_whole_networks_that_learn_are_accepted(name):
 def test_settings_of_whole_networks_are_checked(settings, text):
     with pytest.raises(ValueError, match=text):
         NetworkSettings(**settings)
+
+
+# Encoders that were learned elsewhere
+
+
+@pytest.mark.parametrize("use", SIZES)
+def test_a_frozen_encoder_stays_and_all_else_learns(use):
+    entity, policy = make(use, UNITS, encoder=OWN + "Small", frozen_encoder=True)
+    before, after = policy.state_dict(), learn(policy, entity, updates=4)
+    stays = [name for name in before if ".module." in name]
+    assert stays and all(torch.equal(before[name], after[name]) for name in stays)
+    moved = [name for name in before if name.endswith("weight") and not torch.equal(before[name], after[name])]
+    assert moved and not set(moved) & set(stays)
+    frozen = sum(tensor.numel() for name, tensor in policy.weights().items() if ".module." in name)
+    sizes = [len(state) for name, state in after.items() if name.startswith("adam.") and name.endswith("first")]
+    learned = sum(p.numel() for p in policy.networks.parameters()) - frozen if use == "ppo" else None
+    assert learned is None or sizes == [learned], "the optimizer has moments of what is frozen"
+
+
+@pytest.mark.parametrize("use", SIZES)
+@pytest.mark.parametrize("source", ["ppo", "dqn", "td3"])
+def test_an_encoder_begins_with_the_weights_of_another_algorithm_s(use, source, tmp_path):
+    given = {"encoder": {"units": OWN + "Small", "image": "nature"}, "normalize_observations": True}
+    entity, trained = make(source, UNITS, seed=5, **given)
+    learn(trained, entity)
+    path = tmp_path / "weights.safetensors"
+    write_tensors(path, trained.weights())
+    entity, policy = make(use, UNITS, **given, frozen_encoder=True, encoder_weights=str(path))
+    before = policy.state_dict()
+    load_encoder_weights(policy, path)
+    theirs, ours = (
+        {name.partition("leaves.")[2]: tensor for name, tensor in each.items() if "leaves." in name}
+        for each in (trained.weights(), policy.weights())
+    )
+    assert same({name: ours[name] for name in theirs}, theirs) and not same(before, policy.state_dict())
+    learn(policy, entity)
+    learned = {name.partition("leaves.")[2]: tensor for name, tensor in policy.weights().items() if "leaves." in name}
+    assert same({name: learned[name] for name in theirs}, theirs), "statistics or weights have changed"
+    assert all(encoder.given_parts for encoder in policy.encoders())
+
+
+def test_weights_of_a_module_alone_are_those_of_its_file(tmp_path):
+    entity, policy = make("dqn", UNITS, encoder=OWN + "Small", encoder_weights="x", normalize_observations=True)
+    module = policy.encoders()[0].leaves[0].module
+    state = {name: torch.full_like(tensor, 0.0001) for name, tensor in module.state_dict().items()}
+    write_tensors(tmp_path / "small.safetensors", {**state, "head.weight": torch.ones(2)})
+    load_encoder_weights(policy, tmp_path / "small.safetensors")
+    assert all((encoder.leaves[0].module.layer.weight == 0.0001).all() for encoder in policy.encoders())
+    learn(policy, entity)  # its statistics are measured here
+    assert policy.encoders()[0].normalizations[2].count > 0 and not (module.layer.weight == 0.0001).all()
+
+
+def test_weights_that_do_not_fit_the_encoder_are_refused(tmp_path):
+    write_tensors(tmp_path / "a.safetensors", make("ppo", UNITS, encoder=OWN + "Small")[1].weights())
+    other = {"encoder": OWN + "Small", "encoder_settings": {"width": 9}, "encoder_weights": "x"}
+    with pytest.raises(ConfigError, match=r"encoder_weights: .*expected leaves.0.module.layer.weight of shape .9, "):
+        load_encoder_weights(make("dqn", UNITS, **other)[1], tmp_path / "a.safetensors")
+    write_tensors(tmp_path / "b.safetensors", {"x": torch.ones(2)})
+    with pytest.raises(ConfigError, match="expected weights of a policy with an encoder, found none"):
+        load_encoder_weights(make("dqn", UNITS, **other)[1], tmp_path / "b.safetensors")
+
+
+def test_what_has_no_weights_cannot_be_frozen():
+    with pytest.raises(ConfigError, match="frozen_encoder: expected an encoder with weights, found none for Box"):
+        check(VECTOR, frozen_encoder=True)
+    assert check(VECTOR, encoder=OWN + "WithStatistics", frozen_encoder=True) == []

@@ -18,7 +18,7 @@ from arena.env_manager.processes import FILES_OF_PROCESS, check_open_files
 from arena.envs.interface import EntitySpaces, state_space_of, with_global_state
 from arena.group.policy_kinds import check_kind, needs_class
 from arena.launch.preflight.in_child import Announce, run_in_child
-from arena.launch.preflight.warm_start import weights_file
+from arena.launch.preflight.warm_start import ENCODER, weights_file
 from arena.plan.assignment import Plan, lanes_of_group
 from arena.plan.layout import plan, ranks_needed
 from arena.plan.memory import MemoryNeeds, bytes_per_copy, bytes_per_transition
@@ -246,28 +246,39 @@ class _Inspection:
         return getattr(model(**policy.settings), "horizon", 0)
 
     def _check_weights(self) -> None:
-        """Load each weights file that players start from into its policy once; import torch if there is one.
+        """Load each file that players take their first weights from into their policies once; import torch if any do.
 
         Raises:
           ConfigError: a file cannot be read, or its tensors do not fit; the message names the player and both shapes.
         """
         config = self._config
-        starts = {name: policy.warm_start for name, policy in config.players.items() if policy.warm_start is not None}
-        files: dict[str, Any] = {name: weights_file(name, start) for name, start in starts.items()}
+        files: dict[str, Any] = {
+            name: weights_file(name, policy.warm_start)
+            for name, policy in config.players.items()
+            if policy.warm_start is not None
+        }
         if config.league is not None:
             files |= config.league.pretrained(config.seed)
-        rows = [row for round_ in config.round_list() for row in round_.rows] if files else []
-        for row in rows:
-            for seat in row.seats:
-                path, policy = files.pop(seat.player, None), config.players[seat.player]
-                if path is None or hasattr(self._import(policy.use), "run"):
-                    continue
-                spaces = _first_of(seat, self._make(row.env).entities)
-                try:
-                    built = registry.build_policy(policy.use, spaces, policy.settings, lanes=1, seed=0)
-                    registry.load_policy_weights(built, path)
-                except ConfigError as error:
-                    raise ConfigError(f"player {seat.player!r} cannot start from its weights: {error}") from error
+        encoders = {
+            name: weights_file(name, policy.settings[ENCODER], f"settings.{ENCODER}")
+            for name, policy in config.players.items()
+            if policy.use in registry.POLICIES and policy.settings.get(ENCODER) is not None
+        }
+        seats = [(row, seat) for round_ in config.round_list() for row in round_.rows for seat in row.seats]
+        for row, seat in seats if files or encoders else ():
+            policy = config.players[seat.player]
+            whole, encoder = files.pop(seat.player, None), encoders.pop(seat.player, None)
+            if (whole is None and encoder is None) or hasattr(self._import(policy.use), "run"):
+                continue
+            spaces = _first_of(seat, self._make(row.env).entities)
+            try:
+                built = registry.build_policy(policy.use, spaces, policy.settings, lanes=1, seed=0)
+                if encoder is not None:
+                    registry.load_encoder_weights(built, encoder)
+                if whole is not None:
+                    registry.load_policy_weights(built, whole)
+            except ConfigError as error:
+                raise ConfigError(f"player {seat.player!r} cannot start from its weights: {error}") from error
 
 
 def _check_global_state(place: str, row: TableRow, player: str, space: Space | None, is_joint: bool) -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
@@ -11,9 +12,17 @@ from arena.records.player_files import NEWEST, newest_version, snapshot_of
 from arena.records.player_names import split_run
 from arena.records.run_directory import RunDirectory
 
+ENCODER = "encoder_weights"
+"""Setting with the first weights of an encoder alone."""
 
-def weights_file(player: str, warm_start: str) -> Path:
+
+def weights_file(player: str, warm_start: str, key: str = "warm_start") -> Path:
     """Return the weights file of a player's ``warm_start``: a file, or ``RUN:PLAYER``, with ``@best`` or ``@STEPS``.
+
+    Args:
+      player: the player.
+      warm_start: where its weights are.
+      key: key of the player's policy, for messages.
 
     Raises:
       ConfigError: the other run has no such player or weights.
@@ -32,10 +41,15 @@ def weights_file(player: str, warm_start: str) -> Path:
             return snapshot_of(run, source, at).weights
         version = newest_version(run, source, config.players[source].warm_start)
     except ConfigError as error:
-        raise ConfigError(f"policies.{player}.warm_start: {error}") from error
+        raise ConfigError(f"policies.{player}.{key}: {error}") from error
     if version is None:
-        raise ConfigError(f"policies.{player}.warm_start: expected weights of {source!r} in {run}, found none yet")
+        raise ConfigError(f"policies.{player}.{key}: expected weights of {source!r} in {run}, found none yet")
     return version.weights
+
+
+def is_player(weights: Any) -> bool:
+    """Return whether first weights are those of a player of another run."""
+    return isinstance(weights, str) and not weights.endswith(".safetensors")
 
 
 class WarmStarts:
@@ -54,16 +68,25 @@ class WarmStarts:
         self._copies: dict[Path, Path] = {}
         policies = dict(config.policies)
         for name, policy in config.policies.items():
-            if policy.warm_start is None or policy.warm_start.endswith(".safetensors"):
-                continue
-            copy = run.warm_start(name).absolute()
-            if not copy.is_file():  # that of an earlier attempt counts
-                self._copies[copy] = weights_file(name, policy.warm_start)
-            policies[name] = policy.model_copy(update={"warm_start": str(copy)})
+            if is_player(policy.warm_start):
+                copy = self._copy(run.warm_start(name), name, str(policy.warm_start), "warm_start")
+                policies[name] = policies[name].model_copy(update={"warm_start": copy})
+            encoder = policy.settings.get(ENCODER)
+            if is_player(encoder):
+                copy = self._copy(run.encoder_weights(name), name, str(encoder), f"settings.{ENCODER}")
+                settings = {**policy.settings, ENCODER: copy}
+                policies[name] = policies[name].model_copy(update={"settings": settings})
         self.config = config
         if policies != config.policies:
             self.config = config.model_copy(update={"policies": policies})
             self.config.__dict__.pop("players", None)  # cached from the other policies
+
+    def _copy(self, copy: Path, player: str, source: str, key: str) -> str:
+        """Return where the copy of a player's weights will be."""
+        copy = copy.absolute()
+        if not copy.is_file():  # that of an earlier attempt counts
+            self._copies[copy] = weights_file(player, source, key)
+        return str(copy)
 
     def copy(self) -> None:
         """Write the copies, once the run directory exists.
@@ -76,4 +99,4 @@ class WarmStarts:
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, copy)
             except OSError as error:
-                raise ConfigError(f"warm_start: {source} cannot be copied to {copy}: {error.strerror}") from error
+                raise ConfigError(f"{source} cannot be copied to {copy}: {error.strerror}") from error
