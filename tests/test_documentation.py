@@ -16,6 +16,7 @@ from arena.envs.adapters.kinds import KINDS
 from arena.envs.contract import EnvironmentContract
 from arena.envs.interface import Environment
 from arena.launch.commands import COMMANDS
+from arena.launch.preflight.inspection import inspect_run
 from arena.plan.layout import ranks_of_run
 from arena.records.database import SCHEMA
 from arena.sweeps.configuration import load_sweep
@@ -276,6 +277,28 @@ def test_every_yaml_of_the_pages_that_shows_a_run_loads(tmp_path: Path) -> None:
                 load_sweep(tmp_path / name) if page.name == "sweeps.md" else load_config(tmp_path / name)
                 shown += 1
     assert shown >= 8
+
+
+class TestNearest(Shown):
+    """The environment beside the guide's encoder would be refused, or break a run."""
+
+    page = GUIDES / "networks.md"
+
+    def make_environment(self) -> Environment:
+        """Return the guide's set of others."""
+        return make_environment("nearest.py:Nearest", {})
+
+
+def test_networks_of_the_guide_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The encoder, the extractor or the network of the guide would be refused."""
+    monkeypatch.chdir(tmp_path)
+    shown = dict(blocks(GUIDES / "networks.md"))
+    for name, text in shown.items():
+        Path(name).write_text(text, encoding="utf-8")
+    runs = [name for name in shown if name.endswith(".yaml")]
+    assert len(runs) == 4
+    for name in runs:
+        inspect_run(load_config(Path(name)))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
