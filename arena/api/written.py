@@ -6,7 +6,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -18,7 +18,7 @@ from arena.common.errors import ConfigError
 from arena.common.registry import PICKLED, USER_MODULE
 
 CODE_KEYS = ("use", "actor", "encoder", "network")
-"""Keys with values that may be classes and functions, and below ``encoder`` all keys."""
+"""Keys with values that may be classes and functions; the last two, and all below ``encoder``, in policies alone."""
 
 
 class Written:
@@ -52,8 +52,7 @@ class Written:
         if isinstance(value, str | int | float | None):  # a bool is an int
             return value
         if callable(value):
-            keys = place.split(".")
-            if keys[-1] not in CODE_KEYS and "encoder" not in keys:
+            if not _may_be_code(place.split(".")):
                 raise ConfigError(
                     f"{place}: expected a value that YAML can hold, found {_kind(value)}; classes and functions may "
                     f"stand for {', '.join(CODE_KEYS)} only"
@@ -101,6 +100,11 @@ class Written:
         for folder in (self._folder, self._folder.parent):
             if self.pickled and folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
+
+
+def _may_be_code(keys: Sequence[str]) -> bool:
+    """Return whether a class or a function may stand at a place of the configuration."""
+    return keys[-1] in ("use", "actor") or (keys[0] == "policies" and not {"encoder", "network"}.isdisjoint(keys))
 
 
 def _kind(value: Any) -> str:

@@ -183,7 +183,7 @@ def check_run(run: PlannedRun) -> None:
     differing = [
         key
         for key in dict.fromkeys((*stored, *stated))
-        if stored.get(key) != stated.get(key) and not key.endswith("warm_start")
+        if stored.get(key) != stated.get(key) and not key.endswith(("warm_start", "encoder_weights"))
     ]
     if differing:
         shown = ", ".join(f"{key} {stored.get(key, '-')}, now {stated.get(key, '-')}" for key in differing[:3])

@@ -49,7 +49,9 @@ class Attention(nn.Module):
             _check_mask(mask, at(space, mask), at(space, path))
         self._is_token = [path not in self._masks.values() for path in paths]
         self._paths = [path for path, is_token in zip(paths, self._is_token, strict=True) if is_token]
-        self.tokens = nn.ModuleList(Tokens(at(space, path), own.width, settings) for path in self._paths)
+        self.tokens = nn.ModuleList(
+            Tokens(at(space, path), own.width, settings, has_mask=path in self._masks) for path in self._paths
+        )
         self.blocks = nn.ModuleList(Block(own.width, own.heads) for _ in range(own.layers))
         self.norm = nn.LayerNorm(own.width)
         self.query = nn.Parameter(torch.randn(own.width))
@@ -85,7 +87,7 @@ class Attention(nn.Module):
 class Tokens(nn.Module):
     """Tokens of one leaf: the rows of a set, or a vector as a single one."""
 
-    def __init__(self, space: gym_spaces.Space, width: int, settings: EncoderSettings) -> None:
+    def __init__(self, space: gym_spaces.Space, width: int, settings: EncoderSettings, *, has_mask: bool) -> None:
         """Build a linear layer for the leaf."""
         super().__init__()
         self.is_set = _is_set(space)
@@ -97,7 +99,8 @@ class Tokens(nn.Module):
         if self.is_set:
             assert isinstance(space, gym_spaces.Box)
             features = space.shape[1]
-            self.leaf: nn.Module = Rows(space, running_normalization(space, features, settings))
+            normalization = running_normalization(space, features, settings)
+            self.leaf: nn.Module = Rows(space, normalization, zeros_are_absent=not has_mask)
         else:
             self.leaf = encoder = flat_encoder(space, settings)
             features = encoder.width

@@ -108,9 +108,15 @@ class Rows(NormalizedLeaf):
     zeros and are not counted.
     """
 
-    def __init__(self, space: gym_spaces.Box, normalization: Normalization | None) -> None:
-        """Read the shape from the space, which has at most two axes."""
+    def __init__(
+        self, space: gym_spaces.Box, normalization: Normalization | None, *, zeros_are_absent: bool = True
+    ) -> None:
+        """Read the shape from the space, which has at most two axes.
+
+        Without ``zeros_are_absent``, rows of zeros are normalised like any other.
+        """
         super().__init__(normalization)
+        self._keeps_zeros = zeros_are_absent and len(space.shape) == 2
         self._axes = len(space.shape)
         self._scale = None if normalization is not None else byte_scale(space)
 
@@ -123,7 +129,7 @@ class Rows(NormalizedLeaf):
         if self._axes == 0:
             return normalization(x[:, None]).squeeze(1)
         scaled = normalization(x)
-        return scaled if self._axes == 1 else scaled * torch.ne(x, 0).any(-1, keepdim=True)
+        return scaled * torch.ne(x, 0).any(-1, keepdim=True) if self._keeps_zeros else scaled
 
     def samples(self, rows: np.ndarray) -> np.ndarray:
         """See ``NormalizedLeaf``."""

@@ -153,6 +153,6 @@ def check_keys(choice: Collection[str], keys: Collection[str] | None, space: Any
     for key in choice:
         if key not in keys and key != REST:
             raise ConfigError(
-                f"encoder.{key}: expected a key of the observation ({', '.join(keys)}) or {REST}, found {key!r}"
+                f"encoder: expected a key of the observation ({', '.join(keys)}) or {REST}, found {key!r}"
                 f"{suggestion(key, [*keys, REST])}"
             )

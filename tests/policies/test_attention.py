@@ -64,6 +64,17 @@ def test_a_mask_excludes_rows_like_zeros():
     assert torch.allclose(plain(x), made({"units": garbage, "units_mask": mask}), atol=1e-5)
 
 
+def test_with_a_mask_rows_of_zeros_are_rows_like_any_other():
+    space = spaces.Dict({"units": UNITS, "units_mask": spaces.MultiBinary(6)})
+    made, x = encoder(space, normalize_observations=True), units() + 50.0
+    x[:, 0] = 0
+    mask = torch.ones(8, 6, dtype=torch.int8)
+    features = made({"units": x, "units_mask": mask})
+    near = x.clone()
+    near[:, 0] = 1e-3
+    assert torch.allclose(made({"units": near, "units_mask": mask}), features, atol=1e-3)
+
+
 def test_where_nothing_is_present_features_are_zeros_and_gradients_finite():
     made = encoder(UNITS)
     features = made(torch.zeros(3, 6, 4))

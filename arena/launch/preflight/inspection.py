@@ -218,8 +218,10 @@ class _Inspection:
                 spaces, settings, lambda name: self._announce(f"network {name!r}", *limit)
             )
         except ConfigError as error:
-            key = "encoder" if getattr(settings, "network", None) is None else "network"
-            raise ConfigError(f"policies.{player}.settings.{key}: {str(error).removeprefix('encoder: ')}") from error
+            text = str(error)
+            if text.partition(": ")[0] not in type(settings).model_fields:
+                text = f"{'encoder' if getattr(settings, 'network', None) is None else 'network'}: {text}"
+            raise ConfigError(f"policies.{player}.settings.{text}") from error
 
     def _import(self, use: str) -> type:
         """Return the class of a policy."""
