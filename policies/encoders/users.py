@@ -17,7 +17,7 @@ from arena.common.trees import map_tree
 from arena.policies.encoders.extractors import Extractor, is_extractor
 from arena.policies.encoders.images import is_image
 from arena.policies.encoders.leaves import Measured, NormalizedLeaf, Rows, running_normalization
-from arena.policies.encoders.parts import leaf_spaces
+from arena.policies.encoders.parts import at, leaf_paths, leaf_spaces
 from arena.policies.settings.networks import EncoderSettings
 
 WIDTHS = ("width", "features_dim")
@@ -58,9 +58,10 @@ class UserModule(Measured):
           ConfigError: it is no class of a torch module, or does not take the arguments.
         """
         super().__init__()
-        rows = [_rows(leaf, settings) for leaf in leaf_spaces(space)]
-        self.rows = nn.ModuleList(each for each in rows if each is not None)
-        self._is_normalized = [each is not None for each in rows]
+        self._paths = leaf_paths(space)
+        rows = {path: each for path in self._paths if (each := _rows(at(space, path), settings)) is not None}
+        self.rows = nn.ModuleList(rows.values())
+        self._row_of = {path: number for number, path in enumerate(rows)}
         self.is_frozen = False
         cls = module_class(reference)
         _check_arguments(reference, cls, (space, *more), arguments)
@@ -74,9 +75,16 @@ class UserModule(Measured):
         if self.training and self.module.training != learning:
             self.module.train(learning)
         if self.rows:
-            leaves = iter(self.normalized)
-            observations = map_tree(lambda x: x if (each := next(leaves)) is None else each(x), observations)
+            observations = self._scaled(observations, ())
         return self.module(observations, *more)
+
+    def _scaled(self, tree: Any, path: tuple) -> Any:
+        """Return observations with their normalised leaves, whatever the order of their keys."""
+        if isinstance(tree, Mapping):
+            return {key: self._scaled(branch, (*path, key)) for key, branch in tree.items()}
+        if isinstance(tree, tuple):
+            return tuple(self._scaled(branch, (*path, index)) for index, branch in enumerate(tree))
+        return self.rows[self._row_of[path]](tree) if path in self._row_of else tree
 
     def make_parameters(self, space: gym_spaces.Space, *more: Any) -> None:
         """Create the parameters of lazy layers, which do so in their first pass."""
@@ -87,8 +95,8 @@ class UserModule(Measured):
     @property
     def normalized(self) -> list[NormalizedLeaf | None]:
         """See ``Measured``; None for leaves that are read as they are."""
-        rows = iter(self.rows)
-        return [next(rows) if is_normalized else None for is_normalized in self._is_normalized]  # type: ignore[misc]
+        found: list[Any] = [self.rows[self._row_of[path]] if path in self._row_of else None for path in self._paths]
+        return found
 
 
 class UserEncoder(UserModule):

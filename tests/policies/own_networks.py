@@ -43,6 +43,13 @@ def flat_spaces(space):
     return tuple(map(flat_spaces, space.spaces)) if isinstance(space, spaces.Tuple) else space
 
 
+class Recalls(Small):
+    """Reads the keys of a Dict by name."""
+
+    def forward(self, x):
+        return super().forward({key: x[key] for key in sorted(x)})
+
+
 class Words(nn.Module):
     """Embeddings of whole numbers, which must arrive as such."""
 

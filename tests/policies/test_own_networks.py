@@ -164,6 +164,13 @@ def test_vectors_are_normalised_before_it_and_all_else_arrives_as_it_is():
     assert not read["units"][:, 3:].any(), "rows that are absent are no longer zeros"
 
 
+def test_the_order_of_keys_does_not_count():
+    made = encoder(UNITS, encoder=OWN + "Recalls", normalize_observations=True)
+    rows = sample(UNITS, rows=8, seed=0)
+    made.measure([rows[key].numpy() for key in UNITS.spaces], slice(None), Alone())
+    assert torch.equal(made(dict(reversed(rows.items()))), made(rows))
+
+
 def test_whole_numbers_stay_whole_by_default():
     words = gym_spaces.Box(0, 99, (6,), np.int64)
     learn(make("ppo", words, encoder=OWN + "Words")[1], make("ppo", words)[0])

@@ -18,7 +18,7 @@ from arena.env_manager.processes import FILES_OF_PROCESS, check_open_files
 from arena.envs.interface import EntitySpaces, state_space_of, with_global_state
 from arena.group.policy_kinds import check_kind, needs_class
 from arena.launch.preflight.in_child import Announce, run_in_child
-from arena.launch.preflight.warm_start import ENCODER, weights_file
+from arena.launch.preflight.warm_start import ENCODER, encoder_weights, weights_file
 from arena.plan.assignment import Plan, lanes_of_group
 from arena.plan.layout import plan, ranks_needed
 from arena.plan.memory import MemoryNeeds, bytes_per_copy, bytes_per_transition
@@ -262,9 +262,9 @@ class _Inspection:
         if config.league is not None:
             files |= config.league.pretrained(config.seed)
         encoders = {
-            name: weights_file(name, policy.settings[ENCODER], f"settings.{ENCODER}")
+            name: weights_file(name, start, f"settings.{ENCODER}")
             for name, policy in config.players.items()
-            if policy.use in registry.POLICIES and policy.settings.get(ENCODER) is not None
+            if (start := encoder_weights(policy)) is not None
         }
         seats = [(row, seat) for round_ in config.round_list() for row in round_.rows for seat in row.seats]
         for row, seat in seats if files or encoders else ():

@@ -4,10 +4,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from arena.common import registry
 from arena.common.errors import ConfigError
 from arena.common.text import suggestion
 from arena.config.resumed import load_stored_config
 from arena.config.run import RunConfig
+from arena.config.sections import PolicyConfig
 from arena.records.player_files import NEWEST, newest_version, snapshot_of
 from arena.records.player_names import split_run
 from arena.records.run_directory import RunDirectory
@@ -52,6 +54,11 @@ def is_player(weights: Any) -> bool:
     return isinstance(weights, str) and not weights.endswith(".safetensors")
 
 
+def encoder_weights(policy: PolicyConfig) -> str | None:
+    """Return where the first weights of a policy's encoder are; None for random ones, and for a user's own policy."""
+    return policy.settings.get(ENCODER) if policy.use in registry.POLICIES else None
+
+
 class WarmStarts:
     """Copies of the weights of other runs: a run must not depend on files that others remove or replace.
 
@@ -71,7 +78,7 @@ class WarmStarts:
             if is_player(policy.warm_start):
                 copy = self._copy(run.warm_start(name), name, str(policy.warm_start), "warm_start")
                 policies[name] = policies[name].model_copy(update={"warm_start": copy})
-            encoder = policy.settings.get(ENCODER)
+            encoder = encoder_weights(policy)
             if is_player(encoder):
                 copy = self._copy(run.encoder_weights(name), name, str(encoder), f"settings.{ENCODER}")
                 settings = {**policy.settings, ENCODER: copy}
