@@ -94,15 +94,15 @@ def _check_network(spaces: EntitySpaces, settings: NetworkSettings) -> list[str]
 
 
 def _check_sequence(name: str, own: UserModule, observations: Any, starts: torch.Tensor, state: torch.Tensor) -> None:
-    """Check that three time steps at once, as in learning, are three single ones, as in acting."""
+    """Check that three time steps together, as in learning, are three single ones, as in acting."""
     going = torch.cat((starts, ~starts, ~starts))
-    at_once = own(map_tree(lambda x: torch.cat((x, x, x)), observations), going, state)
+    together = own(map_tree(lambda x: torch.cat((x, x, x)), observations), going, state)
     for step in range(3):
         outputs, values, state = own(observations, going[step : step + 1], state)
-        for whole, single in ((at_once[0], outputs), (at_once[1], values)):
+        for whole, single in ((together[0], outputs), (together[1], values)):
             if whole.shape[0] != 6 or not _are_close(whole[2 * step : 2 * step + 2], single):
                 raise ConfigError(
-                    f"{name!r}: expected the same results for three time steps of two lanes at once (observations [6, "
+                    f"{name!r}: expected the same results for three time steps of two lanes together (observations [6, "
                     f"...], starts [3, 2], time first) as for three single ones, found others in step {step}"
                 )
 
@@ -123,7 +123,7 @@ def _check(name: str, module: UserModule, inputs: tuple, result: tuple[str, int]
     statistics = [type(each).__name__ for each in module.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]
     if statistics and not module.is_frozen:
         raise ConfigError(
-            f"{name!r}: expected no {statistics[0]}, whose statistics differ between workers; use LayerNorm, or "
+            f"{name!r}: expected no {statistics[0]}, since its statistics differ between workers; use LayerNorm, or "
             "normalize_observations"
         )
     with torch.no_grad():

@@ -35,7 +35,7 @@ def located(use: str, info: ValidationInfo) -> str:
     """Return ``use`` with the absolute path of its file, if it refers to one."""
     place, colon, name = use.partition(":")
     if place.endswith((".py", PICKLED)) and info.context and "folder" in info.context and not Path(place).exists():
-        # Of a run directory that was moved, or whose user's files have gone.
+        # Of a run directory that was moved, or of a user's files that have gone.
         own = Path(place).name if place.endswith(PICKLED) else copied_name(Path(place))
         copy = info.context["folder"] / CODE / own
         place = str(copy) if copy.exists() or place.endswith(PICKLED) else place

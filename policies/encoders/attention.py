@@ -78,7 +78,7 @@ class Attention(nn.Module):
 
     @property
     def normalized(self) -> list[NormalizedLeaf | None]:
-        """What holds the running normalisation of each leaf of the space; None for leaves without."""
+        """Module with the running normalisation of each leaf of the space; None for leaves without."""
         tokens = iter(self.tokens)
         readers = [next(tokens).leaf if is_token else None for is_token in self._is_token]
         return [reader if isinstance(reader, NormalizedLeaf) else None for reader in readers]

@@ -43,8 +43,8 @@ class Encoder(Measured):
         frozen = [encoder for encoder, part in zip(encoders, parts, strict=True) if part.is_frozen]
         if frozen and not any(True for encoder in frozen for _ in encoder.parameters()):
             raise ConfigError(
-                f"frozen_encoder: expected an encoder with weights, found none for {space}, whose numbers are read as "
-                "they are; leave it out"
+                f"frozen_encoder: expected an encoder with weights, found none for {space}, which is "
+                "read as it is; leave it out"
             )
         for encoder in frozen:
             encoder.requires_grad_(False)
@@ -74,7 +74,7 @@ class Encoder(Measured):
           tensors: tensors with the names of this encoder's.
 
         Raises:
-          ConfigError: names or shapes differ; statistics may be missing, and are left out where there are none.
+          ConfigError: names or shapes differ; statistics that only one side has are ignored.
         """
         for number in self.given_parts:
             prefix = f"leaves.{number}."

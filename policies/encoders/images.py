@@ -105,7 +105,7 @@ class Impala(Convolution):
 
 
 class Residual(nn.Module):
-    """Two convolutions whose result is added to what they read."""
+    """Two convolutions that add their result to what they read."""
 
     def __init__(self, channels: int) -> None:
         """Build the layers."""

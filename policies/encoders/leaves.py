@@ -52,7 +52,7 @@ class Measured(nn.Module):
 
     @property
     def normalized(self) -> list[NormalizedLeaf | None]:
-        """What holds the running normalisation of each leaf of the space; None for leaves without."""
+        """Module with the running normalisation of each leaf of the space; None for leaves without."""
         raise NotImplementedError
 
     @property
@@ -169,7 +169,7 @@ def byte_scale(space: gym_spaces.Space) -> float | None:
 
 
 def running_normalization(space: gym_spaces.Space, size: int, settings: EncoderSettings) -> Normalization | None:
-    """Return a running normalisation of ``size`` numbers, if the settings ask for one of this Box that is no image."""
+    """Return a running normalisation of ``size`` numbers, if the settings have one for this Box, no image."""
     if not isinstance(space, gym_spaces.Box):
         return None
     low, high = space.low.min(initial=0), space.high.max(initial=0)

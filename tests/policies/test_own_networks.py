@@ -249,7 +249,7 @@ def check(space, **settings):
         ("Infinite", "found numbers that are not finite in its first pass"),
         ("Whole", "found torch.int64 in its first pass"),
         ("Pair", r"expected a tensor \[N, width\] from forward, found tuple"),
-        ("Normed", "expected no BatchNorm1d, whose statistics differ between workers; use LayerNorm"),
+        ("Normed", "expected no BatchNorm1d, since its statistics differ between workers; use LayerNorm"),
         ("Centred", "do not depend on the others of a batch"),
         ("Counting", "found a change of calls"),
         ("function", "expected a class derived from torch.nn.Module"),
@@ -392,7 +392,7 @@ def test_the_first_pass_of_an_update_finds_the_probabilities_that_a_recurrent_ne
     ("name", "text"),
     [
         ("Forgetless", "counts as zeros where an episode starts .starts., found outputs that depend on it"),
-        ("Lanewise", "for three time steps of two lanes at once .* found others in step"),
+        ("Lanewise", "for three time steps of two lanes together .* found others in step"),
         ("Stateless", r"with a state of \[2, 1, 8\] for two lanes, found NoneType"),
         ("WideValues", r"expected values of shape \[2\] for two observations, found \[2, 1\]"),
         ("OneResult", r"expected \(outputs, values, state\) from forward, found Tensor"),
