@@ -310,10 +310,12 @@ class RunDirectory:
         # A run that was stopped in order before its first checkpoint has a summary.
         summaries = (self.summary, self.summary.with_suffix(".json"))
         own = (self.config, self.plan, self.progress, self.gateways, *summaries)
-        for file in (*own, *self.path.glob(f"{self.database.name}*")):
+        copies = self.code.glob("*.py")  # classes of a notebook are there before the run, and belong to who wrote them
+        for file in (*own, *copies, *self.path.glob(f"{self.database.name}*")):
             file.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self.path.rmdir()
+        for directory in (self.code, self.path):
+            with contextlib.suppress(OSError):
+                directory.rmdir()
 
     def _was_killed_early(self) -> bool:
         """Return whether a run without checkpoints has no summary, and at most one snapshot of each player."""
